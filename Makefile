@@ -1,0 +1,67 @@
+# Every way to run, test and check Everbrook. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
+LOCK := requirements-dev.lock
+INSTALLED := $(VENV)/.installed
+WORKERS ?= 2
+CODE := src tests tools bench
+
+.DEFAULT_GOAL := help
+.PHONY: help setup serve up test protocol-coverage check format conformance bench docs soak lock
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
+
+setup: $(INSTALLED) ## make .venv with Everbrook and everything its tests need
+
+$(INSTALLED): pyproject.toml $(LOCK)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Everbrook needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Set PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { \
+	  echo "'$(PYTHON) -m venv' failed; some systems package it apart (python3-venv)" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
+	$(UV) pip install --quiet --constraint $(LOCK) --build-constraint $(LOCK) --group dev --editable .
+	@touch $@
+
+serve: setup ## run the server with the settings of this folder and the environment
+	$(BIN)/everbrook serve
+
+test: setup protocol-coverage ## every test, the official conformance suite included
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q
+
+protocol-coverage: setup # the rules of the protocol: fast, and every branch taken
+	$(BIN)/coverage run -m pytest tests/protocol -q --no-header
+	$(BIN)/coverage report
+
+check: setup ## lint, format, types, layers, governance
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/mypy $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/python tools/governance.py
+
+format: setup ## rewrite the code in the one format
+	$(BIN)/ruff check --fix-only $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+conformance: setup ## the official conformance suite alone
+	$(BIN)/python -m pytest tests/conformance -q
+
+bench: setup ## compare with the Node reference server on this machine
+	$(BIN)/python -m bench
+
+lock: setup ## choose the newest allowed versions and write them to the lock
+	$(UV) pip compile --quiet --universal --upgrade --group dev --no-annotate \
+	  --custom-compile-command "make lock" --output-file $(LOCK) pyproject.toml
+
+up: ## (later) the whole deployment
+	@echo "make up: there is no deployment to start yet; 'make serve' runs the server" >&2; exit 1
+
+docs: ## (later) the documentation site
+	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
+
+soak: ## (later) the long-running test
+	@echo "make soak: there is no soak test yet; 'make test' runs what there is" >&2; exit 1

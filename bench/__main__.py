@@ -1,0 +1,79 @@
+"""`python -m bench`: run the cases, print the table, write the JSON."""
+
+import argparse
+import sys
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.cases import CASES, DEFAULT_CASES
+from bench.constant import generator_cost_us
+from bench.processes import StartFailed
+from bench.reference import node_version
+from bench.report import Report, format_report, write_json
+from bench.rounds import RoundFailed, take_turns
+from bench.subjects import SUBJECTS
+from tools.node import NodeUnavailable
+
+_RESULTS = Path(__file__).resolve().parent / "results"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
+    options = _parse(arguments)
+    try:
+        report = _run(options)
+    except (RoundFailed, StartFailed, NodeUnavailable) as error:
+        print(f"the benchmark failed: {error}", file=sys.stderr)
+        return 1
+    print(format_report(report))
+    write_json(report, options.json)
+    print(f"Every sample is in {options.json}.")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=f"Cases: {', '.join(CASES)}.")
+    parser.add_argument("--quick", action="store_true", help="2 rounds of half a second: a check, not a measurement")
+    parser.add_argument("--rounds", type=int, help="how often the servers take turns in each case (default 5)")
+    parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
+    parser.add_argument("--cases", type=_names(CASES), default=DEFAULT_CASES, help="comma-separated")
+    parser.add_argument("--subjects", type=_names(SUBJECTS), default=("everbrook-memory",), help="comma-separated")
+    parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (2 if options.quick else 5)
+    options.seconds = options.seconds or (0.5 if options.quick else 2.0)
+    return options
+
+
+def _names(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(text.split(","))
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def _run(options: argparse.Namespace) -> Report:
+    report = Report(
+        rounds=options.rounds,
+        seconds=options.seconds,
+        versions={"everbrook": version("everbrook"), "node": node_version()},
+        generator_us=generator_cost_us(min(options.seconds, 1.0)),
+    )
+    for subject in (SUBJECTS[name] for name in options.subjects):
+        for case in (CASES[name] for name in options.cases):
+            print(f"{subject.name}: {case.title} …", file=sys.stderr)
+            turns = take_turns(
+                case, subject, SUBJECTS[subject.reference or subject.name], options.rounds, options.seconds
+            )
+            report.add(turns)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main())

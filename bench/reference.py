@@ -1,0 +1,31 @@
+"""The Node reference server, installed beside this file at the versions that package-lock.json pins.
+
+msgpackr-extract is held at 3.0.4, the last release that was published for every platform: with a later one the lock
+file stays incomplete and `npm ci` refuses it. It serves the reference's file mode alone.
+"""
+
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from tools.node import Node, find_node, install_packages
+
+_FOLDER = Path(__file__).resolve().parent
+
+
+def command(port: int) -> list[str]:
+    """How to start the reference in memory mode."""
+    return [str(_node().executable), str(_FOLDER / "reference.mjs"), str(port)]
+
+
+def node_version() -> str:
+    """The version of the Node that runs the reference."""
+    command = [str(_node().executable), "--version"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@cache
+def _node() -> Node:
+    node = find_node()
+    install_packages(_FOLDER, node)
+    return node

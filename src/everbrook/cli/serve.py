@@ -1,0 +1,30 @@
+"""``everbrook serve``: load the settings, set up logging, run the server until it is told to stop."""
+
+from pathlib import Path
+
+import click
+
+from everbrook.cli.flags import layer_flags, read_flags, setting_flags
+from everbrook.settings import load_layers
+
+
+@click.command()
+@layer_flags
+@setting_flags
+def serve(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+    """Run the server until SIGINT or SIGTERM.
+
+    Settings come from the built-in defaults, config/default.toml, the profile, config/local.toml, the
+    --config file, the environment, and these flags; a later one wins.
+    """
+    layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(flags))
+    # Imported here: the other commands and --help need neither an event loop nor logging.
+    from everbrook.cli.logs import configure_logging  # noqa: PLC0415
+    from everbrook.server.serving import run  # noqa: PLC0415
+
+    configure_logging(layered.log_filter, layered.settings.log.format)
+    try:
+        run(layered.settings)
+    except OSError as error:
+        # The address is taken, forbidden or unknown: the user's to solve, and a traceback does not help.
+        raise click.ClickException(str(error)) from error

@@ -1,0 +1,96 @@
+"""The committer: early decision, late answer.
+
+Changes that arrive while a group is on its way to the disk form the next group: one sync for all of them. An answer is
+parked until what it rests on is durable. If a group fails the store is poisoned: everything pending fails, and every
+later write, until the store is opened anew; after a failed sync nobody knows what the disk holds.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from everbrook.engine.clock import Scheduler
+from everbrook.protocol.change import Change
+from everbrook.protocol.errors import Unavailable
+from everbrook.storage.api import Storage
+
+Parked = Callable[[Unavailable | None], None]
+
+
+class Committer:
+    """Orders changes, makes them durable in groups, and releases the answers that wait for them."""
+
+    def __init__(self, storage: Storage, scheduler: Scheduler, publish: Callable[[Change], None]) -> None:
+        """Hand each change to `publish` once it is durable and visible, in order."""
+        self._storage = storage
+        self._scheduler = scheduler
+        self._publish = publish
+        self._thread = ThreadPoolExecutor(1, "everbrook-commit") if storage.blocking else None
+        self._queue: list[Change] = []
+        self._under_way = False
+        self._parked: deque[tuple[int, Parked]] = deque()
+        self.last = 0
+        self.durable = 0
+        self.failure: Unavailable | None = None
+
+    def submit(self, change: Change) -> None:
+        """Take a change in. Its number is `last` until the next one comes."""
+        self.last += 1
+        if self._thread is None:
+            self._storage.apply((change,))
+            self.durable = self.last
+            self._publish(change)
+            return
+        self._queue.append(change)
+        if not self._under_way:
+            self._under_way = True
+            self._scheduler.call_soon(self._start)
+
+    def park(self, number: int, answer: Parked) -> None:
+        """Call `answer` when change `number` is durable, or with the reason why it never will be."""
+        if number <= self.durable or self.failure:
+            answer(None if number <= self.durable else self.failure)
+        else:
+            self._parked.append((number, answer))
+
+    def _start(self) -> None:
+        group, self._queue = self._queue, []
+        assert self._thread is not None  # noqa: S101 - only a blocking storage has a queue
+        self._thread.submit(self._persist, group)
+
+    def _persist(self, group: list[Change]) -> None:
+        error: BaseException | None = None
+        try:
+            self._storage.persist(group)
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, the group is not known to be durable
+            error = raised
+        self._scheduler.call_soon_threadsafe(self._finish, group, error)
+
+    def _finish(self, group: list[Change], error: BaseException | None) -> None:
+        if error:
+            self._poison(error)
+            return
+        self._storage.apply(group)
+        self.durable += len(group)
+        for change in group:
+            self._publish(change)
+        self._release()
+        if self._queue:
+            self._start()
+        else:
+            self._under_way = False
+
+    def _release(self) -> None:
+        while self._parked and self._parked[0][0] <= self.durable:
+            self._parked.popleft()[1](None)
+
+    def _poison(self, error: BaseException) -> None:
+        self.failure = Unavailable(f"the storage failed and takes no more writes until it is restarted: {error}")
+        self._queue.clear()
+        while self._parked:
+            self._parked.popleft()[1](self.failure)
+
+    def close(self) -> None:
+        """Wait for the group that is on its way."""
+        if self._thread is not None:
+            self._thread.shutdown()

@@ -1,0 +1,80 @@
+"""The expiry sweep: gives back the space of streams whose time has run out.
+
+Correctness does not rest on it, since every command checks the time itself; it only makes dead streams go away. A
+stream is looked at when its deadline was last known to be; if it was touched since, it is looked at again later.
+"""
+
+import heapq
+from collections.abc import Callable
+
+from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.stream import Stream
+from everbrook.protocol.lifetime import deadline
+
+SLICE = 256
+SLICE_PAUSE_SECS = 0.0005
+
+
+class ExpirySweep:
+    """Watches deadlines, in slices so that a crowd of them does not hold up the loop."""
+
+    def __init__(self, scheduler: Scheduler, clock: Clock, expire: Callable[[Stream, int], None]) -> None:
+        self._scheduler = scheduler
+        self._clock = clock
+        self._expire = expire
+        self._heap: list[tuple[int, int]] = []
+        self._watched: dict[int, Stream] = {}
+        self._timer: Timer | None = None
+        self._timer_at = 0
+
+    def watch(self, stream: Stream, end: int) -> None:
+        """Look at a stream when its deadline has come."""
+        incarnation = stream.head.identity.incarnation
+        self._watched[incarnation] = stream
+        heapq.heappush(self._heap, (end, incarnation))
+        self._set_timer()
+
+    def forget(self, stream: Stream) -> None:
+        """Stop watching a stream that has ended. Its place in the heap goes when such places outnumber the others."""
+        if self._watched.pop(stream.head.identity.incarnation, None) is None:
+            return
+        if len(self._heap) > 2 * len(self._watched) + SLICE:
+            self._heap = [place for place in self._heap if place[1] in self._watched]
+            heapq.heapify(self._heap)
+
+    def _set_timer(self, pause_secs: float = 0.0) -> None:
+        if not self._heap:
+            return
+        end = self._heap[0][0]
+        if self._timer and self._timer_at <= end:
+            return
+        if self._timer:
+            self._timer.cancel()
+        delay = max(pause_secs, (end - self._clock.now()) / 1000)
+        self._timer_at = end
+        self._timer = self._scheduler.call_later(delay, self._sweep)
+
+    def _sweep(self) -> None:
+        self._timer = None
+        now = self._clock.now()
+        for _ in range(SLICE):
+            if not self._heap or self._heap[0][0] > now:
+                break
+            stream = self._watched.pop(heapq.heappop(self._heap)[1], None)
+            if stream:
+                self._look_at(stream, now)
+        self._set_timer(SLICE_PAUSE_SECS)
+
+    def _look_at(self, stream: Stream, now: int) -> None:
+        end = deadline(stream.head.identity, stream.touched_at)
+        if end is not None and end > now:
+            self.watch(stream, end)
+        else:
+            self._expire(stream, now)
+
+    def stop(self) -> None:
+        """Look at nothing any more."""
+        if self._timer:
+            self._timer.cancel()
+        self._heap.clear()
+        self._watched.clear()

@@ -1,0 +1,37 @@
+"""Limits: what one stream, and all of them together, may hold. A refusal comes before anything is stored."""
+
+from msgspec import Struct
+
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers
+
+UNLIMITED = 2**63
+PRODUCER_IDLE_MS = 7 * 24 * 3600 * 1000
+
+
+class Limits(Struct, frozen=True):
+    """Bounds that an operator sets."""
+
+    max_memory_bytes: int = UNLIMITED
+    max_stream_bytes: int = UNLIMITED
+    max_producers_per_stream: int = UNLIMITED
+    max_page_bytes: int = 1 << 20
+    producer_idle_ms: int | None = None
+
+    def check(self, change: Change, used_bytes: int) -> None:
+        """Refuse a change that would outgrow the memory or its stream."""
+        for edit in change:
+            if isinstance(edit, Write) and edit.data:
+                self._check_size(edit, used_bytes)
+
+    def _check_size(self, write: Write, used_bytes: int) -> None:
+        own_bytes = write.head.tail - write.head.identity.first_own_offset
+        if own_bytes > self.max_stream_bytes:
+            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {own_bytes}")
+        if used_bytes + len(write.data) > self.max_memory_bytes:
+            raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
+
+    def check_producers(self, known: int) -> None:
+        """Refuse one more producer on a stream that knows as many as it may."""
+        if known >= self.max_producers_per_stream:
+            raise TooManyProducers(f"a stream remembers at most {self.max_producers_per_stream} producers")

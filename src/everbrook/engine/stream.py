@@ -1,0 +1,97 @@
+"""A stream in memory: the state that decisions see, the state that readers see, and who waits for more.
+
+`head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk,
+which `unapplied` holds until they are visible in the storage.
+"""
+
+from collections import deque
+
+from everbrook.engine.feed import Feed
+from everbrook.engine.lineage import Lineage
+from everbrook.protocol.change import Write
+from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.state import Head, Producer
+
+
+class Stream:
+    """One incarnation of a stream. It is the `StreamView` of its own decisions."""
+
+    __slots__ = (
+        "committed",
+        "ended",
+        "feed",
+        "fork_count",
+        "head",
+        "lineage",
+        "producer_idle_ms",
+        "producers",
+        "touched_at",
+        "unapplied",
+    )
+
+    def __init__(self, head: Head, lineage: Lineage, producer_idle_ms: int | None) -> None:
+        self.head = head
+        self.committed = head
+        self.lineage = lineage
+        self.producers: dict[bytes, Producer] = {}
+        self.producer_idle_ms = producer_idle_ms
+        self.fork_count = 0
+        self.touched_at = head.written_at
+        self.unapplied: deque[Write] = deque()
+        self.feed: Feed | None = None
+        self.ended: ProtocolError | None = None
+
+    def producer(self, producer_id: bytes) -> Producer | None:
+        """Give what the stream remembers of a producer."""
+        return self.producers.get(producer_id)
+
+    def idle_producers(self, now: int) -> tuple[bytes, ...]:
+        """Give the producers that have been silent for longer than they are remembered, if that is bounded."""
+        if self.producer_idle_ms is None:
+            return ()
+        before = now - self.producer_idle_ms
+        return tuple(producer_id for producer_id, known in self.producers.items() if known.seen_at < before)
+
+    def write(self, write: Write) -> None:
+        """Take over the state that a change on its way to the disk will have made durable."""
+        self.head = write.head
+        self.touched_at = write.head.written_at
+        self.unapplied.append(write)
+        for producer_id in write.forgotten:
+            del self.producers[producer_id]
+        if write.producer_id is not None and write.producer is not None:
+            self.producers[write.producer_id] = write.producer
+
+    def commit(self) -> None:
+        """Show readers the oldest change on its way, which is durable now."""
+        self.committed = self.unapplied.popleft().head
+        if self.feed:
+            self.feed.wake()
+
+    def end(self, error: ProtocolError) -> None:
+        """Tell those who read the stream, now and later, that it has ended."""
+        self.ended = error
+        if self.feed:
+            self.feed.end(error)
+
+    def is_boundary(self, offset: int) -> bool:
+        """Tell whether a message begins or ends at `offset`."""
+        if offset <= self.committed.tail:
+            return self.lineage.is_boundary(offset)
+        return any(offset in write.ends for write in self.unapplied)
+
+    def boundary_at_or_before(self, offset: int) -> int:
+        """Give the last message boundary not greater than `offset`, which is committed."""
+        return self.lineage.boundary_at_or_before(offset)
+
+    def boundary_after(self, offset: int) -> int:
+        """Give the first message boundary greater than `offset`."""
+        if offset < self.committed.tail:
+            return self.lineage.boundary_after(offset)
+        return next(end for write in self.unapplied for end in write.ends if end > offset)
+
+    def append_end(self, offset: int) -> int:
+        """Give the end of the append that holds the byte at `offset`."""
+        if offset < self.committed.tail:
+            return self.lineage.append_end(offset)
+        return next(write.ends[-1] for write in self.unapplied if write.data and write.ends[-1] > offset)

@@ -1,0 +1,100 @@
+"""Appending and closing (§5.2, §5.3).
+
+The order of the refusals is the specification's: closed first, so that a writer always learns of it, then the
+producer, then the content type, then Stream-Seq.
+"""
+
+from everbrook.protocol.change import Write
+from everbrook.protocol.commands import Append
+from everbrook.protocol.content_type import parse_media_type
+from everbrook.protocol.errors import (
+    ContentTypeMismatch,
+    EmptyAppend,
+    MissingContentType,
+    SequenceRegression,
+    StreamClosed,
+)
+from everbrook.protocol.lifetime import living_stream
+from everbrook.protocol.messages import pack
+from everbrook.protocol.offset import format_offset, quoted
+from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
+from everbrook.protocol.producer import accept, is_duplicate, require_current
+from everbrook.protocol.state import Claim, Head
+from everbrook.protocol.view import StreamView, View
+
+
+def decide_append(view: View, command: Append) -> Decision:
+    """Decide on an append, a close, or both at once."""
+    stream = living_stream(view, command.name, command.now)
+    if not command.body and not command.close:
+        raise EmptyAppend("the body is empty: send data, or Stream-Closed: true to close the stream")
+    if command.body and command.content_type is None:
+        raise MissingContentType("a body needs a Content-Type header, the stream's own")
+    if stream.head.closed:
+        return _decide_closed(stream, command)
+    if command.claim:
+        return _decide_claimed(stream, command, command.claim)
+    changed, data, ends = _append(stream.head, command)
+    outcome = Appended(changed) if data else Closed(changed)
+    return Decision(outcome, (Write(changed, data, ends),))
+
+
+def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decision:
+    """Decide on an append that a producer numbered: a duplicate is found before anything else (§5.2.1)."""
+    known = stream.producer(claim.producer_id)
+    if known and is_duplicate(known, claim):
+        return Decision(Duplicate(stream.head, known))
+    producer = accept(known, claim, command.now)
+    changed, data, ends = _append(stream.head, command)
+    outcome = Appended(changed, producer) if data else Closed(changed, producer)
+    forgotten = () if known else stream.idle_producers(command.now)
+    return Decision(outcome, (Write(changed, data, ends, claim.producer_id, producer, forgotten),))
+
+
+def _decide_closed(stream: StreamView, command: Append) -> Decision:
+    """Answer an append to a closed stream: only what repeats the close succeeds (§5.2.1)."""
+    head, claim = stream.head, command.claim
+    known = stream.producer(claim.producer_id) if claim else None
+    if claim and known:
+        require_current(known, claim)
+        if claim == head.closed_by:
+            return Decision(Duplicate(head, known))
+    if not command.body:
+        return Decision(Closed(head))
+    raise StreamClosed(
+        "the stream is closed: nothing can be appended any more",
+        ((b"Stream-Closed", b"true"), (b"Stream-Next-Offset", format_offset(head.tail))),
+    )
+
+
+def _append(head: Head, command: Append) -> tuple[Head, bytes, tuple[int, ...]]:
+    """Give the head after the append, the bytes to store, and where their messages end."""
+    _check_content_type(head, command)
+    _check_stream_seq(head, command)
+    data, ends = pack(head.identity, command.body, head.tail)
+    if command.body and not data:
+        raise EmptyAppend("the body is an empty array: an append needs at least one message")
+    changed = Head(
+        head.identity,
+        head.tail + len(data),
+        command.now,
+        command.close,
+        command.claim if command.close else None,
+        head.stream_seq if command.stream_seq is None else command.stream_seq,
+    )
+    return changed, data, ends
+
+
+def _check_content_type(head: Head, command: Append) -> None:
+    """Compare the body's content type. Without a body there is nothing to compare (§5.2)."""
+    sent, own = command.content_type, head.identity
+    if not command.body or sent is None or sent == own.content_type:
+        return
+    if parse_media_type(sent) != own.media_type:
+        raise ContentTypeMismatch(f"the stream holds {quoted(own.content_type)}, the body is {quoted(sent)}")
+
+
+def _check_stream_seq(head: Head, command: Append) -> None:
+    last, sent = head.stream_seq, command.stream_seq
+    if sent is not None and last is not None and sent <= last:
+        raise SequenceRegression(f"Stream-Seq must be greater than {quoted(last)}, got {quoted(sent)}")

@@ -1,0 +1,42 @@
+"""Caching: entity tags and cache policy of reads (§10)."""
+
+from everbrook.protocol.reading import Page
+
+MAX_AGE_SECS = 60
+STALE_SECS = 300
+
+NO_STORE = b"no-store"
+NO_CACHE = b"no-cache"
+
+_FRESH = b"public, max-age=%d, stale-while-revalidate=%d"
+_FRESH_DEFAULT = _FRESH % (MAX_AGE_SECS, STALE_SECS)
+
+
+def format_etag(page: Page) -> bytes:
+    """Name a page so that the name changes when more came after it, or when the stream closed.
+
+    A page that ends at the tail is marked `t`, one that ends a closed stream `c`.
+    """
+    mark = b":c" if page.final else b":t" if page.up_to_date else b""
+    return b'"%x:%d:%d%b"' % (page.head.identity.incarnation, page.start, page.end, mark)
+
+
+def matches(if_none_match: bytes, etag: bytes) -> bool:
+    """Compare `If-None-Match` weakly with an entity tag (RFC 9110 §13.1.2)."""
+    if if_none_match.strip() == b"*":
+        return True
+    return any(candidate.strip().removeprefix(b"W/") == etag for candidate in if_none_match.split(b","))
+
+
+def cache_control(page: Page, deadline: int | None, now: int) -> bytes:
+    """Say how long a page may be kept: never beyond the stream's expiry, and an empty tail not at all.
+
+    The pages of a stream never change, but what "nothing yet" says does with the next append.
+    """
+    if page.start == page.end and not page.final:
+        return NO_CACHE
+    if deadline is None:
+        return _FRESH_DEFAULT
+    left = max(0, deadline - now) // 1000
+    max_age = min(MAX_AGE_SECS, left)
+    return _FRESH % (max_age, min(STALE_SECS, left - max_age))

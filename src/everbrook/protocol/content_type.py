@@ -1,0 +1,30 @@
+"""Content types: what a stream's bytes are (§9).
+
+Two content types are the same when their media types are; parameters such as a charset are kept but not compared.
+"""
+
+import re
+from functools import lru_cache
+
+from everbrook.protocol.errors import InvalidHeader
+from everbrook.protocol.offset import quoted
+
+DEFAULT_CONTENT_TYPE = b"application/octet-stream"
+JSON = b"application/json"
+
+_MEDIA_TYPE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+@lru_cache(maxsize=1024)
+def parse_media_type(content_type: bytes) -> bytes:
+    """Take the lower-case `type/subtype` out of a Content-Type header."""
+    media_type = content_type.split(b";", 1)[0].strip(b" \t").lower()
+    if not _MEDIA_TYPE.fullmatch(media_type):
+        raise InvalidHeader(f"Content-Type must be type/subtype, got {quoted(content_type)}")
+    return media_type
+
+
+@lru_cache(maxsize=1024)
+def carried_as_text(media_type: bytes) -> bool:
+    """Whether SSE carries this media type as it is, rather than in base64 (§5.8)."""
+    return media_type == JSON or media_type.startswith(b"text/")

@@ -1,0 +1,100 @@
+"""Creating a stream, or finding it as described (§5.1)."""
+
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.commands import Create
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
+from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists
+from everbrook.protocol.forking import fork_identity
+from everbrook.protocol.lifetime import ended
+from everbrook.protocol.messages import pack
+from everbrook.protocol.offset import quoted
+from everbrook.protocol.outcomes import Created, Decision, Existing
+from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.view import StreamView, View
+
+
+def decide_create(view: View, command: Create) -> Decision:
+    """Decide on a creation: a new stream, the one that is there, or a conflict."""
+    if command.ttl_secs is not None and command.expires_at is not None:
+        raise BadRequest("send either Stream-TTL or Stream-Expires-At, not both")
+    present = view.stream(command.name)
+    if present is None:
+        return _create(view, command, ())
+    if ended(present.head, present, command.now):
+        if present.fork_count:
+            raise PathBlocked(f"{quoted(command.name)} was deleted, but forks still read it: the path is not free")
+        return _create(view, command, (Drop(present.head),))
+    _require_same(view, present, command)
+    return Decision(Existing(present.head))
+
+
+def _create(view: View, command: Create, cleared: Change) -> Decision:
+    identity = _identity(view, command)
+    start = identity.first_own_offset
+    data, ends = pack(identity, command.body, start)
+    head = Head(identity, start + len(data), command.now, command.closed)
+    return Decision(Created(head), (*cleared, Write(head, data, ends)))
+
+
+def _identity(view: View, command: Create) -> Identity:
+    if command.fork:
+        return fork_identity(view, command, command.fork)
+    content_type = command.content_type or DEFAULT_CONTENT_TYPE
+    return Identity(
+        name=command.name,
+        incarnation=command.incarnation,
+        content_type=content_type,
+        media_type=parse_media_type(content_type),
+        created_at=command.now,
+        ttl_secs=command.ttl_secs,
+        expires_at=command.expires_at,
+    )
+
+
+def _require_same(view: View, present: StreamView, command: Create) -> None:
+    """Compare configurations: content type, lifetime, closure, and where the stream branches off (§5.1, §4.2)."""
+    head = present.head
+    wanted = _wanted(view, head, command)
+    differences = [
+        word
+        for word, same in (
+            ("content type", wanted.media_type == head.identity.media_type),
+            ("TTL", wanted.ttl_secs == head.identity.ttl_secs),
+            ("expiry", wanted.expires_at == head.identity.expires_at),
+            ("fork", _same_fork(wanted, head.identity)),
+            ("closure", command.closed == head.closed),
+        )
+        if not same
+    ]
+    if differences:
+        raise StreamExists(f"the stream exists with another {', '.join(differences)}")
+
+
+def _wanted(view: View, head: Head, command: Create) -> Identity:
+    """Give the identity that the command would create, were the name free.
+
+    A request that made this very fork is recognised by what it asked for: its source may have grown or gone since.
+    """
+    fork, request = head.identity.fork, command.fork
+    if fork and request and (fork.source, fork.anchor, fork.sub_offset) == (
+        request.source,
+        request.offset,
+        request.sub_offset,
+    ):
+        inherits = command.ttl_secs is None and command.expires_at is None
+        content_type = command.content_type
+        return replace(
+            head.identity,
+            media_type=parse_media_type(content_type) if content_type else head.identity.media_type,
+            ttl_secs=head.identity.ttl_secs if inherits else command.ttl_secs,
+            expires_at=head.identity.expires_at if inherits else command.expires_at,
+        )
+    return _identity(view, command)
+
+
+def _same_fork(wanted: Identity, present: Identity) -> bool:
+    if wanted.fork is None or present.fork is None:
+        return wanted.fork is present.fork
+    return (wanted.fork.source, wanted.fork.offset) == (present.fork.source, present.fork.offset)

@@ -1,0 +1,28 @@
+"""The one place that says no.
+
+    decide(view, command) -> Decision(outcome, change)      raises a ProtocolError to refuse
+
+Every storage engine and every transport goes through this function; no rule of the protocol stands anywhere else.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from everbrook.protocol.appending import decide_append
+from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
+from everbrook.protocol.creating import decide_create
+from everbrook.protocol.ending import decide_delete, decide_expire
+from everbrook.protocol.outcomes import Decision
+from everbrook.protocol.view import View
+
+_RULES: dict[type, Callable[[View, Any], Decision]] = {
+    Append: decide_append,
+    Create: decide_create,
+    Delete: decide_delete,
+    Expire: decide_expire,
+}
+
+
+def decide(view: View, command: Command) -> Decision:
+    """Decide what a command does to the streams in view, or refuse it."""
+    return _RULES[type(command)](view, command)

@@ -1,0 +1,232 @@
+"""Refusals. Each knows its HTTP status, a stable code and its response headers; no table elsewhere maps them.
+
+ProtocolError
+├── BadRequest 400
+│   ├── InvalidPath, InvalidHeader, InvalidQuery, InvalidOffset
+│   ├── InvalidJson, EmptyAppend, MissingContentType
+│   └── EpochMustStartAtZero
+├── StaleEpoch 403
+├── NotFound 404 ── StreamNotFound, SourceNotFound
+├── MethodNotAllowed 405
+├── RequestTimeout 408
+├── Conflict 409
+│   ├── StreamExists, StreamClosed, ContentTypeMismatch
+│   ├── SequenceRegression, SequenceGap
+│   └── PathBlocked, SourceDeleted
+├── StreamGone 410
+├── PayloadTooLarge 413 ── StreamFull, MemoryFull
+├── TooManyProducers 429
+├── HeadersTooLarge 431
+└── Unavailable 503
+"""
+
+from typing import ClassVar
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+
+class ProtocolError(Exception):
+    """A request was refused: `detail` says what was wrong, the value, and what was expected."""
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        ProtocolError.by_code[cls.code] = cls
+
+    def __init__(self, detail: str, headers: Headers = ()) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.headers = headers
+
+
+class BadRequest(ProtocolError):
+    """The request is malformed."""
+
+    status = 400
+    code = "bad_request"
+
+
+class InvalidPath(BadRequest):
+    """The URL path cannot name a stream."""
+
+    code = "invalid_path"
+
+
+class InvalidHeader(BadRequest):
+    """A protocol header has a value outside its grammar."""
+
+    code = "invalid_header"
+
+
+class InvalidQuery(BadRequest):
+    """A query parameter has a value outside its grammar."""
+
+    code = "invalid_query"
+
+
+class InvalidOffset(BadRequest):
+    """The offset is malformed, or lies inside a message."""
+
+    code = "invalid_offset"
+
+
+class InvalidJson(BadRequest):
+    """The body of an append to a JSON stream is not JSON."""
+
+    code = "invalid_json"
+
+
+class EmptyAppend(BadRequest):
+    """An append carries nothing and does not close the stream (§5.2)."""
+
+    code = "empty_append"
+
+
+class MissingContentType(BadRequest):
+    """A body came without a Content-Type (§5.2)."""
+
+    code = "missing_content_type"
+
+
+class EpochMustStartAtZero(BadRequest):
+    """A producer opened a new epoch with another sequence than 0 (§5.2.1)."""
+
+    code = "epoch_must_start_at_zero"
+
+
+class StaleEpoch(ProtocolError):
+    """The producer was fenced by a newer epoch (§5.2.1)."""
+
+    status = 403
+    code = "stale_epoch"
+
+
+class NotFound(ProtocolError):
+    """Nothing is at this URL."""
+
+    status = 404
+    code = "not_found"
+
+
+class StreamNotFound(NotFound):
+    """No stream is at this URL."""
+
+    code = "stream_not_found"
+
+
+class SourceNotFound(NotFound):
+    """The stream to fork from does not exist (§4.2)."""
+
+    code = "source_not_found"
+
+
+class MethodNotAllowed(ProtocolError):
+    """The resource does not know this method."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class RequestTimeout(ProtocolError):
+    """The request arrived too slowly."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class Conflict(ProtocolError):
+    """The request contradicts the state of the stream."""
+
+    status = 409
+    code = "conflict"
+
+
+class StreamExists(Conflict):
+    """The stream exists with another configuration (§5.1)."""
+
+    code = "stream_exists"
+
+
+class StreamClosed(Conflict):
+    """The stream is closed: no append can follow (§4.1)."""
+
+    code = "stream_closed"
+
+
+class ContentTypeMismatch(Conflict):
+    """The content type is not the stream's (§5.2)."""
+
+    code = "content_type_mismatch"
+
+
+class SequenceRegression(Conflict):
+    """Stream-Seq is not greater than the last one (§5.2)."""
+
+    code = "sequence_regression"
+
+
+class SequenceGap(Conflict):
+    """Producer-Seq skips numbers: an earlier append is missing (§5.2.1)."""
+
+    code = "sequence_gap"
+
+
+class PathBlocked(Conflict):
+    """The path belongs to a soft-deleted stream that forks still read (§4.2)."""
+
+    code = "path_blocked"
+
+
+class SourceDeleted(Conflict):
+    """The stream to fork from is soft-deleted (§4.2)."""
+
+    code = "source_deleted"
+
+
+class StreamGone(ProtocolError):
+    """The stream is soft-deleted (§4.2)."""
+
+    status = 410
+    code = "stream_gone"
+
+
+class PayloadTooLarge(ProtocolError):
+    """The body is larger than the server accepts."""
+
+    status = 413
+    code = "payload_too_large"
+
+
+class StreamFull(PayloadTooLarge):
+    """The append would make the stream larger than the server allows."""
+
+    code = "stream_full"
+
+
+class MemoryFull(PayloadTooLarge):
+    """The append would make all streams together larger than the server allows."""
+
+    code = "memory_full"
+
+
+class TooManyProducers(ProtocolError):
+    """The stream knows as many producers as the server allows."""
+
+    status = 429
+    code = "too_many_producers"
+
+
+class HeadersTooLarge(ProtocolError):
+    """The request's header section is larger than the server accepts."""
+
+    status = 431
+    code = "headers_too_large"
+
+
+class Unavailable(ProtocolError):
+    """The server cannot do this now."""
+
+    status = 503
+    code = "unavailable"

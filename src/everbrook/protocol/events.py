@@ -1,0 +1,46 @@
+"""The events of a live read: the data of a page, then the control event that says where the reader stands (§5.8)."""
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.protocol.content_type import carried_as_text
+from everbrook.protocol.messages import unpack
+from everbrook.protocol.offset import format_offset
+from everbrook.protocol.reading import Page
+from everbrook.protocol.sse import Event, encode_base64, encode_event
+
+_json = msgspec.json.Encoder()
+
+
+class Control(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a control event tells a reader."""
+
+    stream_next_offset: str
+    stream_cursor: str | None = None
+    up_to_date: bool = False
+    stream_closed: bool = False
+
+
+def encode_page(page: Page, stored: bytes, cursor: int) -> bytes:
+    """Write a page as its data event, unless it is empty, and its control event."""
+    position = format_offset(page.end)
+    control = encode_event(Event(b"control", _json.encode(control_for(page, cursor)), position))
+    if not stored:
+        return control
+    return encode_event(Event(b"data", _payload(page, stored), position)) + control
+
+
+def control_for(page: Page, cursor: int) -> Control:
+    """Describe the position after a page. A closed stream needs no cursor: nobody comes back to it."""
+    return Control(
+        stream_next_offset=format_offset(page.end).decode(),
+        stream_cursor=None if page.final else str(cursor),
+        up_to_date=page.up_to_date,
+        stream_closed=page.final,
+    )
+
+
+def _payload(page: Page, stored: bytes) -> bytes:
+    identity = page.head.identity
+    body = unpack(identity, stored)
+    return body if carried_as_text(identity.media_type) else encode_base64(body)

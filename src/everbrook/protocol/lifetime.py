@@ -1,0 +1,84 @@
+"""Lifetimes: sliding and absolute expiry, and when a stream can still be spoken to (§4.2, §5.1, §5.4).
+
+A TTL slides: each read and each write begins it anew. An absolute expiry never moves. A stream that ends while forks
+still read it is soft-deleted: its URL answers 410 and its bytes stay.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound
+from everbrook.protocol.offset import quoted
+from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.view import StreamView, View
+
+MAX_TIME_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that a date can hold
+
+_DIGITS = re.compile(rb"0|[1-9][0-9]*")
+_RFC3339 = re.compile(
+    rb"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)",
+)
+
+
+def parse_ttl(text: bytes, now: int) -> int:
+    """Read `Stream-TTL` (§5.1)."""
+    if not _DIGITS.fullmatch(text):
+        raise InvalidHeader(f"Stream-TTL must be decimal digits without leading zeros, got {quoted(text)}")
+    if len(text) > len(str(MAX_TIME_MS)) or now + int(text) * 1000 > MAX_TIME_MS:
+        raise InvalidHeader(f"Stream-TTL must end before the year 10000, got {quoted(text)}")
+    return int(text)
+
+
+def parse_expires_at(text: bytes) -> int:
+    """Read `Stream-Expires-At`, an RFC 3339 timestamp (§5.1)."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise InvalidHeader(f"Stream-Expires-At must be an RFC 3339 timestamp, got {quoted(text)}")
+    date, time, fraction, zone = (part.decode() for part in match.groups(default=b""))
+    try:
+        moment = datetime.fromisoformat(f"{date}T{time}{zone.upper()}")
+        return int(moment.timestamp()) * 1000 + int(fraction.ljust(3, "0")[:3])
+    except (ValueError, OverflowError):
+        raise InvalidHeader(f"Stream-Expires-At must be a real date and time, got {quoted(text)}") from None
+
+
+def format_expires_at(moment: int) -> bytes:
+    """Write an absolute expiry as an RFC 3339 timestamp (§5.5)."""
+    secs, millis = divmod(moment, 1000)
+    return datetime.fromtimestamp(secs, UTC).strftime(f"%Y-%m-%dT%H:%M:%S.{millis:03d}Z").encode()
+
+
+def deadline(identity: Identity, touched_at: int) -> int | None:
+    """Give the moment at which the stream expires if nobody touches it again."""
+    if identity.ttl_secs is not None:
+        return touched_at + identity.ttl_secs * 1000
+    return identity.expires_at
+
+
+def expired(identity: Identity, touched_at: int, now: int) -> bool:
+    """Tell whether a stream's time has run out."""
+    end = deadline(identity, touched_at)
+    return end is not None and now >= end
+
+
+def living_stream(view: View, name: bytes, now: int) -> StreamView:
+    """Give the stream at this URL, or say why there is none to speak to (§5.4)."""
+    stream = view.stream(name)
+    if stream is None:
+        raise StreamNotFound(f"there is no stream at {quoted(name)}")
+    require_living(stream.head, stream, now)
+    return stream
+
+
+def ended(head: Head, stream: StreamView, now: int) -> bool:
+    """Tell whether the stream is soft-deleted or its time has run out."""
+    return head.deleted or expired(head.identity, stream.touched_at, now)
+
+
+def require_living(head: Head, stream: StreamView, now: int) -> None:
+    """Refuse a stream that has ended: 410 while forks still read it, 404 otherwise (§5.4)."""
+    if ended(head, stream, now):
+        name = quoted(head.identity.name)
+        if stream.fork_count:
+            raise StreamGone(f"the stream at {name} was deleted; forks of it live on")
+        raise StreamNotFound(f"there is no stream at {name}")

@@ -1,0 +1,26 @@
+"""Messages: how a body becomes stored bytes with boundaries, and stored bytes become a body again.
+
+A message is the unit of boundaries: one body in byte mode, one flattened element in JSON mode (§9.1).
+"""
+
+from itertools import accumulate
+
+from everbrook.protocol.json_mode import join_messages, split_messages
+from everbrook.protocol.state import Identity
+
+
+def pack(identity: Identity, body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
+    """Turn a body appended at `tail` into stored bytes and the offsets at which its messages end."""
+    if not body:
+        return b"", ()
+    if not identity.json:
+        return body, (tail + len(body),)
+    messages = split_messages(body)
+    ends = accumulate(map(len, messages), initial=tail)
+    next(ends)
+    return b"".join(messages), tuple(ends)
+
+
+def unpack(identity: Identity, stored: bytes) -> bytes:
+    """Turn a run of stored messages into the body of an answer."""
+    return join_messages(stored) if identity.json else stored

@@ -1,0 +1,50 @@
+"""Views: the records that a decision rests on, as the engine or a transaction has loaded them."""
+
+from typing import Protocol
+
+from everbrook.protocol.state import Head, Producer
+
+
+class Boundaries(Protocol):
+    """Where the messages of a stream begin and end. Positions are not beyond the tail."""
+
+    def is_boundary(self, offset: int) -> bool:
+        """Tell whether a message begins or ends at `offset`."""
+
+    def boundary_at_or_before(self, offset: int) -> int:
+        """Give the last message boundary not greater than `offset`."""
+
+    def boundary_after(self, offset: int) -> int:
+        """Give the first message boundary greater than `offset`, which lies before the tail."""
+
+    def append_end(self, offset: int) -> int:
+        """Give the end of the append that holds the byte at `offset`, which lies before the tail."""
+
+
+class StreamView(Boundaries, Protocol):
+    """One stream as a decision sees it: the newest state, durable or about to be."""
+
+    @property
+    def head(self) -> Head:
+        """The head that the next change replaces."""
+
+    @property
+    def touched_at(self) -> int:
+        """When the stream was last read or written, for a sliding expiry."""
+
+    @property
+    def fork_count(self) -> int:
+        """How many streams branch off this one."""
+
+    def producer(self, producer_id: bytes) -> Producer | None:
+        """Give what the stream remembers of a producer."""
+
+    def idle_producers(self, now: int) -> tuple[bytes, ...]:
+        """Give the producers that have been silent for so long that they need not be remembered."""
+
+
+class View(Protocol):
+    """The streams of a server, by name."""
+
+    def stream(self, name: bytes) -> StreamView | None:
+        """Give a stream that has not been dropped; it may be expired or soft-deleted."""

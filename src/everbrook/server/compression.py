@@ -1,0 +1,118 @@
+"""Compression of catch-up reads, for clients that ask for it.
+
+A large body is compressed in a thread, so that nobody else waits for it. What does not shrink is sent as it is.
+"""
+
+import asyncio
+import gzip
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+
+from everbrook.protocol.state import Identity
+from everbrook.server.exchange import Exchange, Reply, Response
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+INLINE_MAX_BYTES = 16 * 1024
+GZIP_LEVEL = 1
+ZSTD_LEVEL = 3
+
+# Media types whose bytes are compressed already.
+_DENSE_PREFIXES = (b"image/", b"audio/", b"video/", b"font/")
+_DENSE = {b"application/gzip", b"application/zip", b"application/zstd", b"application/pdf"}
+
+
+def _gzip(body: bytes) -> bytes:
+    return gzip.compress(body, GZIP_LEVEL, mtime=0)
+
+
+def _zstd(body: bytes) -> bytes:
+    return zstd.compress(body, ZSTD_LEVEL)
+
+
+# In the order in which we prefer them.
+_CODINGS: dict[bytes, Callable[[bytes], bytes]] = {b"zstd": _zstd, b"gzip": _gzip}
+
+
+@lru_cache(maxsize=256)
+def choose_coding(accept_encoding: bytes) -> bytes | None:
+    """Pick the coding that the client accepts most gladly, of those that we have (RFC 9110 §12.5.3)."""
+    weights: dict[bytes, float] = {}
+    for item in accept_encoding.lower().split(b","):
+        coding, _, parameters = item.partition(b";")
+        weights[coding.strip()] = _weight(parameters)
+    offered = {coding: weights.get(coding, weights.get(b"*", 0.0)) for coding in _CODINGS}
+    best = max(offered, key=lambda coding: offered[coding])
+    return best if offered[best] > 0 else None
+
+
+def _weight(parameters: bytes) -> float:
+    name, _, value = parameters.partition(b"=")
+    if name.strip() != b"q":
+        return 1.0
+    try:
+        return float(value)
+    except ValueError:
+        return 0.0
+
+
+def _dense(media_type: bytes) -> bool:
+    return media_type in _DENSE or (media_type.startswith(_DENSE_PREFIXES) and not media_type.endswith(b"+xml"))
+
+
+class Compressor:
+    """Compresses the responses that are worth it."""
+
+    def __init__(self, min_bytes: int) -> None:
+        self._min_bytes = min_bytes
+
+    def reply(self, response: Response, accept_encoding: bytes | None, identity: Identity) -> Reply:
+        """Give the response as it is, compressed, or to be compressed in a thread."""
+        if len(response.body) < self._min_bytes or _dense(identity.media_type):
+            return response
+        response.headers += b"Vary: Accept-Encoding\r\n"
+        coding = choose_coding(accept_encoding) if accept_encoding else None
+        if coding is None:
+            return response
+        if len(response.body) <= INLINE_MAX_BYTES:
+            return encode(response, coding)
+        return Compressing(response, coding)
+
+
+def encode(response: Response, coding: bytes) -> Response:
+    """Compress a response. Its entity tag becomes weak: the bytes are others, the content is the same."""
+    body = _CODINGS[coding](response.body)
+    if len(body) >= len(response.body):
+        return response
+    headers = response.headers.replace(b'ETag: "', b'ETag: W/"') + b"Content-Encoding: %b\r\n" % coding
+    return Response(response.status, headers, body, response.rests_on)
+
+
+class Compressing:
+    """An answer that waits for a thread to compress it."""
+
+    def __init__(self, response: Response, coding: bytes) -> None:
+        self._response = response
+        self._coding = coding
+        self._future: asyncio.Future[Response] | None = None
+
+    def start(self, exchange: Exchange) -> None:
+        """Have the body compressed, and answer."""
+        loop = asyncio.get_running_loop()
+        self._future = loop.run_in_executor(None, encode, self._response, self._coding)
+        self._future.add_done_callback(lambda done: None if done.cancelled() else exchange.respond(done.result()))
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        if self._future:
+            self._future.cancel()
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""

@@ -1,0 +1,82 @@
+"""The headers that every response carries: safety for browsers, and who may read across origins (§12.7)."""
+
+from everbrook.server.exchange import Request, Response
+from everbrook.settings import parse_origins
+
+EXPOSED = (
+    b"ETag",
+    b"Location",
+    b"Producer-Epoch",
+    b"Producer-Expected-Seq",
+    b"Producer-Received-Seq",
+    b"Producer-Seq",
+    b"Retry-After",
+    b"Stream-Closed",
+    b"Stream-Cursor",
+    b"Stream-Expires-At",
+    b"Stream-Next-Offset",
+    b"Stream-SSE-Data-Encoding",
+    b"Stream-TTL",
+    b"Stream-Up-To-Date",
+)
+ALLOWED = (
+    b"Authorization",
+    b"Content-Type",
+    b"If-None-Match",
+    b"Last-Event-ID",
+    b"Producer-Epoch",
+    b"Producer-Id",
+    b"Producer-Seq",
+    b"Stream-Closed",
+    b"Stream-Expires-At",
+    b"Stream-Fork-Offset",
+    b"Stream-Fork-Sub-Offset",
+    b"Stream-Forked-From",
+    b"Stream-Seq",
+    b"Stream-TTL",
+)
+METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"
+MAX_AGE_SECS = 86400
+
+_SAFETY = (
+    b"X-Content-Type-Options: nosniff\r\n"
+    b"Cross-Origin-Resource-Policy: cross-origin\r\n"
+    b"Content-Security-Policy: sandbox\r\n"
+)
+
+
+class Cors:
+    """Decides which headers a response to a given origin has."""
+
+    def __init__(self, origins: str) -> None:
+        """Take the setting: `*`, or origins separated by commas."""
+        self._by_origin = {origin.encode(): _block(origin.encode()) for origin in parse_origins(origins)}
+        self._any = self._by_origin.get(b"*")
+        self._none = _SAFETY + b"Vary: Origin\r\n"
+
+    def headers(self, request: Request) -> bytes:
+        """Give the lines that every response to this request begins with."""
+        if self._any is not None:
+            return self._any
+        return self._by_origin.get(request.headers.get(b"origin", b""), self._none)
+
+    def preflight(self, request: Request) -> Response:
+        """Answer an OPTIONS request."""
+        headers = (
+            b"%bAllow: %b\r\n"
+            b"Access-Control-Allow-Methods: %b\r\n"
+            b"Access-Control-Allow-Headers: %b\r\n"
+            b"Access-Control-Max-Age: %d\r\n"
+        ) % (self.headers(request), METHODS, METHODS, b", ".join(ALLOWED), MAX_AGE_SECS)
+        return Response(204, headers)
+
+
+def _block(origin: bytes) -> bytes:
+    vary = b"" if origin == b"*" else b"Vary: Origin\r\n"
+    exposed = b", ".join(EXPOSED)
+    return b"%bAccess-Control-Allow-Origin: %b\r\nAccess-Control-Expose-Headers: %b\r\n%b" % (
+        _SAFETY,
+        origin,
+        exposed,
+        vary,
+    )

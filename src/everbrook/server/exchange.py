@@ -1,0 +1,76 @@
+"""Requests, responses, and the exchange that joins them. The application does not know which transport called it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class Request(Struct, gc=False):
+    """A whole request. `path` and `query` are as sent; header names are lower-case.
+
+    `root` is the prefix under which another application mounts this one; `path` does not have it.
+    """
+
+    method: bytes
+    path: bytes
+    query: bytes
+    headers: dict[bytes, bytes]
+    body: bytes
+    scheme: bytes = b"http"
+    root: bytes = b""
+
+
+class Response(Struct, gc=False):
+    """A whole response, or the head of a streamed one.
+
+    `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. It
+    may be told when change `rests_on` is durable.
+    """
+
+    status: int
+    headers: bytes
+    body: bytes = b""
+    rests_on: int = 0
+
+
+class Exchange(Protocol):
+    """One request's answer, as a transport lets it be given: at once, or piece by piece."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether the reader does not keep up: write no more until `Deferred.resume` is called."""
+
+    frame: Callable[[bytes], bytes]
+    """Turn a piece of a streamed body into what `write` takes. The same piece has the same frame for all."""
+
+    def respond(self, response: Response) -> None:
+        """Answer with a whole response. It ends the exchange."""
+
+    def begin(self, response: Response) -> None:
+        """Send the head of a streamed response."""
+
+    def write(self, framed: bytes) -> None:
+        """Send a framed piece of the body."""
+
+    def finish(self) -> None:
+        """End a streamed response as it should end."""
+
+
+class Deferred(Protocol):
+    """An answer that has to wait for something."""
+
+    def start(self, exchange: Exchange) -> None:
+        """Begin to work on the answer. It may be given within this call."""
+
+    def resume(self) -> None:
+        """Go on after congestion."""
+
+    def cancel(self) -> None:
+        """Let everything go: the other side has gone. The exchange must not be used any more."""
+
+    def shut_down(self) -> None:
+        """Come to a proper end soon: the server is stopping."""
+
+
+Reply = Response | Deferred

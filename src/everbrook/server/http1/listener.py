@@ -1,0 +1,60 @@
+"""The listener: accepts connections, looks after them once a second, and lets them finish when it stops."""
+
+import asyncio
+
+from everbrook.server.application import Application
+from everbrook.server.http1.connection import Connection
+from everbrook.server.http1.rendering import date_line
+
+TICK_SECS = 1.0
+BACKLOG = 4096
+STOP_POLL_SECS = 0.02
+
+
+class Listener:
+    """The open connections of one server."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time()
+        self.date_line = date_line()
+        self._connections: set[Connection] = set()
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
+        """Begin to accept connections. Gives the addresses that it listens on."""
+        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+        self._tick()
+        return [socket.getsockname()[:2] for socket in self._server.sockets]
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection. Tells whether there is room for it."""
+        self._connections.add(connection)
+        return len(self._connections) <= self.application.settings.limits.max_connections
+
+    def forget(self, connection: Connection) -> None:
+        """Count a connection no longer."""
+        self._connections.discard(connection)
+
+    def _tick(self) -> None:
+        self.now = self.loop.time()
+        self.date_line = date_line()
+        for connection in tuple(self._connections):
+            connection.check(self.now)
+        self._timer = self.loop.call_later(TICK_SECS, self._tick)
+
+    async def stop(self, grace_secs: float) -> None:
+        """Accept nothing more, let those who read finish their event and go, and end what stays."""
+        if self._server:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.shut_down()
+        give_up = self.loop.time() + grace_secs
+        while self._connections and self.loop.time() < give_up:
+            await asyncio.sleep(STOP_POLL_SECS)
+        for connection in tuple(self._connections):
+            connection.abort()
+        if self._timer:
+            self._timer.cancel()

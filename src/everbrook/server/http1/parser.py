@@ -1,0 +1,159 @@
+"""From bytes to whole requests, within bounds.
+
+A request that cannot become whole is refused with a `ProtocolError`; after that the connection can't be trusted.
+"""
+
+from collections.abc import Callable
+
+import httptools
+
+from everbrook.protocol.errors import BadRequest, HeadersTooLarge, PayloadTooLarge, ProtocolError
+from everbrook.protocol.offset import quoted
+from everbrook.server.exchange import Request
+
+# What a header costs beside its name and value: the colon, the space and the line end.
+HEADER_OVERHEAD_BYTES = 4
+
+
+class Http1Request(Request, kw_only=True, gc=False):
+    """A request with what HTTP/1.x says about its connection."""
+
+    keep_alive: bool
+    chunkable: bool = True
+
+    @property
+    def connection_line(self) -> bytes:
+        """What to say to a client that wants the connection kept: HTTP/1.0 has to be told."""
+        return b"" if self.chunkable else b"Connection: keep-alive\r\n"
+
+
+class RequestParser:
+    """Feeds one connection's bytes to `httptools`, and hands every whole request on."""
+
+    def __init__(
+        self,
+        max_header_bytes: int,
+        max_body_bytes: int,
+        on_request: Callable[[Http1Request], None],
+        on_continue: Callable[[], None],
+    ) -> None:
+        """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body."""
+        self._max_header_bytes = max_header_bytes
+        self._max_body_bytes = max_body_bytes
+        self._on_request = on_request
+        self._on_continue = on_continue
+        self._parser = httptools.HttpRequestParser(self)
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._in_head = False
+        self.body_bytes = 0
+        self.receiving = False
+
+    def feed(self, data: bytes) -> None:
+        """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # Nothing is upgraded: the request was answered as it is, and what follows is the next one.
+            self._parser = httptools.HttpRequestParser(self)
+            self.feed(data[upgrade.args[0] :])
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, ProtocolError):
+                raise error.__context__ from None
+            raise
+        except httptools.HttpParserError as error:
+            raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
+        if self._in_head:
+            # A header that has not ended yet is nowhere else counted.
+            self._count_head(len(data))
+
+    def _count_head(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > self._max_header_bytes:
+            raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
+
+    # Callbacks of httptools
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._url = b""
+        self._headers = {}
+        self._head_bytes = 0
+        self._body = []
+        self.body_bytes = 0
+        self._in_head = True
+        self.receiving = True
+
+    def on_url(self, url: bytes) -> None:
+        """Take a piece of the request target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. One that comes twice is a list, except where that would hide who is addressed."""
+        name = name.lower()
+        if name in self._headers:
+            if name == b"host":
+                raise BadRequest("the Host header must be given once")
+            value = b"%b, %b" % (self._headers[name], value)
+        self._headers[name] = value
+        self._count_head(len(name) + len(value) + HEADER_OVERHEAD_BYTES)
+
+    def on_headers_complete(self) -> None:
+        """Look at the head before any of the body is taken."""
+        self._in_head = False
+        headers = self._headers
+        if b"host" not in headers and self._parser.get_http_version() == "1.1":
+            raise BadRequest("an HTTP/1.1 request needs a Host header")
+        length = headers.get(b"content-length")
+        if length is not None and int(length) > self._max_body_bytes:
+            raise self._too_large()
+        if b"expect" in headers:
+            self._expect(headers[b"expect"])
+
+    def _expect(self, expectation: bytes) -> None:
+        if expectation.lower() != b"100-continue":
+            raise BadRequest(f"Expect must be 100-continue, got {quoted(expectation)}")
+        self._on_continue()
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        self.body_bytes += len(data)
+        if self.body_bytes > self._max_body_bytes:
+            raise self._too_large()
+        self._body.append(data)
+
+    def _too_large(self) -> PayloadTooLarge:
+        return PayloadTooLarge(f"a body holds at most {self._max_body_bytes} bytes")
+
+    def on_message_complete(self) -> None:
+        """Hand the request on."""
+        self.receiving = False
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        path, _, query = origin_form(self._url).partition(b"?")
+        parser = self._parser
+        self._on_request(
+            Http1Request(
+                parser.get_method(),
+                path,
+                query,
+                self._headers,
+                body,
+                keep_alive=parser.should_keep_alive(),
+                chunkable=parser.get_http_version() == "1.1",
+            )
+        )
+
+
+def origin_form(target: bytes) -> bytes:
+    """Reduce a request target to path and query (RFC 9112 §3.2)."""
+    if b"#" in target:
+        raise BadRequest(f"a request target has no fragment, got {quoted(target)}")
+    if target.startswith(b"/"):
+        return target
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in {b"http", b"https"}:
+        slash = rest.find(b"/")
+        return rest[slash:] if slash >= 0 else b"/"
+    return target

@@ -1,0 +1,217 @@
+"""Live reads: long-poll and Server-Sent Events (§5.7, §5.8)."""
+
+from everbrook.engine.clock import Timer
+from everbrook.engine.engine import Engine
+from everbrook.engine.feed import Batch
+from everbrook.engine.stream import Stream
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, cache_control, format_etag
+from everbrook.protocol.content_type import carried_as_text
+from everbrook.protocol.cursor import next_cursor
+from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.events import encode_page
+from everbrook.protocol.lifetime import deadline
+from everbrook.protocol.messages import unpack
+from everbrook.protocol.reading import Page
+from everbrook.protocol.sse import KEEP_ALIVE
+from everbrook.server.exchange import Exchange, Response
+from everbrook.server.problem import problem_response
+from everbrook.server.render import page_lines
+from everbrook.settings import ServerSettings
+
+
+class LongPoll:
+    """A read at the tail that waits for the next data, once."""
+
+    def __init__(self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._common = common
+        self._cursor = cursor
+        self._timeout_secs = timeout_secs
+        self._offset = stream.committed.tail
+        self._exchange: Exchange | None = None
+        self._timer: Timer | None = None
+
+    def found(self, page: Page, body: bytes) -> Response:
+        """Answer with data."""
+        life = deadline(page.head.identity, self._stream.touched_at)
+        lines = b"%b%bCache-Control: %b\r\nETag: %b\r\n" % (
+            self._lines(page),
+            b"Content-Type: %b\r\n" % page.head.identity.content_type,
+            cache_control(page, life, self._engine.clock.now()),
+            format_etag(page),
+        )
+        return Response(200, lines, body)
+
+    def nothing(self, page: Page) -> Response:
+        """Answer that nothing has come, or that nothing will."""
+        return Response(204, b"%bCache-Control: %b\r\n" % (self._lines(page), NO_STORE))
+
+    def _lines(self, page: Page) -> bytes:
+        cursor = b"" if page.final else b"Stream-Cursor: %d\r\n" % self._cursor
+        return b"%b%b%b" % (self._common, page_lines(page), cursor)
+
+    def start(self, exchange: Exchange) -> None:
+        """Wait, unless something came since the request was read."""
+        self._exchange = exchange
+        if self._stream.ended or self._stream.committed.closed or self._offset < self._stream.committed.tail:
+            self.shut_down()
+            return
+        self._engine.join(self._stream, self)
+        self._timer = self._engine.scheduler.call_later(self._timeout_secs, self.shut_down)
+
+    def shut_down(self) -> None:
+        """Answer now, with what came in this very moment, or that nothing has come."""
+        try:
+            page = self._engine.page(self._stream, self._offset)
+        except ProtocolError as error:
+            self.fail(error)
+        else:
+            self.deliver(Batch(page, self._engine.read(self._stream, page)))
+
+    def deliver(self, batch: Batch) -> None:
+        """Answer with what has come."""
+        page = batch.page
+        if page.start == page.end:
+            self._respond(self.nothing(page))
+            return
+        body = batch.encoded(unpack, lambda: unpack(page.head.identity, batch.stored))
+        self._respond(self.found(page, body))
+
+    def fail(self, error: ProtocolError) -> None:
+        """Answer that the stream has ended."""
+        self._respond(problem_response(error, self._common))
+
+    def _respond(self, response: Response) -> None:
+        exchange = self._exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.respond(response)
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Wait no longer."""
+        self._exchange = None
+        self._engine.leave(self._stream, self)
+        if self._timer:
+            self._timer.cancel()
+
+
+class EventStream:
+    """A read that goes on: pages until the tail, then whatever comes, until the stream or the interval ends.
+
+    One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: who cannot be
+    written to leaves the feed, and reads pages again when there is room.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        stream: Stream,
+        common: bytes,
+        cursor: int,
+        offset: int,
+        settings: ServerSettings,
+    ) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._common = common
+        self._cursor = cursor
+        self._offset = offset
+        self._settings = settings
+        self._exchange: Exchange | None = None
+        self._began = False
+        self._following = False
+        self._silent = True
+        self._interval: Timer | None = None
+        self._keep_alive: Timer | None = None
+
+    def start(self, exchange: Exchange) -> None:
+        """Send the head and the first events."""
+        self._exchange = exchange
+        text = carried_as_text(self._stream.committed.identity.media_type)
+        lines = b"%bContent-Type: text/event-stream\r\nCache-Control: %b\r\nX-Accel-Buffering: no\r\n%b" % (
+            self._common,
+            NO_CACHE,
+            b"" if text else b"Stream-SSE-Data-Encoding: base64\r\n",
+        )
+        exchange.begin(Response(200, lines))
+        if self._settings.sse_reconnect_interval_secs:
+            interval_secs = self._settings.sse_reconnect_interval_secs
+            self._interval = self._engine.scheduler.call_later(interval_secs, self.shut_down)
+        self._set_keep_alive()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Send pages while there is room, and join the feed at the tail."""
+        while self._exchange is not None and not self._exchange.congested:
+            try:
+                page = self._engine.page(self._stream, self._offset)
+            except ProtocolError as error:
+                self.fail(error)
+                return
+            if page.start < page.end or page.final or not self._began:
+                self._send(Batch(page, self._engine.read(self._stream, page)))
+            if page.up_to_date and not page.final:
+                self._following = True
+                self._engine.join(self._stream, self)
+                return
+
+    def deliver(self, batch: Batch) -> None:
+        """Send what has come; fall behind if there is no room for more."""
+        self._send(batch)
+        if self._exchange is not None and self._exchange.congested:
+            self._following = False
+            self._engine.leave(self._stream, self)
+
+    def _send(self, batch: Batch) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        page, frame = batch.page, exchange.frame
+        cursor = max(self._cursor, next_cursor(self._engine.clock.now(), None, 0.0))
+        exchange.write(batch.encoded((cursor, frame), lambda: frame(encode_page(page, batch.stored, cursor))))
+        self._offset = page.end
+        self._began = True
+        self._silent = False
+        if page.final:
+            self.shut_down()
+
+    def _set_keep_alive(self) -> None:
+        if self._settings.sse_keepalive_secs:
+            keepalive_secs = self._settings.sse_keepalive_secs
+            self._keep_alive = self._engine.scheduler.call_later(keepalive_secs, self._check_silence)
+
+    def _check_silence(self) -> None:
+        """Send a comment if nothing was sent since the last look."""
+        exchange = self._exchange
+        if exchange is not None and self._silent and not exchange.congested:
+            exchange.write(exchange.frame(KEEP_ALIVE))
+        self._silent = True
+        self._set_keep_alive()
+
+    def resume(self) -> None:
+        """Go on where the reader fell behind."""
+        if not self._following:
+            self._catch_up()
+
+    def fail(self, _error: ProtocolError) -> None:
+        """End: a reader that comes back learns why."""
+        self.shut_down()
+
+    def shut_down(self) -> None:
+        """End after the last whole event."""
+        exchange = self._exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.finish()
+
+    def cancel(self) -> None:
+        """Let everything go."""
+        self._exchange = None
+        self._engine.leave(self._stream, self)
+        for timer in (self._interval, self._keep_alive):
+            if timer:
+                timer.cancel()

@@ -1,0 +1,91 @@
+"""From what a layer gives to the value of a setting, or an error that says what was expected.
+
+The types and bounds are the schema's; the checks here are those that a type cannot hold.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from everbrook.settings.errors import SettingsError
+from everbrook.settings.fields import Field
+from everbrook.settings.logfilter import parse_filter
+from everbrook.settings.schema import LogLevel
+
+ANY_ORIGIN = "*"
+
+_LONGEST_QUOTE = 80
+# As browsers write it in the Origin header: lower case, no path, not even a slash.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+_VISIBLE_ASCII = re.compile(r"[!-~]+")
+
+
+def convert(field: Field, value: object, *, source: str, text: bool) -> object:
+    """Give ``value`` the type of its field; ``text`` means that numbers and words arrive as strings."""
+    try:
+        converted: object = msgspec.convert(value, field.annotation, strict=not text)
+        _CHECKS.get(field.name, _accept)(str(converted))
+    except msgspec.ValidationError:
+        raise _refusal(field, value, source) from None
+    except ValueError as error:
+        raise _refusal(field, value, source, f": {error}") from None
+    return converted
+
+
+def parse_origins(text: str) -> tuple[str, ...]:
+    """Split ``http.cors_origins``: ``("*",)`` for all, ``()`` for none. Raise ValueError otherwise."""
+    origins = tuple(map(str.strip, text.split(","))) if text.strip() else ()
+    if origins == (ANY_ORIGIN,):
+        return origins
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is not an origin")
+    return origins
+
+
+def _refusal(field: Field, value: object, source: str, reason: str = "") -> SettingsError:
+    quote = repr(value)
+    if len(quote) > _LONGEST_QUOTE:
+        quote = quote[:_LONGEST_QUOTE] + "…"
+    return SettingsError(source, f"{field.name} must be {field.expected}, got {quote}{reason}")
+
+
+def _accept(_text: str) -> None:
+    pass
+
+
+def _check_host(text: str) -> None:
+    if not _VISIBLE_ASCII.fullmatch(text):
+        raise ValueError("it is empty, or has characters that a name cannot have")
+    if set(text) & set("/[]@"):
+        raise ValueError("neither a URL nor brackets")
+
+
+def _check_public_url(text: str) -> None:
+    if not text:
+        return
+    if not _VISIBLE_ASCII.fullmatch(text):
+        raise ValueError("it has characters that must be percent-encoded")
+    url = urlsplit(text)
+    if url.scheme not in {"http", "https"} or not url.hostname or url.port == 0:
+        raise ValueError("it has no http or https scheme, or no host")
+    if set(text) & set("@?#\\") or text.endswith("/"):
+        raise ValueError("it says more than scheme, host, port and path")
+
+
+def _check_origins(text: str) -> None:
+    parse_origins(text)
+
+
+def _check_rust_log(text: str) -> None:
+    parse_filter(text, default=LogLevel.INFO)
+
+
+_CHECKS: Mapping[str, Callable[[str], None]] = {
+    "server.host": _check_host,
+    "server.public_url": _check_public_url,
+    "http.cors_origins": _check_origins,
+    "log.rust_log": _check_rust_log,
+}

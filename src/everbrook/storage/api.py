@@ -1,0 +1,62 @@
+"""What every storage engine promises.
+
+A group of changes is first made durable (`persist`), then visible (`apply`). Between the two nothing can see it; after
+a crash in between, all of it is there. What "returned" means after `persist` is the mode's promise: memory survives
+nothing, a durable mode survives what its name says.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from everbrook.protocol.change import Change
+from everbrook.protocol.state import Head, Producer
+
+
+class Record(Struct, frozen=True):
+    """A stored stream: its head, and what it remembers of its producers."""
+
+    head: Head
+    producers: Mapping[bytes, Producer]
+
+
+class Storage(Protocol):
+    """One place that keeps streams. All calls but `persist` come from the thread that owns the streams."""
+
+    promise: str
+    """What an acknowledged change survives, in words for a person."""
+
+    blocking: bool
+    """Whether `persist` may wait for a disk or a network, and so belongs in a thread of its own."""
+
+    @property
+    def used_bytes(self) -> int:
+        """How much memory the stored streams take."""
+
+    def persist(self, group: Sequence[Change]) -> None:
+        """Make a group of changes durable, each entirely or not at all. An error poisons the store."""
+
+    def apply(self, group: Sequence[Change]) -> None:
+        """Make a persisted group visible to the methods below. It cannot fail."""
+
+    def load(self, name: bytes) -> Record | None:
+        """Give the stream that has this name now."""
+
+    def fork_count(self, incarnation: int) -> int:
+        """Count the streams that branch off this one."""
+
+    def read(self, incarnation: int, start: int, end: int) -> bytes:
+        """Give the stream's own bytes from `start` to `end`."""
+
+    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
+        """Give the last message boundary not greater than `offset`; the first own offset is one."""
+
+    def boundary_after(self, incarnation: int, offset: int) -> int:
+        """Give the first message boundary greater than `offset`, which lies before the tail."""
+
+    def append_end(self, incarnation: int, offset: int) -> int:
+        """Give the end of the append that holds the byte at `offset`."""
+
+    def close(self) -> None:
+        """Let go of everything the engine holds open. Nothing may be called after it."""

@@ -1,0 +1,80 @@
+"""The whole run, against servers that are not what they should be."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import __main__ as command
+from bench.cases import CASES
+from bench.report import Report, format_report, write_json
+from bench.rounds import Turns
+from bench.subjects import Subject
+from bench.summary import Sample
+from tests.bench.test_summary import sample
+
+
+@pytest.fixture
+def constant_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A subject that acknowledges whatever it is sent, the creation of a stream included."""
+    subject = Subject(name="constant", command=lambda port: [sys.executable, "-m", "bench.constant", str(port)])
+    monkeypatch.setattr(command, "SUBJECTS", {"constant": subject})
+    monkeypatch.setattr(command, "node_version", lambda: "v0")
+
+
+@pytest.mark.usefixtures("constant_subject")
+def test_a_wrong_answer_ends_the_run_with_an_error_and_no_results(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "results.json"
+
+    status = command.main(["--subjects=constant", "--cases=head", "--seconds=0.05", f"--json={path}"])
+
+    assert status == 1
+    assert (
+        "head on constant: PUT /v1/stream/bench/head/0/warm-up/0 must be answered with 201" in capsys.readouterr().err
+    )
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("constant_subject")
+def test_an_unknown_case_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--subjects=constant", "--cases=haed"])
+
+    assert "unknown: haed" in capsys.readouterr().err
+
+
+def report_of(*samples: Sample) -> Report:
+    report = Report(rounds=len(samples), seconds=1, versions={"node": "v0"}, generator_us=7.0)
+    ours, reference = list(samples), [sample(per_second=50, cpu_us=40) for _ in samples]
+    report.add(Turns({"everbrook-memory": 33.3}, ours, reference))
+    return report
+
+
+@pytest.fixture
+def _known_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.report.CASES", {"append": CASES["head"]})
+
+
+@pytest.mark.usefixtures("_known_case")
+def test_the_table_shows_both_servers_and_both_ratios() -> None:
+    row = next(line for line in format_report(report_of(sample())).splitlines() if line.startswith("HEAD"))
+
+    assert "100 | 50" in row
+    assert "2.00" in row
+    assert "4.00" in row
+
+
+@pytest.mark.usefixtures("_known_case")
+def test_missing_deliveries_are_reported() -> None:
+    assert "left 12 deliveries" in format_report(report_of(sample(missing=12)))
+
+
+def test_the_json_holds_every_sample(tmp_path: Path) -> None:
+    write_json(report_of(sample(), sample()), tmp_path / "new" / "results.json")
+
+    content = json.loads((tmp_path / "new" / "results.json").read_text())
+    assert [entry["per_second"] for entry in content["samples"]] == [100, 100, 50, 50]
+    assert content["comparisons"][0]["speed_ratio"] == 2

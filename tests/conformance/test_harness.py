@@ -1,0 +1,112 @@
+"""A suite that can't fail proves nothing: these show that a wrong server, or a shorter suite, is noticed."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.conformance.suite import (
+    EXCLUDED_GROUP,
+    EXCLUDED_TESTS,
+    TESTS_THAT_RUN,
+    Case,
+    Report,
+    Run,
+    TestFile,
+    faults,
+    run_suite,
+)
+
+PASSED = [Case(f"test {number}", "passed", ["Group"]) for number in range(TESTS_THAT_RUN)]
+EXCLUDED = [Case(f"test {number}", "skipped", [EXCLUDED_GROUP]) for number in range(EXCLUDED_TESTS)]
+
+
+class YesMan(BaseHTTPRequestHandler):
+    """Answers 200 and nothing else to whatever it is asked."""
+
+    def answer(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - names http.server calls
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it is called with
+        pass
+
+
+@pytest.fixture
+def wrong_server() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), YesMan) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def unused_url() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+def judge(*cases: Case, exit_code: int = 0) -> list[str]:
+    return faults(Run(Report([TestFile(list(cases))]), exit_code))
+
+
+def test_a_wrong_server_fails_and_each_failure_is_named(wrong_server: str) -> None:
+    run = run_suite(wrong_server, only="should return correct headers on PUT")
+    assert [case.title for case in run.failed] == ["should return correct headers on PUT"]
+    assert (
+        "HTTP Protocol > should return correct headers on PUT\n    AssertionError: expected 200 to be 201"
+        in "\n".join(faults(run))
+    )
+
+
+def test_no_server_at_all_fails(unused_url: str) -> None:
+    run = run_suite(unused_url, only="Browser Security Headers")
+    assert {case.message for case in run.failed} == {"TypeError: fetch failed"}
+    assert len(run.failed) == 9
+
+
+def test_all_passed_and_only_subscriptions_left_out_has_no_fault() -> None:
+    assert judge(*PASSED, *EXCLUDED) == []
+
+
+def test_one_failed_test_is_a_fault() -> None:
+    failed = Case("reads", "failed", ["Group"], ["Error: expected 1 to be 2\n    at file.js:1"])
+    assert judge(*PASSED[1:], failed, *EXCLUDED) == ["failed: Group > reads\n    Error: expected 1 to be 2"]
+
+
+def test_a_missing_test_is_a_fault() -> None:
+    assert judge(*PASSED[1:], *EXCLUDED) == ["331 tests ran, expected 332"]
+
+
+def test_a_test_that_skips_itself_is_a_fault() -> None:
+    skipped = Case("reads", "skipped", ["Group"])
+    assert "did not run: Group > reads" in judge(*PASSED[1:], skipped, *EXCLUDED)
+
+
+def test_leaving_out_more_than_subscriptions_is_a_fault() -> None:
+    more = Case("one more", "skipped", [EXCLUDED_GROUP])
+    assert judge(*PASSED, *EXCLUDED, more) == [f"7 tests were left out as '{EXCLUDED_GROUP}', expected 6"]
+
+
+def test_a_suite_that_could_not_be_loaded_is_a_fault() -> None:
+    found = faults(Run(Report([TestFile([], "Cannot find module")]), 1))
+    assert "not loaded: Cannot find module" in found
+
+
+def test_no_report_at_all_is_a_fault() -> None:
+    assert "0 tests ran, expected 332" in faults(Run(Report(), 1))
+
+
+def test_a_run_that_was_cut_short_shows_its_last_output() -> None:
+    assert faults(Run(Report(), -9, "last test"))[-1].endswith("\nlast test")
+
+
+def test_an_error_outside_every_test_is_a_fault() -> None:
+    assert judge(*PASSED, *EXCLUDED, exit_code=1)[0].startswith("vitest ended with 1 although no test failed")

@@ -1,0 +1,36 @@
+"""The make targets that people meet first say clearly why they can't do their work."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["make", "--no-print-directory", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("target", ["up", "docs", "soak"])
+def test_a_target_with_nothing_to_do_yet_says_so_and_fails(target: str) -> None:
+    ended = make(target)
+    assert ended.returncode != 0
+    assert ended.stderr.startswith(f"make {target}: there is no ")
+
+
+def test_setup_without_a_recent_python_names_the_version_it_needs() -> None:
+    ended = make("--always-make", "setup", "PYTHON=false")
+    assert ended.returncode != 0
+    assert "Everbrook needs Python 3.11 or newer; 'false' is older or missing" in ended.stderr
+
+
+def test_help_lists_every_target_of_the_project() -> None:
+    listed = {line.split()[0] for line in make("help").stdout.splitlines()}
+    expected = {"setup", "serve", "up", "test", "check", "conformance", "bench", "docs", "soak", "lock"}
+    assert expected <= listed
+
+
+def test_the_lock_names_no_registry() -> None:
+    assert "://" not in (ROOT / "requirements-dev.lock").read_text(encoding="utf-8")

@@ -1,0 +1,44 @@
+"""The schema alone: defaults, and words in any case."""
+
+import pytest
+
+from everbrook.settings import LogLevel, Settings, StorageMode
+from everbrook.settings.fields import FIELDS
+
+
+def test_settings_without_arguments_hold_the_defaults() -> None:
+    settings = Settings()
+    assert (settings.server.host, settings.server.port) == ("127.0.0.1", 4437)
+    assert settings.limits.max_memory_bytes == 104_857_600
+    assert settings.limits.max_stream_bytes == 10_485_760
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(AttributeError):
+        Settings().server.port = 1  # type: ignore[misc]
+
+
+def test_every_field_has_its_environment_name() -> None:
+    assert FIELDS["server.long_poll_timeout_secs"].env == "DS_SERVER__LONG_POLL_TIMEOUT_SECS"
+    assert FIELDS["http.cors_origins"].env == "DS_HTTP__CORS_ORIGINS"
+
+
+def test_every_field_has_the_default_of_the_schema() -> None:
+    settings = Settings()
+    values = {name: getattr(getattr(settings, f.section), f.key) for name, f in FIELDS.items()}
+    assert values == {name: f.default for name, f in FIELDS.items()}
+
+
+def test_a_storage_mode_is_written_as_its_word() -> None:
+    assert f"{StorageMode.MEMORY}" == "memory"
+
+
+@pytest.mark.parametrize("word", ["warn", "WARN", "Warning"])
+def test_a_log_level_is_read_in_any_case_and_by_its_python_name(word: str) -> None:
+    assert LogLevel(word) is LogLevel.WARN
+
+
+@pytest.mark.parametrize("word", ["", "verbose", "30"])
+def test_an_unknown_word_is_no_log_level(word: str) -> None:
+    with pytest.raises(ValueError, match="not a valid LogLevel"):
+        LogLevel(word)
