@@ -1,13 +1,16 @@
 """The README's examples do what the README says."""
 
+import asyncio
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
+from fastapi import FastAPI
+
+from tests.conformance.targets import Target, serving
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,14 +26,8 @@ def example(language: str, containing: str) -> str:
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    """A server started as the README says, but on a free port."""
-    command = [str(Path(sys.executable).parent / "everbrook"), "serve", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout
-        listening = re.search(r"http://\S+", server.stdout.readline())
-        assert listening
-        yield listening[0]
-        server.terminate()
+    with serving(Target("http1", "memory"), tmp_path) as base_url:
+        yield base_url
 
 
 def run_curl(example_line: str, url: str) -> str:
@@ -53,7 +50,12 @@ def test_a_stream_made_and_filled_by_the_shell_examples_is_followed_to_its_end_b
 
 
 def test_the_mounted_application_serves_streams_below_its_mount() -> None:
-    namespace: dict[str, object] = {}
+    namespace: dict[str, FastAPI] = {}
     exec(example("python", "FastAPI"), namespace)  # noqa: S102 - our own page
-    created = put_through(namespace["app"], "/streams/v1/stream/demo")
-    assert (created.status_code, created.headers["location"]) == (201, "http://test/streams/v1/stream/demo")
+    created = asyncio.run(put(namespace["app"], "http://host/streams/v1/stream/demo"))
+    assert (created.status_code, created.headers["location"]) == (201, "http://host/streams/v1/stream/demo")
+
+
+async def put(app: FastAPI, url: str) -> httpx2.Response:
+    async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=httpx2.ASGITransport(app)) as client:
+        return await client.put(url)

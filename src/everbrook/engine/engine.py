@@ -16,9 +16,9 @@ from everbrook.engine.stream import Stream
 from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.commands import Append, Command, Expire
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
+from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable, quoted
 from everbrook.protocol.lifetime import deadline, require_living
-from everbrook.protocol.offset import Sentinel, quoted
+from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.outcomes import Outcome
 from everbrook.protocol.reading import Page, locate, page_from
 from everbrook.protocol.state import Head

@@ -13,10 +13,11 @@ from everbrook.protocol.errors import (
     MissingContentType,
     SequenceRegression,
     StreamClosed,
+    quoted,
 )
 from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.messages import pack
-from everbrook.protocol.offset import format_offset, quoted
+from everbrook.protocol.offset import format_offset
 from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
 from everbrook.protocol.producer import accept, is_duplicate, require_current
 from everbrook.protocol.state import Claim, Head

@@ -6,8 +6,7 @@ Two content types are the same when their media types are; parameters such as a 
 import re
 from functools import lru_cache
 
-from everbrook.protocol.errors import InvalidHeader
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import InvalidHeader, quoted
 
 DEFAULT_CONTENT_TYPE = b"application/octet-stream"
 JSON = b"application/json"

@@ -5,11 +5,10 @@ from msgspec.structs import replace
 from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.commands import Create
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
-from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists
+from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists, quoted
 from everbrook.protocol.forking import fork_identity
 from everbrook.protocol.lifetime import ended
 from everbrook.protocol.messages import pack
-from everbrook.protocol.offset import quoted
 from everbrook.protocol.outcomes import Created, Decision, Existing
 from everbrook.protocol.state import Head, Identity
 from everbrook.protocol.view import StreamView, View
@@ -78,10 +77,15 @@ def _wanted(view: View, head: Head, command: Create) -> Identity:
     A request that made this very fork is recognised by what it asked for: its source may have grown or gone since.
     """
     fork, request = head.identity.fork, command.fork
-    if fork and request and (fork.source, fork.anchor, fork.sub_offset) == (
-        request.source,
-        request.offset,
-        request.sub_offset,
+    if (
+        fork
+        and request
+        and (fork.source, fork.anchor, fork.sub_offset)
+        == (
+            request.source,
+            request.offset,
+            request.sub_offset,
+        )
     ):
         inherits = command.ttl_secs is None and command.expires_at is None
         content_type = command.content_type

@@ -1,7 +1,6 @@
 """Cursors: keys that let a CDN collapse readers without serving an old answer for ever (§10.1)."""
 
-from everbrook.protocol.errors import InvalidQuery
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import InvalidQuery, quoted
 
 EPOCH_MS = 1_728_432_000_000  # 2024-10-09T00:00:00Z
 INTERVAL_SECS = 20

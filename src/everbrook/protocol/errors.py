@@ -24,6 +24,14 @@ from typing import ClassVar
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+SHOWN_BYTES = 64
+
+
+def quoted(text: bytes) -> str:
+    """Show a client's bytes in an error message, bounded and printable."""
+    shown = text[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    return repr(shown + ("…" if len(text) > SHOWN_BYTES else ""))
+
 
 class ProtocolError(Exception):
     """A request was refused: `detail` says what was wrong, the value, and what was expected."""

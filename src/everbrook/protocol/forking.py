@@ -13,9 +13,10 @@ from everbrook.protocol.errors import (
     SourceNotFound,
     StreamGone,
     StreamNotFound,
+    quoted,
 )
 from everbrook.protocol.lifetime import living_stream
-from everbrook.protocol.offset import format_offset, quoted
+from everbrook.protocol.offset import format_offset
 from everbrook.protocol.state import Fork, Identity
 from everbrook.protocol.view import StreamView, View
 

@@ -7,8 +7,7 @@ still read it is soft-deleted: its URL answers 410 and its bytes stay.
 import re
 from datetime import UTC, datetime
 
-from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.state import Head, Identity
 from everbrook.protocol.view import StreamView, View
 

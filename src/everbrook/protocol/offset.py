@@ -6,7 +6,7 @@ subtracts as a number. The sentinels `-1` and `now` are read, never issued.
 
 from enum import Enum, auto
 
-from everbrook.protocol.errors import InvalidOffset
+from everbrook.protocol.errors import InvalidOffset, quoted
 
 OFFSET_DIGITS = 16
 MAX_OFFSET = 10**OFFSET_DIGITS - 1
@@ -50,9 +50,3 @@ def parse_fork_offset(text: bytes) -> int:
 def format_offset(offset: int) -> bytes:
     """Write an offset as the token that clients keep (§8)."""
     return b"%016d" % offset
-
-
-def quoted(text: bytes) -> str:
-    """Show a client's bytes in an error message, bounded and printable."""
-    shown = text[:64].decode("utf-8", "backslashreplace")
-    return repr(shown + ("…" if len(text) > 64 else ""))

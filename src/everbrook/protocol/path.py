@@ -8,8 +8,7 @@ import re
 from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
-from everbrook.protocol.errors import InvalidPath, NotFound
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import InvalidPath, NotFound, quoted
 
 STREAM_ROOT = b"/v1/stream/"
 CONTROL_SEGMENT = b"__ds"

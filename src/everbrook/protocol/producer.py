@@ -1,7 +1,6 @@
 """Idempotent producers: epochs fence zombies, sequences find duplicates and gaps (§5.2.1)."""
 
-from everbrook.protocol.errors import EpochMustStartAtZero, InvalidHeader, SequenceGap, StaleEpoch
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import EpochMustStartAtZero, InvalidHeader, SequenceGap, StaleEpoch, quoted
 from everbrook.protocol.state import Claim, Producer
 
 MAX_INTEGER = 2**53 - 1

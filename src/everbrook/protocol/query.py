@@ -1,4 +1,4 @@
-"""The query of a read: where to begin, and how to wait (§5.6–5.8)."""
+"""The query of a read: where to begin, and how to wait (§5.6 to §5.8)."""
 
 import re
 from enum import Enum
@@ -8,8 +8,8 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 
 from everbrook.protocol.cursor import parse_cursor
-from everbrook.protocol.errors import InvalidQuery
-from everbrook.protocol.offset import Sentinel, parse_offset, quoted
+from everbrook.protocol.errors import InvalidQuery, quoted
+from everbrook.protocol.offset import Sentinel, parse_offset
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 

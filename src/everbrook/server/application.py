@@ -3,8 +3,7 @@
 import logging
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.errors import MethodNotAllowed, NotFound, ProtocolError, Unavailable
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import MethodNotAllowed, NotFound, ProtocolError, Unavailable, quoted
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.server.cors import METHODS, Cors
 from everbrook.server.exchange import Reply, Request, Response

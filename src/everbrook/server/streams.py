@@ -87,9 +87,7 @@ class StreamResource:
             headers.get(b"content-type") or None,
             request.body,
             _closes(headers),
-            parse_claim(
-                headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")
-            ),
+            parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
             headers.get(b"stream-seq"),
         )
         outcome = self._engine.execute(command)
@@ -125,7 +123,7 @@ class StreamResource:
         return Response(200, b"".join(lines))
 
     def read(self, request: Request, common: bytes) -> Reply:
-        """GET, in its three modes (§5.6–5.8)."""
+        """GET, in its three modes (§5.6 to §5.8)."""
         now = self._engine.clock.now()
         stream = self._engine.open(parse_stream_path(request.path), now)
         query = parse_read_query(request.query)

@@ -56,9 +56,7 @@ class Connection(asyncio.Protocol):
         self._application = listener.application
         self._engine = listener.application.engine
         limits = listener.application.settings.limits
-        self._parser = RequestParser(
-            limits.max_header_bytes, limits.max_append_bytes, self._take, self._send_continue
-        )
+        self._parser = RequestParser(limits.max_header_bytes, limits.max_append_bytes, self._take, self._send_continue)
         self._queued: deque[Http1Request] = deque()
         self._parked: deque[Parked] = deque()
         self._deferred: Deferred | None = None
@@ -236,9 +234,7 @@ class Connection(asyncio.Protocol):
         """Send the head of a streamed response."""
         request = self._deferred_request
         connection_line = request.connection_line if request.chunkable and request.keep_alive else None
-        head = render_stream_head(
-            response, self._listener.date_line, connection_line, chunked=request.chunkable
-        )
+        head = render_stream_head(response, self._listener.date_line, connection_line, chunked=request.chunkable)
         self._transport.write(head)
 
     def write(self, framed: bytes) -> None:

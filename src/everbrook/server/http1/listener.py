@@ -1,6 +1,7 @@
 """The listener: accepts connections, looks after them once a second, and lets them finish when it stops."""
 
 import asyncio
+import contextlib
 
 from everbrook.server.application import Application
 from everbrook.server.http1.connection import Connection
@@ -8,7 +9,6 @@ from everbrook.server.http1.rendering import date_line
 
 TICK_SECS = 1.0
 BACKLOG = 4096
-STOP_POLL_SECS = 0.02
 
 
 class Listener:
@@ -22,6 +22,7 @@ class Listener:
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
 
     async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
         """Begin to accept connections. Gives the addresses that it listens on."""
@@ -37,6 +38,8 @@ class Listener:
     def forget(self, connection: Connection) -> None:
         """Count a connection no longer."""
         self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
 
     def _tick(self) -> None:
         self.now = self.loop.time()
@@ -51,9 +54,10 @@ class Listener:
             self._server.close()
         for connection in tuple(self._connections):
             connection.shut_down()
-        give_up = self.loop.time() + grace_secs
-        while self._connections and self.loop.time() < give_up:
-            await asyncio.sleep(STOP_POLL_SECS)
+        if self._connections:
+            self._empty.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), grace_secs)
         for connection in tuple(self._connections):
             connection.abort()
         if self._timer:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import httptools
 
-from everbrook.protocol.errors import BadRequest, HeadersTooLarge, PayloadTooLarge, ProtocolError
-from everbrook.protocol.offset import quoted
+from everbrook.protocol.errors import BadRequest, HeadersTooLarge, PayloadTooLarge, ProtocolError, quoted
 from everbrook.server.exchange import Request
 
 # What a header costs beside its name and value: the colon, the space and the line end.

@@ -19,10 +19,8 @@ def render(response: Response, date: bytes, connection: bytes | None, *, head_on
     `connection` is the line for a connection that goes on; None ends it.
     """
     body = response.body
-    if response.status in _BODILESS or (head_only and not body):
-        length = b""
-    else:
-        length = b"Content-Length: %d\r\n" % len(body)
+    bodiless = response.status in _BODILESS or (head_only and not body)
+    length = b"" if bodiless else b"Content-Length: %d\r\n" % len(body)
     return b"%b%b%b%b%b\r\n%b" % (
         _STATUS_LINES[response.status],
         response.headers,
