@@ -4,6 +4,8 @@ A command is decided at once against the newest state and answered when what it 
 state only. All calls come from one thread, the loop's.
 """
 
+from typing import overload
+
 from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
@@ -13,13 +15,13 @@ from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
-from everbrook.protocol.change import Change, Drop, Write
-from everbrook.protocol.commands import Append, Command, Expire
+from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable, quoted
 from everbrook.protocol.lifetime import deadline, require_living
 from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.outcomes import Outcome
+from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Outcome, Untouched
 from everbrook.protocol.reading import Page, locate, page_from
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
@@ -65,6 +67,15 @@ class Engine:
         """Give a number for a stream that may be created."""
         return self._incarnations.next(self.clock.now())
 
+    @overload
+    def execute(self, command: Create) -> Created | Existing: ...
+
+    @overload
+    def execute(self, command: Append) -> Appended | Closed | Duplicate: ...
+
+    @overload
+    def execute(self, command: Delete | Expire) -> Deleted | Untouched: ...
+
     def execute(self, command: Command) -> Outcome:
         """Decide on a command and set its change on its way, or raise why not.
 
@@ -80,13 +91,24 @@ class Engine:
         return decision.outcome
 
     def _submit(self, change: Change) -> None:
-        self.limits.check(change, self._storage.used_bytes)
+        self._check_limits(change[-1])
         for edit in change:
             if isinstance(edit, Write):
                 self._prepare_write(edit)
             else:
                 self._prepare_drop(edit)
         self._committer.submit(change)
+
+    def _check_limits(self, edit: Edit) -> None:
+        """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
+        if not isinstance(edit, Write):
+            return
+        if edit.data:
+            self.limits.check(edit, self._storage.used_bytes)
+        if edit.producer_id is not None:
+            producers = self._newest[edit.head.identity.name].producers
+            if edit.producer_id not in producers:
+                self.limits.check_producers(len(producers) - len(edit.forgotten))
 
     def _prepare_write(self, write: Write) -> None:
         identity = write.head.identity
@@ -96,8 +118,6 @@ class Engine:
             self._newest[identity.name] = self._arriving[identity.incarnation] = stream
             if identity.fork:
                 self._newest[identity.fork.source].fork_count += 1
-        if write.producer_id is not None and write.producer_id not in stream.producers:
-            self.limits.check_producers(len(stream.producers) - len(write.forgotten))
         stream.write(write)
 
     def _prepare_drop(self, drop: Drop) -> None:

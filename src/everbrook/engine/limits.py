@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change, Write
+from everbrook.protocol.change import Write
 from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers
+from everbrook.protocol.state import Head
 
 UNLIMITED = 2**63
 PRODUCER_IDLE_MS = 7 * 24 * 3600 * 1000
@@ -18,18 +19,19 @@ class Limits(Struct, frozen=True):
     max_page_bytes: int = 1 << 20
     producer_idle_ms: int | None = None
 
-    def check(self, change: Change, used_bytes: int) -> None:
-        """Refuse a change that would outgrow the memory or its stream."""
-        for edit in change:
-            if isinstance(edit, Write) and edit.data:
-                self._check_size(edit, used_bytes)
-
-    def _check_size(self, write: Write, used_bytes: int) -> None:
-        own_bytes = write.head.tail - write.head.identity.first_own_offset
-        if own_bytes > self.max_stream_bytes:
-            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {own_bytes}")
+    def check(self, write: Write, used_bytes: int) -> None:
+        """Refuse to write what would outgrow the stream or the memory."""
+        head = write.head
+        if head.tail > self.max_stream_bytes:
+            self._check_own(head)
         if used_bytes + len(write.data) > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
+
+    def _check_own(self, head: Head) -> None:
+        """What a fork inherits is not its own and does not count."""
+        own_bytes = head.tail - head.identity.first_own_offset
+        if own_bytes > self.max_stream_bytes:
+            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {own_bytes}")
 
     def check_producers(self, known: int) -> None:
         """Refuse one more producer on a stream that knows as many as it may."""

@@ -54,12 +54,6 @@ def deadline(identity: Identity, touched_at: int) -> int | None:
     return identity.expires_at
 
 
-def expired(identity: Identity, touched_at: int, now: int) -> bool:
-    """Tell whether a stream's time has run out."""
-    end = deadline(identity, touched_at)
-    return end is not None and now >= end
-
-
 def living_stream(view: View, name: bytes, now: int) -> StreamView:
     """Give the stream at this URL, or say why there is none to speak to (§5.4)."""
     stream = view.stream(name)
@@ -71,7 +65,10 @@ def living_stream(view: View, name: bytes, now: int) -> StreamView:
 
 def ended(head: Head, stream: StreamView, now: int) -> bool:
     """Tell whether the stream is soft-deleted or its time has run out."""
-    return head.deleted or expired(head.identity, stream.touched_at, now)
+    if head.deleted:
+        return True
+    end = deadline(head.identity, stream.touched_at)
+    return end is not None and now >= end
 
 
 def require_living(head: Head, stream: StreamView, now: int) -> None:

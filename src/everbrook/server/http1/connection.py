@@ -32,7 +32,7 @@ WRITE_HIGH_BYTES = 256 * 1024
 LINGER_SECS = 5.0
 MIN_BODY_BYTES_PER_SEC = 1024
 
-NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", keep_alive=False)
+NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=True)
 
 
 class Parked:
@@ -193,16 +193,10 @@ class Connection(asyncio.Protocol):
     def _write(self, request: Http1Request, response: Response) -> None:
         if self._ending:
             return
-        keep_alive = request.keep_alive and not self._stopping
-        self._transport.write(
-            render(
-                response,
-                self._listener.date_line,
-                request.connection_line if keep_alive else None,
-                head_only=request.method == b"HEAD",
-            )
-        )
-        if not keep_alive:
+        connection = None if self._stopping else request.connection
+        head_only = request.method == b"HEAD"
+        self._transport.write(render(response, self._listener.date_line, connection, head_only=head_only))
+        if connection is None:
             self._end()
 
     def _end(self) -> None:
@@ -233,8 +227,8 @@ class Connection(asyncio.Protocol):
     def begin(self, response: Response) -> None:
         """Send the head of a streamed response."""
         request = self._deferred_request
-        connection_line = request.connection_line if request.chunkable and request.keep_alive else None
-        head = render_stream_head(response, self._listener.date_line, connection_line, chunked=request.chunkable)
+        connection = request.connection if request.chunkable else None
+        head = render_stream_head(response, self._listener.date_line, connection, chunked=request.chunkable)
         self._transport.write(head)
 
     def write(self, framed: bytes) -> None:
@@ -247,7 +241,7 @@ class Connection(asyncio.Protocol):
         self._deferred = None
         if request.chunkable:
             self._transport.write(LAST_CHUNK)
-        if not (request.chunkable and request.keep_alive) or self._stopping:
+        if self._stopping or not request.chunkable or request.connection is None:
             self._end()
         self._go_on()
 

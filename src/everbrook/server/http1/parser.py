@@ -4,26 +4,26 @@ A request that cannot become whole is refused with a `ProtocolError`; after that
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import httptools
 
 from everbrook.protocol.errors import BadRequest, HeadersTooLarge, PayloadTooLarge, ProtocolError, quoted
 from everbrook.server.exchange import Request
 
-# What a header costs beside its name and value: the colon, the space and the line end.
-HEADER_OVERHEAD_BYTES = 4
+KEPT = b""
+KEPT_1_0 = b"Connection: keep-alive\r\n"
 
 
 class Http1Request(Request, kw_only=True, gc=False):
-    """A request with what HTTP/1.x says about its connection."""
+    """A request with what HTTP/1.x says about its connection.
 
-    keep_alive: bool
-    chunkable: bool = True
+    `connection` is the line that tells the client that the connection goes on, or None if it must end. HTTP/1.0 knows
+    no chunks, so there the end of a streamed answer is the end of the connection.
+    """
 
-    @property
-    def connection_line(self) -> bytes:
-        """What to say to a client that wants the connection kept: HTTP/1.0 has to be told."""
-        return b"" if self.chunkable else b"Connection: keep-alive\r\n"
+    connection: bytes | None
+    chunkable: bool
 
 
 class RequestParser:
@@ -44,7 +44,8 @@ class RequestParser:
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._head_bytes = 0
+        self._fed_bytes = 0
+        self._continued_bytes = 0
         self._body: list[bytes] = []
         self._in_head = False
         self.body_bytes = 0
@@ -52,6 +53,9 @@ class RequestParser:
 
     def feed(self, data: bytes) -> None:
         """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
+        self._fed_bytes = len(data)
+        if self._in_head:
+            self._continued_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -65,12 +69,10 @@ class RequestParser:
         except httptools.HttpParserError as error:
             raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
         if self._in_head:
-            # A header that has not ended yet is nowhere else counted.
-            self._count_head(len(data))
+            self._check_head(self._continued_bytes)
 
-    def _count_head(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > self._max_header_bytes:
+    def _check_head(self, size: int) -> None:
+        if size > self._max_header_bytes:
             raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
 
     # Callbacks of httptools
@@ -79,7 +81,7 @@ class RequestParser:
         """Begin a request."""
         self._url = b""
         self._headers = {}
-        self._head_bytes = 0
+        self._continued_bytes = 0
         self._body = []
         self.body_bytes = 0
         self._in_head = True
@@ -97,12 +99,13 @@ class RequestParser:
                 raise BadRequest("the Host header must be given once")
             value = b"%b, %b" % (self._headers[name], value)
         self._headers[name] = value
-        self._count_head(len(name) + len(value) + HEADER_OVERHEAD_BYTES)
 
     def on_headers_complete(self) -> None:
         """Look at the head before any of the body is taken."""
         self._in_head = False
         headers = self._headers
+        if self._fed_bytes + self._continued_bytes > self._max_header_bytes:
+            self._check_head(len(self._url) + sum(len(name) + len(value) for name, value in headers.items()))
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             raise BadRequest("an HTTP/1.1 request needs a Host header")
         length = headers.get(b"content-length")
@@ -129,20 +132,22 @@ class RequestParser:
     def on_message_complete(self) -> None:
         """Hand the request on."""
         self.receiving = False
+        parser, headers = self._parser, self._headers
+        path, query = split_target(self._url)
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        path, _, query = origin_form(self._url).partition(b"?")
-        parser = self._parser
-        self._on_request(
-            Http1Request(
-                parser.get_method(),
-                path,
-                query,
-                self._headers,
-                body,
-                keep_alive=parser.should_keep_alive(),
-                chunkable=parser.get_http_version() == "1.1",
-            )
-        )
+        kept = parser.should_keep_alive()
+        # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
+        chunkable = (kept and b"connection" not in headers) or parser.get_http_version() == "1.1"
+        connection = (KEPT if chunkable else KEPT_1_0) if kept else None
+        method = parser.get_method()
+        self._on_request(Http1Request(method, path, query, headers, body, connection=connection, chunkable=chunkable))
+
+
+@lru_cache(maxsize=4096)
+def split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Split a request target into path and query."""
+    path, _, query = origin_form(target).partition(b"?")
+    return path, query
 
 
 def origin_form(target: bytes) -> bytes:
