@@ -81,8 +81,8 @@ class Engine:
 
         The answer, a refusal too, may be told when `last_change` is durable.
         """
-        if self.failure:
-            raise self.failure
+        if self._committer.failure:
+            raise self._committer.failure
         decision = decide(self, command)
         if decision.change:
             self._submit(decision.change)

@@ -1,16 +1,15 @@
 """Creating a stream, or finding it as described (§5.1)."""
 
-from msgspec.structs import replace
-
-from everbrook.protocol.change import Change, Drop, Write
-from everbrook.protocol.commands import Create
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.commands import Create, ForkFrom
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
+from everbrook.protocol.ending import end_of
 from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists, quoted
-from everbrook.protocol.forking import fork_identity
+from everbrook.protocol.forking import fork_identity, fork_of
 from everbrook.protocol.lifetime import ended
 from everbrook.protocol.messages import pack
 from everbrook.protocol.outcomes import Created, Decision, Existing
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Fork, Head, Identity
 from everbrook.protocol.view import StreamView, View
 
 
@@ -24,7 +23,7 @@ def decide_create(view: View, command: Create) -> Decision:
     if ended(present.head, present, command.now):
         if present.fork_count:
             raise PathBlocked(f"{quoted(command.name)} was deleted, but forks still read it: the path is not free")
-        return _create(view, command, (Drop(present.head),))
+        return _create(view, command, end_of(view, present))
     _require_same(view, present, command)
     return Decision(Existing(present.head))
 
@@ -76,26 +75,15 @@ def _wanted(view: View, head: Head, command: Create) -> Identity:
 
     A request that made this very fork is recognised by what it asked for: its source may have grown or gone since.
     """
-    fork, request = head.identity.fork, command.fork
-    if (
-        fork
-        and request
-        and (fork.source, fork.anchor, fork.sub_offset)
-        == (
-            request.source,
-            request.offset,
-            request.sub_offset,
-        )
-    ):
-        inherits = command.ttl_secs is None and command.expires_at is None
-        content_type = command.content_type
-        return replace(
-            head.identity,
-            media_type=parse_media_type(content_type) if content_type else head.identity.media_type,
-            ttl_secs=head.identity.ttl_secs if inherits else command.ttl_secs,
-            expires_at=head.identity.expires_at if inherits else command.expires_at,
-        )
+    present, request = head.identity, command.fork
+    if present.fork and request and _made_by(present.fork, request):
+        source = view.stream(request.source)
+        return fork_of(source.head.identity if source else present, command, present.fork)
     return _identity(view, command)
+
+
+def _made_by(fork: Fork, request: ForkFrom) -> bool:
+    return (fork.source, fork.anchor, fork.sub_offset) == (request.source, request.offset, request.sub_offset)
 
 
 def _same_fork(wanted: Identity, present: Identity) -> bool:

@@ -15,7 +15,7 @@ from everbrook.protocol.view import StreamView, View
 
 def decide_delete(view: View, command: Delete) -> Decision:
     """Delete a stream on its owner's wish (§5.4)."""
-    return Decision(Deleted(), _end(view, living_stream(view, command.name, command.now)))
+    return Decision(Deleted(), end_of(view, living_stream(view, command.name, command.now)))
 
 
 def decide_expire(view: View, command: Expire) -> Decision:
@@ -23,10 +23,11 @@ def decide_expire(view: View, command: Expire) -> Decision:
     stream = view.stream(command.name)
     if stream is None or stream.head.deleted or not ended(stream.head, stream, command.now):
         return Decision(Untouched())
-    return Decision(Deleted(), _end(view, stream))
+    return Decision(Deleted(), end_of(view, stream))
 
 
-def _end(view: View, stream: StreamView) -> Change:
+def end_of(view: View, stream: StreamView) -> Change:
+    """Give the change that ends a stream: softly if forks read it, else with the sources that only it held."""
     if stream.fork_count:
         return (Write(replace(stream.head, deleted=True)),)
     edits: list[Edit] = [Drop(stream.head)]

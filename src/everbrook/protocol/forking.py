@@ -31,29 +31,30 @@ def parse_sub_offset(text: bytes) -> int:
 
 
 def fork_identity(view: View, command: Create, request: ForkFrom) -> Identity:
-    """Decide what a fork is: where it branches off, and what it takes over from its source."""
+    """Decide what a new fork is: where it branches off, and what it takes over from its source."""
     source = _living_source(view, request.source, command.now)
     own = source.head.identity
-    if command.content_type is not None and parse_media_type(command.content_type) != own.media_type:
+    fork = Fork(request.source, own.incarnation, _divergence(source, request), request.offset, request.sub_offset)
+    return fork_of(own, command, fork)
+
+
+def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
+    """Give the identity of a fork: the source's content type, and its lifetime unless the command has its own."""
+    sent = command.content_type
+    if sent is not None and parse_media_type(sent) != source.media_type:
         raise ContentTypeMismatch(
-            f"a fork has its source's content type, {quoted(own.content_type)}, got {quoted(command.content_type)}"
+            f"a fork has its source's content type, {quoted(source.content_type)}, got {quoted(sent)}"
         )
     inherits = command.ttl_secs is None and command.expires_at is None
     return Identity(
         name=command.name,
         incarnation=command.incarnation,
-        content_type=own.content_type,
-        media_type=own.media_type,
+        content_type=source.content_type,
+        media_type=source.media_type,
         created_at=command.now,
-        ttl_secs=own.ttl_secs if inherits else command.ttl_secs,
-        expires_at=own.expires_at if inherits else command.expires_at,
-        fork=Fork(
-            request.source,
-            own.incarnation,
-            _divergence(source, request),
-            request.offset,
-            request.sub_offset,
-        ),
+        ttl_secs=source.ttl_secs if inherits else command.ttl_secs,
+        expires_at=source.expires_at if inherits else command.expires_at,
+        fork=fork,
     )
 
 

@@ -5,7 +5,7 @@ still read it is soft-deleted: its URL answers 410 and its bytes stay.
 """
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.state import Head, Identity
@@ -13,9 +13,10 @@ from everbrook.protocol.view import StreamView, View
 
 MAX_TIME_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that a date can hold
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS = re.compile(rb"0|[1-9][0-9]*")
 _RFC3339 = re.compile(
-    rb"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)",
+    rb"(\d{4}-\d\d-\d\d)[Tt]((?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d)(?:\.(\d+))?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)"
 )
 
 
@@ -35,16 +36,16 @@ def parse_expires_at(text: bytes) -> int:
         raise InvalidHeader(f"Stream-Expires-At must be an RFC 3339 timestamp, got {quoted(text)}")
     date, time, fraction, zone = (part.decode() for part in match.groups(default=b""))
     try:
-        moment = datetime.fromisoformat(f"{date}T{time}{zone.upper()}")
-        return int(moment.timestamp()) * 1000 + int(fraction.ljust(3, "0")[:3])
+        moment = datetime.fromisoformat(f"{date}T{time}{zone.upper()}").astimezone(UTC)
     except (ValueError, OverflowError):
         raise InvalidHeader(f"Stream-Expires-At must be a real date and time, got {quoted(text)}") from None
+    return (moment - _EPOCH) // timedelta(milliseconds=1) + int(fraction.ljust(3, "0")[:3])
 
 
 def format_expires_at(moment: int) -> bytes:
     """Write an absolute expiry as an RFC 3339 timestamp (§5.5)."""
-    secs, millis = divmod(moment, 1000)
-    return datetime.fromtimestamp(secs, UTC).strftime(f"%Y-%m-%dT%H:%M:%S.{millis:03d}Z").encode()
+    text = (_EPOCH + timedelta(milliseconds=moment)).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z").encode()
 
 
 def deadline(identity: Identity, touched_at: int) -> int | None:

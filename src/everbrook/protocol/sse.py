@@ -63,10 +63,10 @@ class Decoder:
 
     def _lines(self, received: bytes) -> list[bytes]:
         """Cut whole lines off what was received. A CR ends its line at once; the LF of a CRLF may come later."""
-        if self._after_cr:
-            received = received.removeprefix(b"\n")
         if not received:
             return []
+        if self._after_cr:
+            received = received.removeprefix(b"\n")
         self._after_cr = received.endswith(b"\r")
         *lines, rest = _LINE_END.split(received)
         if lines:

@@ -21,16 +21,17 @@ class Application:
         self.engine = engine
         self.settings = settings
         self._cors = Cors(settings.http.cors_origins)
-        self._streams = StreamResource(engine, settings)
+        self._methods = StreamResource(engine, settings).methods
         self._stopping = False
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""
         common = self._cors.headers(request)
         try:
-            if request.path.startswith(STREAM_ROOT):
-                return self._handle_stream(request, common)
-            return self._handle_other(request, common)
+            if not request.path.startswith(STREAM_ROOT):
+                return self._handle_other(request, common)
+            method = self._methods.get(request.method)
+            return method(request, common) if method else self._options_or_refuse(request)
         except ProtocolError as error:
             return problem_response(error, common, self.engine.last_change)
         except Exception:
@@ -44,12 +45,6 @@ class Application:
     def failure(self, common: bytes) -> Response:
         """Answer a request that met a fault of ours."""
         return problem_response(ProtocolError("the server failed to answer; its log says why"), common)
-
-    def _handle_stream(self, request: Request, common: bytes) -> Reply:
-        method = self._streams.methods.get(request.method)
-        if method is None:
-            return self._options_or_refuse(request)
-        return method(request, common)
 
     def _handle_other(self, request: Request, common: bytes) -> Response:
         if request.path in {b"/healthz", b"/readyz"}:
