@@ -55,8 +55,8 @@ class Committer:
 
     def _start(self) -> None:
         group, self._queue = self._queue, []
-        assert self._thread is not None  # noqa: S101 - only a blocking storage has a queue
-        self._thread.submit(self._persist, group)
+        if self._thread and not self.failure:
+            self._thread.submit(self._persist, group)
 
     def _persist(self, group: list[Change]) -> None:
         error: BaseException | None = None
@@ -67,8 +67,10 @@ class Committer:
         self._scheduler.call_soon_threadsafe(self._finish, group, error)
 
     def _finish(self, group: list[Change], error: BaseException | None) -> None:
+        if self.failure:
+            return
         if error:
-            self._poison(error)
+            self._fail(f"the storage failed and takes no more writes until it is restarted: {error}")
             return
         self._storage.apply(group)
         self.durable += len(group)
@@ -84,13 +86,16 @@ class Committer:
         while self._parked and self._parked[0][0] <= self.durable:
             self._parked.popleft()[1](None)
 
-    def _poison(self, error: BaseException) -> None:
-        self.failure = Unavailable(f"the storage failed and takes no more writes until it is restarted: {error}")
+    def _fail(self, reason: str) -> None:
+        """Take nothing more, and tell those who wait that they wait in vain."""
+        self.failure = Unavailable(reason, ((b"Retry-After", b"5"),))
         self._queue.clear()
         while self._parked:
             self._parked.popleft()[1](self.failure)
 
     def close(self) -> None:
-        """Wait for the group that is on its way."""
+        """Let the group on its way reach the disk, and take nothing more. What waits is told so."""
         if self._thread is not None:
             self._thread.shutdown()
+        if self.failure is None:
+            self._fail("the server is stopping")

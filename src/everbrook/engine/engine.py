@@ -82,7 +82,7 @@ class Engine:
         The answer, a refusal too, may be told when `last_change` is durable.
         """
         if self._committer.failure:
-            raise self._committer.failure
+            raise self._committer.failure.with_traceback(None)
         decision = decide(self, command)
         if decision.change:
             self._submit(decision.change)
@@ -103,8 +103,7 @@ class Engine:
         """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
         if not isinstance(edit, Write):
             return
-        if edit.data:
-            self.limits.check(edit, self._storage.used_bytes)
+        self.limits.check(edit, self._storage.used_bytes, self._storage.cost_bytes(edit))
         if edit.producer_id is not None:
             producers = self._newest[edit.head.identity.name].producers
             if edit.producer_id not in producers:
@@ -145,8 +144,8 @@ class Engine:
             stream.end(StreamGone(f"the stream at {quoted(identity.name)} was deleted; forks of it live on"))
 
     def _expire(self, stream: Stream, now: int) -> None:
-        """End a stream whose time has run out, unless somebody is reading it at this moment."""
-        if stream.feed:
+        """End a stream whose time has run out. One that slides does not while somebody is reading it."""
+        if stream.feed and stream.head.identity.ttl_secs is not None:
             stream.touched_at = now
             self._watch(stream)
         elif not self.failure:
@@ -186,7 +185,8 @@ class Engine:
     def _adopt(self, head: Head) -> Stream:
         identity = head.identity
         source = self._newest[identity.fork.source].lineage if identity.fork else None
-        stream = Stream(head, Lineage(self._storage, identity, source), self.limits.producer_idle_ms)
+        lineage = Lineage(self._storage, identity, head.tail, source)
+        stream = Stream(head, lineage, self.limits.producer_idle_ms)
         stream.touched_at = self.clock.now()
         self._watch(stream)
         return stream
@@ -213,7 +213,7 @@ class Engine:
     def page(self, stream: Stream, offset: int | Sentinel) -> Page:
         """Cut the page of a stream that begins at `offset`."""
         if stream.ended:
-            raise stream.ended
+            raise stream.ended.with_traceback(None)
         start = locate(stream.committed, stream.lineage, offset)
         return page_from(stream.committed, stream.lineage, start, self.limits.max_page_bytes)
 

@@ -19,12 +19,11 @@ class Limits(Struct, frozen=True):
     max_page_bytes: int = 1 << 20
     producer_idle_ms: int | None = None
 
-    def check(self, write: Write, used_bytes: int) -> None:
-        """Refuse to write what would outgrow the stream or the memory."""
-        head = write.head
-        if head.tail > self.max_stream_bytes:
-            self._check_own(head)
-        if used_bytes + len(write.data) > self.max_memory_bytes:
+    def check(self, write: Write, used_bytes: int, cost_bytes: int) -> None:
+        """Refuse a write that would outgrow its stream or the memory. What costs nothing, as a close, passes."""
+        if write.head.tail > self.max_stream_bytes:
+            self._check_own(write.head)
+        if cost_bytes and used_bytes + cost_bytes > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
 
     def _check_own(self, head: Head) -> None:

@@ -1,59 +1,55 @@
-"""Lineage: which stream holds which part of a fork's bytes (§4.2).
+"""Lineage: a stream's bytes and boundaries, its own and before them its source's (§4.2).
 
-A fork's bytes are a chain of segments, the oldest ancestor's first and its own last. Every position belongs to
-exactly one of them; the last segment is open-ended.
+Every position belongs to exactly one stream of the chain: the nearest one that begins at or before it. A stream's own
+part is in the storage up to `applied`; what is on its way there is in `unapplied`.
 """
 
-from bisect import bisect_right
+from itertools import chain
 
-from msgspec import Struct
-
+from everbrook.protocol.change import Write
 from everbrook.protocol.state import Identity
 from everbrook.storage.api import Storage
 
 OPEN_END = 2**63
 
 
-class Segment(Struct, frozen=True, gc=False):
-    """A range of positions whose bytes one stream holds."""
-
-    incarnation: int
-    start: int
-    end: int
-
-
 class Lineage:
-    """Reads a stream's bytes and boundaries across the streams that hold them."""
+    """One stream's part of a chain of forks, linked to the part before it."""
 
-    __slots__ = ("_segments", "_starts", "_storage")
+    __slots__ = ("applied", "incarnation", "source", "start", "storage", "unapplied")
 
-    def __init__(self, storage: Storage, identity: Identity, source: "Lineage | None") -> None:
-        self._storage = storage
-        start = identity.first_own_offset
-        own = Segment(identity.incarnation, start, OPEN_END)
-        self._segments = [*source.before(start), own] if source else [own]
-        self._starts = [segment.start for segment in self._segments]
-
-    def before(self, offset: int) -> list[Segment]:
-        """Give the segments of what lies before `offset`."""
-        return [
-            Segment(segment.incarnation, segment.start, min(segment.end, offset))
-            for segment in self._segments
-            if segment.start < offset
-        ]
+    def __init__(self, storage: Storage, identity: Identity, applied: int, source: "Lineage | None") -> None:
+        self.storage = storage
+        self.incarnation = identity.incarnation
+        self.start = identity.first_own_offset
+        while source and source.start >= self.start:
+            # Nothing of this source's own part is inherited.
+            source = source.source
+        self.source: Lineage | None = source
+        self.applied = applied
+        self.unapplied: list[Write] = []
 
     def read(self, start: int, end: int) -> bytes:
         """Give the bytes from `start` to `end`, whoever holds them."""
-        if start >= self._starts[-1]:
-            return self._storage.read(self._segments[-1].incarnation, start, end)
-        return b"".join(
-            self._storage.read(segment.incarnation, max(start, segment.start), min(end, segment.end))
-            for segment in self._segments
-            if segment.start < end and segment.end > start
-        )
+        if start >= self.start:
+            return self.storage.read(self.incarnation, start, end)
+        parts: list[bytes] = []
+        holder: Lineage | None = self
+        while holder and start < end:
+            if holder.start < end:
+                first = max(start, holder.start)
+                parts.append(holder.storage.read(holder.incarnation, first, end))
+                end = first
+            holder = holder.source
+        return b"".join(reversed(parts))
 
-    def _holder(self, offset: int) -> Segment:
-        return self._segments[max(0, bisect_right(self._starts, offset) - 1)]
+    def _holder(self, offset: int) -> "tuple[Lineage, int]":
+        """Give the part that a position belongs to, and where that part ends for this stream."""
+        holder, end = self, OPEN_END
+        while holder.source and offset < holder.start:
+            end = holder.start
+            holder = holder.source
+        return holder, end
 
     def is_boundary(self, offset: int) -> bool:
         """Tell whether a message begins or ends at `offset`."""
@@ -61,17 +57,26 @@ class Lineage:
 
     def boundary_at_or_before(self, offset: int) -> int:
         """Give the last message boundary not greater than `offset`. A divergence point is one."""
-        segment = self._holder(offset)
-        if offset == segment.start:
+        holder, _ = self._holder(offset)
+        if offset == holder.start:
             return offset
-        return max(segment.start, self._storage.boundary_at_or_before(segment.incarnation, offset))
+        if offset > holder.applied:
+            ends = chain.from_iterable(write.ends for write in holder.unapplied)
+            return max((end for end in ends if end <= offset), default=holder.applied)
+        return max(holder.start, self.storage.boundary_at_or_before(holder.incarnation, offset))
 
     def boundary_after(self, offset: int) -> int:
         """Give the first message boundary greater than `offset`."""
-        segment = self._holder(offset)
-        return min(segment.end, self._storage.boundary_after(segment.incarnation, offset))
+        holder, part_end = self._holder(offset)
+        if offset < holder.applied:
+            return min(part_end, self.storage.boundary_after(holder.incarnation, offset))
+        ends = chain.from_iterable(write.ends for write in holder.unapplied)
+        return min(part_end, next(end for end in ends if end > offset))
 
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`, as far as this stream has it."""
-        segment = self._holder(offset)
-        return min(segment.end, self._storage.append_end(segment.incarnation, offset))
+        holder, part_end = self._holder(offset)
+        if offset < holder.applied:
+            return min(part_end, self.storage.append_end(holder.incarnation, offset))
+        ends = (write.ends[-1] for write in holder.unapplied if write.ends)
+        return min(part_end, next(end for end in ends if end > offset))

@@ -1,10 +1,7 @@
 """A stream in memory: the state that decisions see, the state that readers see, and who waits for more.
 
-`head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk,
-which `unapplied` holds until they are visible in the storage.
+`head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk.
 """
-
-from collections import deque
 
 from everbrook.engine.feed import Feed
 from everbrook.engine.lineage import Lineage
@@ -26,7 +23,6 @@ class Stream:
         "producer_idle_ms",
         "producers",
         "touched_at",
-        "unapplied",
     )
 
     def __init__(self, head: Head, lineage: Lineage, producer_idle_ms: int | None) -> None:
@@ -37,7 +33,6 @@ class Stream:
         self.producer_idle_ms = producer_idle_ms
         self.fork_count = 0
         self.touched_at = head.written_at
-        self.unapplied: deque[Write] = deque()
         self.feed: Feed | None = None
         self.ended: ProtocolError | None = None
 
@@ -56,7 +51,7 @@ class Stream:
         """Take over the state that a change on its way to the disk will have made durable."""
         self.head = write.head
         self.touched_at = write.head.written_at
-        self.unapplied.append(write)
+        self.lineage.unapplied.append(write)
         for producer_id in write.forgotten:
             del self.producers[producer_id]
         if write.producer_id is not None and write.producer is not None:
@@ -64,7 +59,8 @@ class Stream:
 
     def commit(self) -> None:
         """Show readers the oldest change on its way, which is durable now."""
-        self.committed = self.unapplied.popleft().head
+        self.committed = self.lineage.unapplied.pop(0).head
+        self.lineage.applied = self.committed.tail
         if self.feed:
             self.feed.wake()
 
@@ -76,22 +72,16 @@ class Stream:
 
     def is_boundary(self, offset: int) -> bool:
         """Tell whether a message begins or ends at `offset`."""
-        if offset <= self.committed.tail:
-            return self.lineage.is_boundary(offset)
-        return any(offset in write.ends for write in self.unapplied)
+        return self.lineage.is_boundary(offset)
 
     def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`, which is committed."""
+        """Give the last message boundary not greater than `offset`."""
         return self.lineage.boundary_at_or_before(offset)
 
     def boundary_after(self, offset: int) -> int:
         """Give the first message boundary greater than `offset`."""
-        if offset < self.committed.tail:
-            return self.lineage.boundary_after(offset)
-        return next(end for write in self.unapplied for end in write.ends if end > offset)
+        return self.lineage.boundary_after(offset)
 
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`."""
-        if offset < self.committed.tail:
-            return self.lineage.append_end(offset)
-        return next(write.ends[-1] for write in self.unapplied if write.data and write.ends[-1] > offset)
+        return self.lineage.append_end(offset)

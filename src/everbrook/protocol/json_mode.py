@@ -5,6 +5,8 @@ whitespace come back byte for byte. Each message is stored with a trailing comma
 slice of the stored bytes between two brackets.
 """
 
+from itertools import accumulate
+
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
@@ -17,19 +19,28 @@ _value = Decoder(Raw)
 _array = Decoder(list[Raw])
 
 
-def split_messages(body: bytes) -> list[bytes]:
-    """Validate a body and flatten one level of array into messages, each with its separator (§9.1.2)."""
+def split_messages(body: bytes) -> list[Raw]:
+    """Validate a body and flatten one level of array into messages (§9.1.2)."""
     try:
         body.decode()
         if body.lstrip(_WHITESPACE).startswith(b"["):
-            return [b"%b," % message for message in _array.decode(body)]
-        return [b"%b," % _value.decode(body)]
+            return _array.decode(body)
+        return [_value.decode(body)]
     except UnicodeDecodeError as error:
         raise InvalidJson(f"the body must be JSON in UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
         raise InvalidJson("the body must be JSON nested less deeply") from None
     except DecodeError as error:
         raise InvalidJson(f"the body must be JSON: {error}") from None
+
+
+def pack_messages(body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
+    """Turn a body appended at `tail` into stored bytes and the offsets at which its messages end."""
+    messages = split_messages(body)
+    if not messages:
+        return b"", ()
+    ends = accumulate([len(message) + len(SEPARATOR) for message in messages], initial=tail)
+    return SEPARATOR.join(messages) + SEPARATOR, tuple(ends)[1:]
 
 
 def join_messages(stored: bytes) -> bytes:

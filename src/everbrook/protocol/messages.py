@@ -3,9 +3,7 @@
 A message is the unit of boundaries: one body in byte mode, one flattened element in JSON mode (§9.1).
 """
 
-from itertools import accumulate
-
-from everbrook.protocol.json_mode import join_messages, split_messages
+from everbrook.protocol.json_mode import join_messages, pack_messages
 from everbrook.protocol.state import Identity
 
 
@@ -13,12 +11,9 @@ def pack(identity: Identity, body: bytes, tail: int) -> tuple[bytes, tuple[int, 
     """Turn a body appended at `tail` into stored bytes and the offsets at which its messages end."""
     if not body:
         return b"", ()
-    if not identity.json:
-        return body, (tail + len(body),)
-    messages = split_messages(body)
-    ends = accumulate(map(len, messages), initial=tail)
-    next(ends)
-    return b"".join(messages), tuple(ends)
+    if identity.json:
+        return pack_messages(body, tail)
+    return body, (tail + len(body),)
 
 
 def unpack(identity: Identity, stored: bytes) -> bytes:

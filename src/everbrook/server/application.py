@@ -68,7 +68,7 @@ class Application:
 
     def _require_ready(self) -> None:
         if self.engine.failure:
-            raise self.engine.failure
+            raise self.engine.failure.with_traceback(None)
         if self._stopping:
             raise Unavailable("the server is stopping")
 

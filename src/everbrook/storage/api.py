@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change
+from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Producer
 
 
@@ -28,11 +28,15 @@ class Storage(Protocol):
     """What an acknowledged change survives, in words for a person."""
 
     blocking: bool
-    """Whether `persist` may wait for a disk or a network, and so belongs in a thread of its own."""
+    """Whether `persist` waits for a disk or a network, and so belongs in a thread of its own. If not, there is
+    nothing to persist, and `apply` is all."""
 
     @property
     def used_bytes(self) -> int:
         """How much memory the stored streams take."""
+
+    def cost_bytes(self, write: Write) -> int:
+        """How much memory a write would take."""
 
     def persist(self, group: Sequence[Change]) -> None:
         """Make a group of changes durable, each entirely or not at all. An error poisons the store."""

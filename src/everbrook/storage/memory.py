@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record
-from everbrook.storage.run import Run
+from everbrook.storage.run import INDEX_ENTRY_BYTES, Run
 
-# What a stream costs beside its bytes: its head and identity, its run, its places in the dictionaries.
-STREAM_OVERHEAD_BYTES = 1024
+# What a stream costs beside its bytes: its head and identity, its run, its places in dictionaries. And a producer.
+STREAM_BYTES = 2048
+PRODUCER_BYTES = 256
 
 
 class MemoryStorage:
@@ -27,42 +28,51 @@ class MemoryStorage:
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
 
+    def cost_bytes(self, write: Write) -> int:
+        cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 1) if write.data else 0
+        if write.producer_id is not None:
+            cost += PRODUCER_BYTES
+        return cost if write.head.identity.incarnation in self._runs else cost + STREAM_BYTES
+
     def apply(self, group: Sequence[Change]) -> None:
         for change in group:
             for edit in change:
-                self._apply(edit)
+                if isinstance(edit, Write):
+                    self._write(edit)
+                else:
+                    self._drop(edit.head.identity)
 
-    def _apply(self, edit: Edit) -> None:
-        if isinstance(edit, Drop):
-            self._drop(edit.head.identity)
-            return
-        identity = edit.head.identity
+    def _write(self, write: Write) -> None:
+        identity = write.head.identity
         run = self._runs.get(identity.incarnation) or self._create(identity)
-        self._heads[identity.name] = edit.head
-        if edit.data:
-            self.used_bytes += run.append(edit.data, edit.ends)
-        if edit.producer_id is not None:
-            self._remember(edit)
+        self._heads[identity.name] = write.head
+        if write.data:
+            self.used_bytes += run.append(write.data, write.ends)
+        if write.producer_id is not None or write.forgotten:
+            self._remember(write)
 
     def _create(self, identity: Identity) -> Run:
         run = self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
-        self.used_bytes += STREAM_OVERHEAD_BYTES
+        self._producers[identity.incarnation] = {}
+        self.used_bytes += STREAM_BYTES
         if identity.fork:
             self._forks.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
         return run
 
-    def _remember(self, edit: Write) -> None:
-        producers = self._producers.setdefault(edit.head.identity.incarnation, {})
-        for producer_id in edit.forgotten:
-            producers.pop(producer_id, None)
-        if edit.producer_id is not None and edit.producer is not None:
-            producers[edit.producer_id] = edit.producer
+    def _remember(self, write: Write) -> None:
+        producers = self._producers[write.head.identity.incarnation]
+        before = len(producers)
+        for producer_id in write.forgotten:
+            del producers[producer_id]
+        if write.producer_id is not None and write.producer is not None:
+            producers[write.producer_id] = write.producer
+        self.used_bytes += (len(producers) - before) * PRODUCER_BYTES
 
     def _drop(self, identity: Identity) -> None:
         del self._heads[identity.name]
         run = self._runs.pop(identity.incarnation)
-        self.used_bytes -= run.used_bytes + STREAM_OVERHEAD_BYTES
-        self._producers.pop(identity.incarnation, None)
+        producers = self._producers.pop(identity.incarnation)
+        self.used_bytes -= run.used_bytes + STREAM_BYTES + len(producers) * PRODUCER_BYTES
         if identity.fork:
             siblings = self._forks[identity.fork.source_incarnation]
             siblings.discard(identity.incarnation)
@@ -73,7 +83,7 @@ class MemoryStorage:
         head = self._heads.get(name)
         if head is None:
             return None
-        return Record(head, self._producers.get(head.identity.incarnation, {}))
+        return Record(head, self._producers[head.identity.incarnation])
 
     def fork_count(self, incarnation: int) -> int:
         return len(self._forks.get(incarnation, ()))
