@@ -88,7 +88,7 @@ class Committer:
 
     def _fail(self, reason: str) -> None:
         """Take nothing more, and tell those who wait that they wait in vain."""
-        self.failure = Unavailable(reason, ((b"Retry-After", b"5"),))
+        self.failure = Unavailable(reason)
         self._queue.clear()
         while self._parked:
             self._parked.popleft()[1](self.failure)

@@ -83,6 +83,8 @@ class Engine:
         """
         if self._committer.failure:
             raise self._committer.failure.with_traceback(None)
+        if isinstance(command, (Append, Create)):
+            self.limits.check_body(command.body)
         decision = decide(self, command)
         if decision.change:
             self._submit(decision.change)

@@ -19,6 +19,11 @@ class Limits(Struct, frozen=True):
     max_page_bytes: int = 1 << 20
     producer_idle_ms: int | None = None
 
+    def check_body(self, body: bytes) -> None:
+        """Refuse a body that is larger than a whole stream before any work is put into it."""
+        if len(body) > self.max_stream_bytes:
+            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
+
     def check(self, write: Write, used_bytes: int, cost_bytes: int) -> None:
         """Refuse a write that would outgrow its stream or the memory. What costs nothing, as a close, passes."""
         if write.head.tail > self.max_stream_bytes:

@@ -10,6 +10,7 @@ from everbrook.protocol.content_type import parse_media_type
 from everbrook.protocol.errors import (
     ContentTypeMismatch,
     EmptyAppend,
+    InvalidHeader,
     MissingContentType,
     SequenceRegression,
     StreamClosed,
@@ -22,6 +23,15 @@ from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
 from everbrook.protocol.producer import accept, is_duplicate, require_current
 from everbrook.protocol.state import Claim, Head
 from everbrook.protocol.view import StreamView, View
+
+MAX_STREAM_SEQ_BYTES = 256
+
+
+def parse_stream_seq(text: bytes | None) -> bytes | None:
+    """Read `Stream-Seq`, an opaque text that is compared byte by byte."""
+    if text is not None and len(text) > MAX_STREAM_SEQ_BYTES:
+        raise InvalidHeader(f"Stream-Seq holds at most {MAX_STREAM_SEQ_BYTES} bytes, got {len(text)}")
+    return text
 
 
 def decide_append(view: View, command: Append) -> Decision:

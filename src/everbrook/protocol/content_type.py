@@ -10,6 +10,7 @@ from everbrook.protocol.errors import InvalidHeader, quoted
 
 DEFAULT_CONTENT_TYPE = b"application/octet-stream"
 JSON = b"application/json"
+MAX_CONTENT_TYPE_BYTES = 256
 
 _MEDIA_TYPE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -17,6 +18,8 @@ _MEDIA_TYPE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z
 @lru_cache(maxsize=1024)
 def parse_media_type(content_type: bytes) -> bytes:
     """Take the lower-case `type/subtype` out of a Content-Type header."""
+    if len(content_type) > MAX_CONTENT_TYPE_BYTES:
+        raise InvalidHeader(f"Content-Type holds at most {MAX_CONTENT_TYPE_BYTES} bytes, got {len(content_type)}")
     media_type = content_type.split(b";", 1)[0].strip(b" \t").lower()
     if not _MEDIA_TYPE.fullmatch(media_type):
         raise InvalidHeader(f"Content-Type must be type/subtype, got {quoted(content_type)}")

@@ -17,7 +17,8 @@ ProtocolError
 ├── PayloadTooLarge 413 ── StreamFull, MemoryFull
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
-└── Unavailable 503
+├── Unavailable 503
+└── VersionNotSupported 505
 """
 
 from typing import ClassVar
@@ -38,6 +39,7 @@ class ProtocolError(Exception):
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "internal_error"
+    retry_after_secs: ClassVar[int | None] = None
     by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -47,6 +49,8 @@ class ProtocolError(Exception):
         super().__init__(detail)
         self.detail = detail
         self.headers = headers
+        if self.retry_after_secs is not None:
+            self.headers += ((b"Retry-After", b"%d" % self.retry_after_secs),)
 
 
 class BadRequest(ProtocolError):
@@ -224,6 +228,7 @@ class TooManyProducers(ProtocolError):
 
     status = 429
     code = "too_many_producers"
+    retry_after_secs = 60
 
 
 class HeadersTooLarge(ProtocolError):
@@ -238,3 +243,11 @@ class Unavailable(ProtocolError):
 
     status = 503
     code = "unavailable"
+    retry_after_secs = 5
+
+
+class VersionNotSupported(ProtocolError):
+    """The request is in another version of HTTP."""
+
+    status = 505
+    code = "version_not_supported"

@@ -2,13 +2,13 @@
 
 import re
 from enum import Enum
-from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
 from everbrook.protocol.cursor import parse_cursor
 from everbrook.protocol.errors import InvalidQuery, quoted
+from everbrook.protocol.memory import remember
 from everbrook.protocol.offset import Sentinel, parse_offset
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
@@ -29,7 +29,7 @@ class ReadQuery(Struct, frozen=True, gc=False):
     cursor: int | None = None
 
 
-@lru_cache(maxsize=4096)
+@remember(maxsize=4096)
 def parse_read_query(query: bytes) -> ReadQuery:
     """Read the parameters of a GET. Unknown ones belong to somebody else and are left alone (§11.1)."""
     values: dict[bytes, bytes] = {}

@@ -38,9 +38,9 @@ class Application:
             logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path))
             return self.failure(common)
 
-    def refuse(self, error: ProtocolError) -> Response:
-        """Answer a request that never became whole."""
-        return problem_response(error, self._cors.headers(Request(b"", b"", b"", {}, b"")))
+    def refuse(self, error: ProtocolError, headers: dict[bytes, bytes]) -> Response:
+        """Answer a request of which only these headers were read."""
+        return problem_response(error, self._cors.headers(Request(b"", b"", b"", headers, b"")))
 
     def failure(self, common: bytes) -> Response:
         """Answer a request that met a fault of ours."""

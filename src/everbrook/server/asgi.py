@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
+from urllib.parse import quote
 
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unavailable
 from everbrook.server.application import Application
@@ -23,7 +24,11 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-MAX_QUEUED_PIECES = 16
+MAX_QUEUED_BYTES = 256 * 1024
+LAST_WORDS_SECS = 1.0
+
+# What a path holds unescaped (RFC 3986 §3.3).
+PATH_CHARACTERS = "/~!$&'()*+,;=:@"
 
 
 def create_app(settings: Settings | None = None) -> "AsgiApplication":
@@ -82,34 +87,35 @@ class AsgiApplication:
         try:
             request = await _read_request(scope, receive, self._settings.limits.max_append_bytes)
         except PayloadTooLarge as error:
-            await _send_whole(send, application.refuse(error), head_only=False)
+            await _send_whole(send, application.refuse(error, dict(scope["headers"])), head_only=False)
             return
         if request is None:
             return
         head_only = request.method == b"HEAD"
         reply = application.handle(request)
         if isinstance(reply, Response):
-            await _send_whole(send, await _settled(application, reply), head_only=head_only)
+            await _send_whole(send, await _settled(application, reply, request.headers), head_only=head_only)
             return
         self._live.add(reply)
         try:
-            await AsgiExchange(reply, send).run(receive)
+            await AsgiExchange(reply, send, self._settings.server.slow_reader_timeout_secs).run(receive)
         finally:
             self._live.discard(reply)
 
 
 async def _read_request(scope: Scope, receive: Receive, max_body_bytes: int) -> Request | None:
     """Read a whole request, or None if the client went away before it was whole."""
-    root = scope.get("root_path", "").encode()
     headers: dict[bytes, bytes] = {}
     for name, value in scope["headers"]:
         headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
     body = await _read_body(receive, max_body_bytes)
     if body is None:
         return None
+    root = quote(scope.get("root_path", ""), safe=PATH_CHARACTERS).encode()
+    path = scope.get("raw_path") or quote(scope["path"], safe=PATH_CHARACTERS).encode()
     return Request(
         method=scope["method"].encode(),
-        path=(scope.get("raw_path") or scope["path"].encode()).removeprefix(root),
+        path=path.removeprefix(root),
         query=scope["query_string"],
         headers=headers,
         body=body,
@@ -134,7 +140,7 @@ async def _read_body(receive: Receive, max_body_bytes: int) -> bytes | None:
             return b"".join(parts)
 
 
-async def _settled(application: Application, response: Response) -> Response:
+async def _settled(application: Application, response: Response, headers: dict[bytes, bytes]) -> Response:
     """Wait until what the response rests on is durable."""
     engine = application.engine
     if response.rests_on <= engine.durable_change:
@@ -147,7 +153,7 @@ async def _settled(application: Application, response: Response) -> Response:
 
     engine.when_durable(response.rests_on, settle)
     failure = await future
-    return application.refuse(failure) if failure else response
+    return application.refuse(failure, headers) if failure else response
 
 
 async def _send_head(send: Send, response: Response, length: int | None) -> None:
@@ -169,19 +175,23 @@ def _unframed(data: bytes) -> bytes:
 
 
 class AsgiExchange:
-    """The `Exchange` of one deferred answer: what is written is queued, and a task of the request sends it."""
+    """The `Exchange` of one deferred answer: what is written is queued, and the request's task sends it."""
 
-    def __init__(self, deferred: Deferred, send: Send) -> None:
+    def __init__(self, deferred: Deferred, send: Send, slow_reader_timeout_secs: float) -> None:
         self._deferred = deferred
         self._send = send
+        self._slow_reader_timeout_secs = slow_reader_timeout_secs
         self._pieces: asyncio.Queue[Response | bytes | None] = asyncio.Queue()
+        self._queued_bytes = 0
+        self._stalled = False
         self._streaming = False
         self.frame: Callable[[bytes], bytes] = _unframed
 
     @property
     def congested(self) -> bool:
-        """Whether more is queued than the server below takes off."""
-        return self._pieces.qsize() >= MAX_QUEUED_PIECES
+        """Whether more is queued than the server below takes off. Whoever is told so is called when it is over."""
+        self._stalled = self._queued_bytes >= MAX_QUEUED_BYTES
+        return self._stalled
 
     def respond(self, response: Response) -> None:
         """Answer with a whole response."""
@@ -194,6 +204,7 @@ class AsgiExchange:
 
     def write(self, framed: bytes) -> None:
         """Send a piece of the body."""
+        self._queued_bytes += len(framed)
         self._pieces.put_nowait(framed)
 
     def finish(self) -> None:
@@ -207,11 +218,16 @@ class AsgiExchange:
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # The server below is stopping: let the reader have its last event and a proper end.
+            self._deferred.shut_down()
+            await asyncio.wait((sending,), timeout=LAST_WORDS_SECS)
+            raise
         finally:
             self._deferred.cancel()
             leaving.cancel()
             sending.cancel()
-        if sending.done() and not sending.cancelled():
+        if sending.done():
             sending.result()
 
     async def _send_pieces(self) -> None:
@@ -221,17 +237,14 @@ class AsgiExchange:
             await _send_whole(self._send, first, head_only=False)
             return
         await _send_head(self._send, first, None)
-        while (piece := await self._next_piece()) is not None:
-            await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+        while (piece := await self._pieces.get()) is not None:
+            assert isinstance(piece, bytes)  # noqa: S101 - the one response came first
+            async with asyncio.timeout(self._slow_reader_timeout_secs):
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._queued_bytes -= len(piece)
+            if self._stalled and not self.congested:
+                self._deferred.resume()
         await self._send({"type": "http.response.body", "body": b""})
-
-    async def _next_piece(self) -> bytes | None:
-        was_congested = self.congested
-        piece = await self._pieces.get()
-        assert not isinstance(piece, Response)  # noqa: S101 - the one response came first
-        if was_congested and not self.congested:
-            self._deferred.resume()
-        return piece
 
 
 async def _disconnected(receive: Receive) -> None:

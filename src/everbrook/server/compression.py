@@ -7,9 +7,9 @@ import asyncio
 import gzip
 import sys
 from collections.abc import Callable
-from functools import lru_cache
 
-from everbrook.protocol.state import Identity
+from everbrook.protocol.memory import remember
+from everbrook.protocol.reading import Page
 from everbrook.server.exchange import Exchange, Reply, Response
 
 if sys.version_info >= (3, 14):
@@ -38,7 +38,7 @@ def _zstd(body: bytes) -> bytes:
 _CODINGS: dict[bytes, Callable[[bytes], bytes]] = {b"zstd": _zstd, b"gzip": _gzip}
 
 
-@lru_cache(maxsize=256)
+@remember(maxsize=256)
 def choose_coding(accept_encoding: bytes) -> bytes | None:
     """Pick the coding that the client accepts most gladly, of those that we have (RFC 9110 §12.5.3)."""
     weights: dict[bytes, float] = {}
@@ -70,12 +70,13 @@ class Compressor:
     def __init__(self, min_bytes: int) -> None:
         self._min_bytes = min_bytes
 
-    def reply(self, response: Response, accept_encoding: bytes | None, identity: Identity) -> Reply:
+    def worthwhile(self, page: Page) -> bool:
+        """Tell whether what a page holds is compressed for those who ask for it."""
+        return page.end - page.start >= self._min_bytes and not _dense(page.head.identity.media_type)
+
+    def reply(self, response: Response, accept_encoding: bytes) -> Reply:
         """Give the response as it is, compressed, or to be compressed in a thread."""
-        if len(response.body) < self._min_bytes or _dense(identity.media_type):
-            return response
-        response.headers += b"Vary: Accept-Encoding\r\n"
-        coding = choose_coding(accept_encoding) if accept_encoding else None
+        coding = choose_coding(accept_encoding)
         if coding is None:
             return response
         if len(response.body) <= INLINE_MAX_BYTES:
@@ -94,6 +95,8 @@ def encode(response: Response, coding: bytes) -> Response:
 
 class Compressing:
     """An answer that waits for a thread to compress it."""
+
+    brief = True
 
     def __init__(self, response: Response, coding: bytes) -> None:
         self._response = response

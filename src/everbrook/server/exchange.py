@@ -60,6 +60,9 @@ class Exchange(Protocol):
 class Deferred(Protocol):
     """An answer that has to wait for something."""
 
+    brief: bool
+    """Whether the answer comes soon by itself, rather than when somebody else does something."""
+
     def start(self, exchange: Exchange) -> None:
         """Begin to work on the answer. It may be given within this call."""
 

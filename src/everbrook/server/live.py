@@ -22,6 +22,8 @@ from everbrook.settings import ServerSettings
 class LongPoll:
     """A read at the tail that waits for the next data, once."""
 
+    brief = False
+
     def __init__(self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float) -> None:
         self._engine = engine
         self._stream = stream
@@ -105,6 +107,8 @@ class EventStream:
     One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: who cannot be
     written to leaves the feed, and reads pages again when there is room.
     """
+
+    brief = False
 
     def __init__(
         self,

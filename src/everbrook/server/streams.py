@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.stream import Stream
+from everbrook.protocol.appending import parse_stream_seq
 from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
@@ -87,7 +88,7 @@ class StreamResource:
             request.body,
             _closes(headers),
             parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
-            headers.get(b"stream-seq"),
+            parse_stream_seq(headers.get(b"stream-seq")),
         )
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer
@@ -147,11 +148,16 @@ class StreamResource:
             cache_control(page, deadline(page.head.identity, stream.touched_at), now),
             etag,
         )
+        worth_compressing = self._compressor.worthwhile(page)
+        if worth_compressing:
+            lines += b"Vary: Accept-Encoding\r\n"
         if_none_match = request.headers.get(b"if-none-match")
         if if_none_match is not None and matches(if_none_match, etag):
             return Response(304, lines)
         response = Response(200, lines, unpack(page.head.identity, self._engine.read(stream, page)))
-        return self._compressor.reply(response, request.headers.get(b"accept-encoding"), page.head.identity)
+        if not worth_compressing:
+            return response
+        return self._compressor.reply(response, request.headers.get(b"accept-encoding", b""))
 
     def _cursor(self, query: ReadQuery) -> int:
         return next_cursor(self._engine.clock.now(), query.cursor, self._engine.clock.chance())

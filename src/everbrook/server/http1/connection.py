@@ -17,7 +17,7 @@ from everbrook.server.http1.rendering import (
     CONTINUE,
     LAST_CHUNK,
     chunk,
-    render,
+    render_head,
     render_stream_head,
     unframed,
 )
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_OUTSTANDING = 128
+MAX_QUEUED_BYTES = 1024 * 1024
 WRITE_HIGH_BYTES = 256 * 1024
+SEPARATE_BODY_BYTES = 64 * 1024
 LINGER_SECS = 5.0
 MIN_BODY_BYTES_PER_SEC = 1024
+
+READS = {b"GET", b"HEAD"}
 
 NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=True)
 
@@ -58,6 +62,7 @@ class Connection(asyncio.Protocol):
         limits = listener.application.settings.limits
         self._parser = RequestParser(limits.max_header_bytes, limits.max_append_bytes, self._take, self._send_continue)
         self._queued: deque[Http1Request] = deque()
+        self._queued_bytes = 0
         self._parked: deque[Parked] = deque()
         self._deferred: Deferred | None = None
         self._deferred_request = NO_REQUEST
@@ -67,6 +72,8 @@ class Connection(asyncio.Protocol):
         self._reading = True
         self._since = listener.now
         self._backlog_bytes = 0
+        self._seen_body_bytes = 0
+        self.admitted = False
         self.congested = False
         self.frame: Callable[[bytes], bytes] = chunk
 
@@ -76,8 +83,9 @@ class Connection(asyncio.Protocol):
         """Begin; or refuse at once when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        if not self._listener.admit(self):
-            self._refuse(Unavailable("the server has too many connections", ((b"Retry-After", b"1"),)))
+        self.admitted = self._listener.admit(self)
+        if not self.admitted:
+            self._refuse(Unavailable("the server has too many connections"))
 
     def data_received(self, data: bytes) -> None:
         """Parse, and answer what can be answered at once."""
@@ -85,6 +93,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._parser.receiving:
             self._since = self._listener.now
+            self._seen_body_bytes = 0
         try:
             self._parser.feed(data)
         except ProtocolError as error:
@@ -94,11 +103,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def eof_received(self) -> bool:
-        """End, unless an answer is still owed that does not have to wait for others."""
-        if not self._parked:
+        """End, unless answers are owed that come by themselves. One that waits for others is not worth a half-closed
+        connection: most often the client is gone.
+        """
+        if self._deferred is not None and not self._deferred.brief:
             return False
         self._stopping = True
-        return True
+        return self._outstanding()
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Let everything go."""
@@ -123,18 +134,29 @@ class Connection(asyncio.Protocol):
         self._throttle()
         if self._deferred is not None:
             self._deferred.resume()
+        elif self._queued:
+            self._handle_queued()
 
     # Requests
 
     def _take(self, request: Http1Request) -> None:
-        """Take a whole request from the parser. It waits behind a deferred answer and those that wait already."""
+        """Take a whole request from the parser."""
         if self._refused or self._ending:
             return
-        if self._deferred is None and not self._queued:
+        if not self._queued and not self._must_wait(request):
             self._handle(request)
         else:
             self._queued.append(request)
+            self._queued_bytes += len(request.body)
             self._throttle()
+
+    def _must_wait(self, request: Http1Request) -> bool:
+        """Requests wait behind a deferred answer, and while the client takes no answers. A read also waits for the
+        writes before it: what the client was told is stored, it must see.
+        """
+        if self._deferred is not None or self.congested:
+            return True
+        return bool(self._parked) and request.method in READS
 
     def _handle(self, request: Http1Request) -> None:
         reply = self._application.handle(request)
@@ -148,8 +170,10 @@ class Connection(asyncio.Protocol):
             reply.start(self)
 
     def _handle_queued(self) -> None:
-        while self._queued and self._deferred is None and not self._ending:
-            self._handle(self._queued.popleft())
+        while self._queued and not self._ending and not self._must_wait(self._queued[0]):
+            request = self._queued.popleft()
+            self._queued_bytes -= len(request.body)
+            self._handle(request)
         self._throttle()
 
     def _send_continue(self) -> None:
@@ -158,8 +182,9 @@ class Connection(asyncio.Protocol):
             self._transport.write(CONTINUE)
 
     def _throttle(self) -> None:
-        """Read only while the client reads, and while not too many answers are outstanding."""
-        reading = not self.congested and len(self._queued) + len(self._parked) < MAX_OUTSTANDING
+        """Read only while the client reads, and while not too much is outstanding."""
+        outstanding = len(self._queued) + len(self._parked)
+        reading = not self.congested and outstanding < MAX_OUTSTANDING and self._queued_bytes < MAX_QUEUED_BYTES
         if reading == self._reading or self._ending:
             return
         self._reading = reading
@@ -182,26 +207,40 @@ class Connection(asyncio.Protocol):
     def _release(self, parked: Parked, failure: Unavailable | None) -> None:
         parked.ready = True
         if failure:
-            parked.response = self._application.refuse(failure)
+            parked.response = self._application.refuse(failure, parked.request.headers)
         while self._parked and self._parked[0].ready:
             first = self._parked.popleft()
             self._write(first.request, first.response)
-        self._throttle()
-        if self._deferred is not None and not self._parked:
+        if self._parked:
+            self._throttle()
+        elif self._deferred is not None:
             self._deferred.start(self)
+        else:
+            self._handle_queued()
 
     def _write(self, request: Http1Request, response: Response) -> None:
         if self._ending:
             return
-        connection = None if self._stopping else request.connection
-        head_only = request.method == b"HEAD"
-        self._transport.write(render(response, self._listener.date_line, connection, head_only=head_only))
+        connection = None if self._stopping and not self._outstanding() else request.connection
+        to_head = request.method == b"HEAD"
+        head = render_head(response, self._listener.date_line, connection, to_head=to_head)
+        body = b"" if to_head else response.body
+        if len(body) < SEPARATE_BODY_BYTES:
+            self._transport.write(head + body if body else head)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
         if connection is None:
             self._end()
+
+    def _outstanding(self) -> bool:
+        """Whether answers are still to be given."""
+        return bool(self._parked or self._queued) or self._deferred is not None
 
     def _end(self) -> None:
         """Close when everything is written. A refused client may still be sending: hear it out, for a while."""
         self._since = self._listener.now
+        self._backlog_bytes = self._transport.get_write_buffer_size()
         if self._refused:
             self._transport.write_eof()
         else:
@@ -214,7 +253,7 @@ class Connection(asyncio.Protocol):
         if self._deferred is not None or self._queued:
             self._transport.abort()
         else:
-            self._answer(NO_REQUEST, self._application.refuse(error))
+            self._answer(NO_REQUEST, self._application.refuse(error, self._parser.headers))
 
     # The exchange of a deferred answer
 
@@ -241,7 +280,7 @@ class Connection(asyncio.Protocol):
         self._deferred = None
         if request.chunkable:
             self._transport.write(LAST_CHUNK)
-        if self._stopping or not request.chunkable or request.connection is None:
+        if not request.chunkable or request.connection is None or (self._stopping and not self._outstanding()):
             self._end()
         self._go_on()
 
@@ -256,17 +295,24 @@ class Connection(asyncio.Protocol):
     def check(self, now: float) -> None:
         """End what has taken too long."""
         settings, waited_secs = self._application.settings.server, now - self._since
-        if self._refused or self._ending:
+        if self._refused:
             if waited_secs >= LINGER_SECS:
                 self._transport.abort()
-        elif self.congested:
+        elif self.congested or self._ending:
             self._check_backlog(now, settings.slow_reader_timeout_secs)
         elif self._parser.receiving:
-            allowed_secs = settings.request_timeout_secs + self._parser.body_bytes / MIN_BODY_BYTES_PER_SEC
-            if waited_secs >= allowed_secs:
-                self._refuse(RequestTimeout("the request took too long to arrive"))
-        elif self._deferred is None and not self._parked and waited_secs >= settings.idle_timeout_secs:
+            self._check_sender(now, settings.request_timeout_secs)
+        elif not self._outstanding() and waited_secs >= settings.idle_timeout_secs:
             self._close_idle()
+
+    def _check_sender(self, now: float, timeout_secs: float) -> None:
+        """A body earns time as it comes, a second per kilobyte, but never more than it has already taken."""
+        body_bytes = self._parser.body_bytes
+        earned_secs = (body_bytes - self._seen_body_bytes) / MIN_BODY_BYTES_PER_SEC
+        self._seen_body_bytes = body_bytes
+        self._since = min(now, self._since + earned_secs)
+        if now - self._since >= timeout_secs:
+            self._refuse(RequestTimeout("the request took too long to arrive"))
 
     def _check_backlog(self, now: float, timeout_secs: float) -> None:
         backlog_bytes = self._transport.get_write_buffer_size()
@@ -285,11 +331,11 @@ class Connection(asyncio.Protocol):
     def shut_down(self) -> None:
         """Come to an end: answer what is under way, then close."""
         self._stopping = True
-        if self._deferred is not None:
-            if not self._parked:
-                self._deferred.shut_down()
-        elif not self._parked and not self._parser.receiving:
-            self._close_idle()
+        if self._deferred is not None and not self._parked:
+            self._deferred.shut_down()
+        elif not self._outstanding() and not self._parser.receiving:
+            self._ending = True
+            self._transport.close()
 
     def abort(self) -> None:
         """End at once."""

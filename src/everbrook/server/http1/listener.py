@@ -20,6 +20,7 @@ class Listener:
         self.now = self.loop.time()
         self.date_line = date_line()
         self._connections: set[Connection] = set()
+        self._admitted = 0
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
@@ -31,13 +32,17 @@ class Listener:
         return [socket.getsockname()[:2] for socket in self._server.sockets]
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection. Tells whether there is room for it."""
+        """Look after a new connection. Tells whether there is room for it, or only for a refusal."""
         self._connections.add(connection)
-        return len(self._connections) <= self.application.settings.limits.max_connections
+        if self._admitted >= self.application.settings.limits.max_connections:
+            return False
+        self._admitted += 1
+        return True
 
     def forget(self, connection: Connection) -> None:
-        """Count a connection no longer."""
+        """Look after a connection no longer."""
         self._connections.discard(connection)
+        self._admitted -= connection.admitted
         if not self._connections:
             self._empty.set()
 

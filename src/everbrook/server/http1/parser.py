@@ -4,11 +4,18 @@ A request that cannot become whole is refused with a `ProtocolError`; after that
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import httptools
 
-from everbrook.protocol.errors import BadRequest, HeadersTooLarge, PayloadTooLarge, ProtocolError, quoted
+from everbrook.protocol.errors import (
+    BadRequest,
+    HeadersTooLarge,
+    PayloadTooLarge,
+    ProtocolError,
+    VersionNotSupported,
+    quoted,
+)
+from everbrook.protocol.memory import remember
 from everbrook.server.exchange import Request
 
 KEPT = b""
@@ -43,33 +50,60 @@ class RequestParser:
         self._on_continue = on_continue
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
-        self._headers: dict[bytes, bytes] = {}
+        self.headers: dict[bytes, bytes] = {}
         self._fed_bytes = 0
-        self._continued_bytes = 0
+        self._unended_bytes = 0
         self._body: list[bytes] = []
         self._in_head = False
+        self._upgrading = False
         self.body_bytes = 0
         self.receiving = False
 
     def feed(self, data: bytes) -> None:
         """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
         self._fed_bytes = len(data)
-        if self._in_head:
-            self._continued_bytes += len(data)
+        if self.receiving:
+            self._unended_bytes += len(data)
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            # Nothing is upgraded: the request was answered as it is, and what follows is the next one.
-            self._parser = httptools.HttpRequestParser(self)
-            self.feed(data[upgrade.args[0] :])
+            self._feed(data)
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, ProtocolError):
                 raise error.__context__ from None
             raise
         except httptools.HttpParserError as error:
             raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
-        if self._in_head:
-            self._check_head(self._continued_bytes)
+        if self.receiving:
+            self._check_head(self._unended_bytes)
+
+    def _feed(self, data: bytes) -> None:
+        """Parse. Nothing is ever upgraded, so a request that offers it is parsed again without the offer.
+
+        `httptools` takes whatever follows the head of such a request for another protocol, its body included.
+        """
+        rest: bytes | memoryview = data
+        while True:
+            try:
+                self._parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = memoryview(rest)[upgrade.args[0] :]
+                if self._upgrading:
+                    rest = self._head_without_offer() + rest
+                self._parser = httptools.HttpRequestParser(self)
+            else:
+                return
+
+    def _head_without_offer(self) -> bytes:
+        headers = {name: value for name, value in self.headers.items() if name != b"upgrade"}
+        options = headers.pop(b"connection", b"").lower()
+        if b"close" in options:
+            headers[b"connection"] = b"close"
+        lines = b"".join(b"%b: %b\r\n" % header for header in headers.items())
+        return b"%b %b HTTP/%b\r\n%b\r\n" % (
+            self._parser.get_method(),
+            self._url,
+            self._parser.get_http_version().encode(),
+            lines,
+        )
 
     def _check_head(self, size: int) -> None:
         if size > self._max_header_bytes:
@@ -80,8 +114,8 @@ class RequestParser:
     def on_message_begin(self) -> None:
         """Begin a request."""
         self._url = b""
-        self._headers = {}
-        self._continued_bytes = 0
+        self.headers = {}
+        self._unended_bytes = 0
         self._body = []
         self.body_bytes = 0
         self._in_head = True
@@ -92,35 +126,53 @@ class RequestParser:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. One that comes twice is a list, except where that would hide who is addressed."""
+        """Take a header. One that comes twice is a list, except where that would hide who is addressed.
+
+        After the body come trailers; nothing of the protocol may stand there, so they are dropped.
+        """
+        if not self._in_head:
+            return
         name = name.lower()
-        if name in self._headers:
+        if name in self.headers:
             if name == b"host":
                 raise BadRequest("the Host header must be given once")
-            value = b"%b, %b" % (self._headers[name], value)
-        self._headers[name] = value
+            value = b"%b, %b" % (self.headers[name], value)
+        self.headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Look at the head before any of the body is taken."""
         self._in_head = False
-        headers = self._headers
-        if self._fed_bytes + self._continued_bytes > self._max_header_bytes:
+        headers = self.headers
+        self._upgrading = b"upgrade" in headers and self._parser.should_upgrade()
+        if self._upgrading:
+            return
+        if self._fed_bytes + self._unended_bytes > self._max_header_bytes:
             self._check_head(len(self._url) + sum(len(name) + len(value) for name, value in headers.items()))
+        self._unended_bytes = 0
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             raise BadRequest("an HTTP/1.1 request needs a Host header")
         length = headers.get(b"content-length")
         if length is not None and int(length) > self._max_body_bytes:
             raise self._too_large()
+        if b"transfer-encoding" in headers:
+            self._check_coding(headers[b"transfer-encoding"])
         if b"expect" in headers:
             self._expect(headers[b"expect"])
 
+    def _check_coding(self, coding: bytes) -> None:
+        if coding.lower() != b"chunked" or self._parser.get_http_version() != "1.1":
+            raise BadRequest(f"Transfer-Encoding must be chunked, in HTTP/1.1, got {quoted(coding)}")
+
     def _expect(self, expectation: bytes) -> None:
+        if self._parser.get_http_version() != "1.1":
+            return
         if expectation.lower() != b"100-continue":
             raise BadRequest(f"Expect must be 100-continue, got {quoted(expectation)}")
         self._on_continue()
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""
+        self._unended_bytes = 0
         self.body_bytes += len(data)
         if self.body_bytes > self._max_body_bytes:
             raise self._too_large()
@@ -131,19 +183,27 @@ class RequestParser:
 
     def on_message_complete(self) -> None:
         """Hand the request on."""
+        if self._upgrading:
+            return
         self.receiving = False
-        parser, headers = self._parser, self._headers
+        parser, headers = self._parser, self.headers
         path, query = split_target(self._url)
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
         kept = parser.should_keep_alive()
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
-        chunkable = (kept and b"connection" not in headers) or parser.get_http_version() == "1.1"
+        chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
         method = parser.get_method()
         self._on_request(Http1Request(method, path, query, headers, body, connection=connection, chunkable=chunkable))
 
+    def _version(self) -> str:
+        version = self._parser.get_http_version()
+        if version not in {"1.0", "1.1"}:
+            raise VersionNotSupported(f"this server speaks HTTP/1.1 and HTTP/1.0, not {version}")
+        return version
 
-@lru_cache(maxsize=4096)
+
+@remember(maxsize=4096)
 def split_target(target: bytes) -> tuple[bytes, bytes]:
     """Split a request target into path and query."""
     path, _, query = origin_form(target).partition(b"?")

@@ -13,21 +13,18 @@ _BODILESS = {204, 304}
 _CLOSE = b"Connection: close\r\n"
 
 
-def render(response: Response, date: bytes, connection: bytes | None, *, head_only: bool) -> bytes:
-    """Write a whole response. One to HEAD has the length of a body only where there would be one.
+def render_head(response: Response, date: bytes, connection: bytes | None, *, to_head: bool) -> bytes:
+    """Write the head of a whole response. One to HEAD has a length only where there would be a body.
 
     `connection` is the line for a connection that goes on; None ends it.
     """
-    body = response.body
-    bodiless = response.status in _BODILESS or (head_only and not body)
-    length = b"" if bodiless else b"Content-Length: %d\r\n" % len(body)
-    return b"%b%b%b%b%b\r\n%b" % (
+    bodiless = response.status in _BODILESS or (to_head and not response.body)
+    return b"%b%b%b%b%b\r\n" % (
         _STATUS_LINES[response.status],
         response.headers,
         date,
-        length,
+        b"" if bodiless else b"Content-Length: %d\r\n" % len(response.body),
         _CLOSE if connection is None else connection,
-        b"" if head_only else body,
     )
 
 
