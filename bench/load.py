@@ -87,7 +87,7 @@ class _ClosedLoopRun(LoadRun):
         super().__init__()
         self.load = Load()
         self.operations = bounds.operations
-        self.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
+        self.deadline_ns = 0
         self._busy = connections
 
     def retire(self) -> None:
@@ -129,8 +129,8 @@ async def run_closed_loop(
     workers = [_Worker(run, expectation, requests) for requests in plans]
     try:
         await connect(port, workers)
-        run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
         with meter:
+            run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
             for worker in workers:
                 worker.send_next()
             async with asyncio.timeout(bounds.seconds + STALL_SECS):

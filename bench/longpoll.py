@@ -40,8 +40,8 @@ class LongPoll:
         connections = [connection for pair in pairs for connection in (pair.reader, pair.writer)]
         try:
             await connect(target.port, connections)
-            run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
             with meter:
+                run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
                 for pair in pairs:
                     pair.go_round()
                 async with asyncio.timeout(bounds.seconds + STALL_SECS):

@@ -19,7 +19,7 @@ from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable, quoted
-from everbrook.protocol.lifetime import deadline, require_living
+from everbrook.protocol.lifetime import deadline, end_error, ended
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Outcome, Untouched
 from everbrook.protocol.reading import Page, locate, page_from
@@ -203,7 +203,8 @@ class Engine:
                 stream = self._load(name)
             if stream is None:
                 raise StreamNotFound(f"there is no stream at {quoted(name)}")
-        require_living(stream.committed, stream, now)
+        if ended(stream.committed, stream, now):
+            raise end_error(stream.committed, stream)
         return stream
 
     def open(self, name: bytes, now: int) -> Stream:

@@ -7,7 +7,7 @@ still read it is soft-deleted: its URL answers 410 and its bytes stay.
 import re
 from datetime import UTC, datetime, timedelta
 
-from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.errors import InvalidHeader, ProtocolError, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.state import Head, Identity
 from everbrook.protocol.view import StreamView, View
 
@@ -60,22 +60,23 @@ def living_stream(view: View, name: bytes, now: int) -> StreamView:
     stream = view.stream(name)
     if stream is None:
         raise StreamNotFound(f"there is no stream at {quoted(name)}")
-    require_living(stream.head, stream, now)
+    if ended(stream.head, stream, now):
+        raise end_error(stream.head, stream)
     return stream
 
 
 def ended(head: Head, stream: StreamView, now: int) -> bool:
     """Tell whether the stream is soft-deleted or its time has run out."""
-    if head.deleted:
-        return True
-    end = deadline(head.identity, stream.touched_at)
-    return end is not None and now >= end
+    identity = head.identity
+    if identity.ttl_secs is None and identity.expires_at is None:
+        return head.deleted
+    end = deadline(identity, stream.touched_at)
+    return head.deleted or (end is not None and now >= end)
 
 
-def require_living(head: Head, stream: StreamView, now: int) -> None:
-    """Refuse a stream that has ended: 410 while forks still read it, 404 otherwise (§5.4)."""
-    if ended(head, stream, now):
-        name = quoted(head.identity.name)
-        if stream.fork_count:
-            raise StreamGone(f"the stream at {name} was deleted; forks of it live on")
-        raise StreamNotFound(f"there is no stream at {name}")
+def end_error(head: Head, stream: StreamView) -> ProtocolError:
+    """Give the refusal of a stream that has ended: 410 while forks still read it, 404 otherwise (§5.4)."""
+    name = quoted(head.identity.name)
+    if stream.fork_count:
+        return StreamGone(f"the stream at {name} was deleted; forks of it live on")
+    return StreamNotFound(f"there is no stream at {name}")
