@@ -147,7 +147,7 @@ class Engine:
 
     def _expire(self, stream: Stream, now: int) -> None:
         """End a stream whose time has run out. One that slides does not while somebody is reading it."""
-        if stream.feed and stream.head.identity.ttl_secs is not None:
+        if stream.followed and stream.head.identity.ttl_secs is not None:
             stream.touched_at = now
             self._watch(stream)
         elif not self.failure:

@@ -36,6 +36,11 @@ class Stream:
         self.feed: Feed | None = None
         self.ended: ProtocolError | None = None
 
+    @property
+    def followed(self) -> bool:
+        """Whether somebody waits at the tail."""
+        return bool(self.feed)
+
     def producer(self, producer_id: bytes) -> Producer | None:
         """Give what the stream remembers of a producer."""
         return self.producers.get(producer_id)

@@ -71,7 +71,9 @@ def ended(head: Head, stream: StreamView, now: int) -> bool:
     if identity.ttl_secs is None and identity.expires_at is None:
         return head.deleted
     end = deadline(identity, stream.touched_at)
-    return head.deleted or (end is not None and now >= end)
+    if head.deleted or end is None or now < end:
+        return head.deleted
+    return identity.ttl_secs is None or not stream.followed
 
 
 def end_error(head: Head, stream: StreamView) -> ProtocolError:

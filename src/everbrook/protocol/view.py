@@ -33,6 +33,10 @@ class StreamView(Boundaries, Protocol):
         """When the stream was last read or written, for a sliding expiry."""
 
     @property
+    def followed(self) -> bool:
+        """Whether somebody waits at the tail: that keeps a sliding expiry from coming (§5.1)."""
+
+    @property
     def fork_count(self) -> int:
         """How many streams branch off this one."""
 

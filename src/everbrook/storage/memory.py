@@ -30,9 +30,12 @@ class MemoryStorage:
 
     def cost_bytes(self, write: Write) -> int:
         cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 1) if write.data else 0
-        if write.producer_id is not None:
+        producers = self._producers.get(write.head.identity.incarnation)
+        if producers is None:
+            return cost + STREAM_BYTES
+        if write.producer_id is not None and write.producer_id not in producers:
             cost += PRODUCER_BYTES
-        return cost if write.head.identity.incarnation in self._runs else cost + STREAM_BYTES
+        return cost
 
     def apply(self, group: Sequence[Change]) -> None:
         for change in group:

@@ -18,6 +18,9 @@ from everbrook.protocol.errors import (
 from everbrook.protocol.memory import remember
 from everbrook.server.exchange import Request
 
+# What a header line has beside its name and value: a colon, a space and the line end.
+LINE_OVERHEAD_BYTES = 4
+
 KEPT = b""
 KEPT_1_0 = b"Connection: keep-alive\r\n"
 
@@ -146,8 +149,9 @@ class RequestParser:
         self._upgrading = b"upgrade" in headers and self._parser.should_upgrade()
         if self._upgrading:
             return
-        if self._fed_bytes + self._unended_bytes > self._max_header_bytes:
-            self._check_head(len(self._url) + sum(len(name) + len(value) for name, value in headers.items()))
+        if self._unended_bytes or self._fed_bytes > self._max_header_bytes:
+            sizes = (len(name) + len(value) + LINE_OVERHEAD_BYTES for name, value in headers.items())
+            self._check_head(len(self._url) + sum(sizes))
         self._unended_bytes = 0
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             raise BadRequest("an HTTP/1.1 request needs a Host header")
