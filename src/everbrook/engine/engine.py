@@ -113,13 +113,12 @@ class Engine:
 
     def _prepare_write(self, write: Write) -> None:
         identity = write.head.identity
-        stream = self._newest.get(identity.name)
-        if stream is None:
+        if write.created:
             stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
             self._newest[identity.name] = self._arriving[identity.incarnation] = stream
             if identity.fork:
                 self._newest[identity.fork.source].fork_count += 1
-        stream.write(write)
+        self._newest[identity.name].write(write)
 
     def _prepare_drop(self, drop: Drop) -> None:
         identity = drop.head.identity
@@ -138,9 +137,9 @@ class Engine:
 
     def _publish_write(self, write: Write) -> None:
         identity = write.head.identity
-        stream = self._visible.get(identity.name)
-        if stream is None:
-            stream = self._visible[identity.name] = self._arriving.pop(identity.incarnation)
+        if write.created:
+            self._visible[identity.name] = self._arriving.pop(identity.incarnation)
+        stream = self._visible[identity.name]
         stream.commit()
         if write.head.deleted:
             stream.end(StreamGone(f"the stream at {quoted(identity.name)} was deleted; forks of it live on"))
@@ -224,6 +223,10 @@ class Engine:
         """Give the stored bytes of a page."""
         return stream.lineage.read(page.start, page.end) if page.start < page.end else b""
 
+    def batch(self, stream: Stream, page: Page) -> Batch:
+        """Give a page with its bytes, for live readers."""
+        return Batch(page, self.read(stream, page), self.clock.now())
+
     def join(self, stream: Stream, reader: Reader) -> None:
         """Let a reader wait that has everything up to the committed tail."""
         feed = stream.feed
@@ -243,8 +246,7 @@ class Engine:
         head = stream.committed
         if position == head.tail and not head.closed:
             return None
-        page = page_from(head, stream.lineage, position, self.limits.max_page_bytes)
-        return Batch(page, self.read(stream, page))
+        return self.batch(stream, page_from(head, stream.lineage, position, self.limits.max_page_bytes))
 
     def close(self) -> None:
         """Stop timing, wait for the group on its way, and close the storage."""

@@ -13,13 +13,14 @@ from everbrook.protocol.reading import Page
 
 
 class Batch:
-    """A page that all live readers of a stream get, with what they have made of it."""
+    """A page that all live readers of a stream get at one moment, with what they have made of it."""
 
-    __slots__ = ("encodings", "page", "stored")
+    __slots__ = ("encodings", "now", "page", "stored")
 
-    def __init__(self, page: Page, stored: bytes) -> None:
+    def __init__(self, page: Page, stored: bytes, now: int) -> None:
         self.page = page
         self.stored = stored
+        self.now = now
         self.encodings: dict[object, bytes] = {}
 
     def encoded(self, key: object, encode: Callable[[], bytes]) -> bytes:

@@ -13,7 +13,7 @@ class Write(Struct, frozen=True, gc=False):
     """The stream's head becomes `head`, and `data` is appended to its bytes.
 
     `ends` are the offsets at which the messages in `data` end, the last being the new tail. `forgotten` are the
-    producers whose state is not kept any longer.
+    producers whose state is not kept any longer. The first write of an incarnation has `created` set.
     """
 
     head: Head
@@ -22,6 +22,7 @@ class Write(Struct, frozen=True, gc=False):
     producer_id: bytes | None = None
     producer: Producer | None = None
     forgotten: tuple[bytes, ...] = ()
+    created: bool = False
 
 
 class Drop(Struct, frozen=True, gc=False):

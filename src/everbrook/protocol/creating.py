@@ -33,7 +33,7 @@ def _create(view: View, command: Create, cleared: Change) -> Decision:
     start = identity.first_own_offset
     data, ends = pack(identity, command.body, start)
     head = Head(identity, start + len(data), command.now, command.closed)
-    return Decision(Created(head), (*cleared, Write(head, data, ends)))
+    return Decision(Created(head), (*cleared, Write(head, data, ends, created=True)))
 
 
 def _identity(view: View, command: Create) -> Identity:
@@ -83,7 +83,8 @@ def _wanted(view: View, head: Head, command: Create) -> Identity:
 
 
 def _made_by(fork: Fork, request: ForkFrom) -> bool:
-    return (fork.source, fork.anchor, fork.sub_offset) == (request.source, request.offset, request.sub_offset)
+    asked = (request.offset, request.sub_offset)
+    return fork.source == request.source and asked in {(fork.anchor, fork.sub_offset), (fork.offset, 0)}
 
 
 def _same_fork(wanted: Identity, present: Identity) -> bool:

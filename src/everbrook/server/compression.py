@@ -47,7 +47,7 @@ def choose_coding(accept_encoding: bytes) -> bytes | None:
         weights[coding.strip()] = _weight(parameters)
     offered = {coding: weights.get(coding, weights.get(b"*", 0.0)) for coding in _CODINGS}
     best = max(offered, key=lambda coding: offered[coding])
-    return best if offered[best] > 0 else None
+    return best if offered[best] > 0 and offered[best] >= weights.get(b"identity", 0.0) else None
 
 
 def _weight(parameters: bytes) -> float:

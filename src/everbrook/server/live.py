@@ -6,7 +6,7 @@ from everbrook.engine.feed import Batch
 from everbrook.engine.stream import Stream
 from everbrook.protocol.caching import NO_CACHE, NO_STORE, cache_control, format_etag
 from everbrook.protocol.content_type import carried_as_text
-from everbrook.protocol.cursor import next_cursor
+from everbrook.protocol.cursor import current_cursor
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.events import encode_page
 from everbrook.protocol.lifetime import deadline
@@ -69,7 +69,7 @@ class LongPoll:
         except ProtocolError as error:
             self.fail(error)
         else:
-            self.deliver(Batch(page, self._engine.read(self._stream, page)))
+            self.deliver(self._engine.batch(self._stream, page))
 
     def deliver(self, batch: Batch) -> None:
         """Answer with what has come."""
@@ -157,7 +157,7 @@ class EventStream:
                 self.fail(error)
                 return
             if page.start < page.end or page.final or not self._began:
-                self._send(Batch(page, self._engine.read(self._stream, page)))
+                self._send(self._engine.batch(self._stream, page))
             if page.up_to_date and not page.final:
                 self._following = True
                 self._engine.join(self._stream, self)
@@ -175,7 +175,7 @@ class EventStream:
         if exchange is None:
             return
         page, frame = batch.page, exchange.frame
-        cursor = max(self._cursor, next_cursor(self._engine.clock.now(), None, 0.0))
+        cursor = max(self._cursor, current_cursor(batch.now))
         exchange.write(batch.encoded((cursor, frame), lambda: frame(encode_page(page, batch.stored, cursor))))
         self._offset = page.end
         self._began = True

@@ -30,10 +30,9 @@ class MemoryStorage:
 
     def cost_bytes(self, write: Write) -> int:
         cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 1) if write.data else 0
-        producers = self._producers.get(write.head.identity.incarnation)
-        if producers is None:
+        if write.created:
             return cost + STREAM_BYTES
-        if write.producer_id is not None and write.producer_id not in producers:
+        if write.producer_id is not None and write.producer_id not in self._producers[write.head.identity.incarnation]:
             cost += PRODUCER_BYTES
         return cost
 
@@ -47,20 +46,20 @@ class MemoryStorage:
 
     def _write(self, write: Write) -> None:
         identity = write.head.identity
-        run = self._runs.get(identity.incarnation) or self._create(identity)
+        if write.created:
+            self._create(identity)
         self._heads[identity.name] = write.head
         if write.data:
-            self.used_bytes += run.append(write.data, write.ends)
+            self.used_bytes += self._runs[identity.incarnation].append(write.data, write.ends)
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 
-    def _create(self, identity: Identity) -> Run:
-        run = self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
+    def _create(self, identity: Identity) -> None:
+        self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
         self._producers[identity.incarnation] = {}
         self.used_bytes += STREAM_BYTES
         if identity.fork:
             self._forks.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
-        return run
 
     def _remember(self, write: Write) -> None:
         producers = self._producers[write.head.identity.incarnation]
