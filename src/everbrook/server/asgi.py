@@ -8,6 +8,7 @@ without it, everything starts with the first request.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -228,7 +229,9 @@ class AsgiExchange:
             leaving.cancel()
             sending.cancel()
         if sending.done():
-            sending.result()
+            # A reader that took nothing for too long is left: ASGI has no other way to end its answer.
+            with contextlib.suppress(TimeoutError):
+                sending.result()
 
     async def _send_pieces(self) -> None:
         first = await self._pieces.get()

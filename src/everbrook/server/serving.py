@@ -1,8 +1,11 @@
 """Serving: from settings to a running server, until it is told to stop."""
 
 import asyncio
+import contextlib
 import gc
 import logging
+import os
+import resource
 import signal
 import sys
 
@@ -17,6 +20,9 @@ else:
 
 logger = logging.getLogger(__name__)
 
+# Files that are no connections: the listening sockets, the storage, the log.
+SPARE_FILES = 100
+
 
 def run(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM."""
@@ -26,20 +32,51 @@ def run(settings: Settings) -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve on the running loop until a signal comes."""
+    raise_open_files(settings.limits.max_connections)
     storage = open_storage(settings)
     application = assemble(settings, storage)
     listener = Listener(application)
-    addresses = await listener.listen(settings.server.host, settings.server.port)
+    addresses = await _listen(listener, settings)
     # What is loaded by now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    for line in banner(addresses, settings, storage.promise):
-        print(line, flush=True)  # noqa: T201 - the banner is for the person who started the server
-    await _stop_signal()
-    print("everbrook is stopping", flush=True)  # noqa: T201 - likewise
+    tell(*banner(addresses, settings, storage.promise))
+    signals = StopSignals()
+    await signals.first.wait()
+    tell("everbrook is stopping; a second signal ends it at once")
     application.stop()
-    await listener.stop(settings.server.shutdown_grace_secs)
+    stopping = asyncio.ensure_future(listener.stop(settings.server.shutdown_grace_secs))
+    hurry = asyncio.ensure_future(signals.second.wait())
+    await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
+    hurry.cancel()
+    stopping.cancel()
     application.engine.close()
+
+
+async def _listen(listener: Listener, settings: Settings) -> list[tuple[str, int]]:
+    host, port = settings.server.host, settings.server.port
+    try:
+        return await listener.listen(host, port)
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise OSError(f"cannot listen on {_bracketed(host)}:{port}: {reason}") from error
+
+
+def raise_open_files(connections: int) -> None:
+    """Let the process open as many files as it may have connections, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + SPARE_FILES
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < wanted:
+            logger.warning("the system allows %d open files: too few for %d connections", allowed, connections)
+
+
+def tell(*lines: str) -> None:
+    """Say something to the person who started the server, if there still is one."""
+    with contextlib.suppress(OSError):
+        print(*lines, sep="\n", flush=True)  # noqa: T201 - it is for a person, not for a log
 
 
 def banner(addresses: list[tuple[str, int]], settings: Settings, promise: str) -> list[str]:
@@ -52,9 +89,17 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-async def _stop_signal() -> None:
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    await stop.wait()
+class StopSignals:
+    """SIGINT and SIGTERM: the first asks for a proper end, the second for any."""
+
+    def __init__(self) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._receive)
+
+    def _receive(self) -> None:
+        if self.first.is_set():
+            self.second.set()
+        self.first.set()

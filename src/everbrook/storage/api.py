@@ -14,6 +14,10 @@ from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Producer
 
 
+class StorageFull(Exception):
+    """There was no room for a group: nothing of it is stored, and the storage is as it was before."""
+
+
 class Record(Struct, frozen=True):
     """A stored stream: its head, and what it remembers of its producers."""
 
@@ -35,11 +39,14 @@ class Storage(Protocol):
     def used_bytes(self) -> int:
         """How much memory the stored streams take."""
 
-    def cost_bytes(self, write: Write) -> int:
+    def cost_bytes(self, write: Write, /) -> int:
         """How much memory a write would take."""
 
     def persist(self, group: Sequence[Change]) -> None:
-        """Make a group of changes durable, each entirely or not at all. An error poisons the store."""
+        """Make a group of changes durable, each entirely or not at all.
+
+        `StorageFull` refuses the group. Any other error poisons the store: nobody knows what is durable.
+        """
 
     def apply(self, group: Sequence[Change]) -> None:
         """Make a persisted group visible to the methods below. It cannot fail."""

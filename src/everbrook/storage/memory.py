@@ -29,10 +29,11 @@ class MemoryStorage:
         """There is nothing to wait for."""
 
     def cost_bytes(self, write: Write) -> int:
-        cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 1) if write.data else 0
+        cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 2) if write.data else 0
         if write.created:
             return cost + STREAM_BYTES
-        if write.producer_id is not None and write.producer_id not in self._producers[write.head.identity.incarnation]:
+        known = self._producers.get(write.head.identity.incarnation, {})
+        if write.producer_id is not None and write.producer_id not in known:
             cost += PRODUCER_BYTES
         return cost
 
@@ -50,7 +51,7 @@ class MemoryStorage:
             self._create(identity)
         self._heads[identity.name] = write.head
         if write.data:
-            self.used_bytes += self._runs[identity.incarnation].append(write.data, write.ends)
+            self.used_bytes += self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 

@@ -1,4 +1,4 @@
-"""A run: consecutive bytes of one stream in memory, and where its messages and appends end.
+"""A run: consecutive bytes of one stream in memory, where its messages and appends end, and when those came.
 
 Small appends are gathered in blocks; a large one is kept as it came, without a copy. No block grows beyond a bound, so
 that growing never moves megabytes.
@@ -14,20 +14,21 @@ BLOCK_BYTES = 64 * 1024
 class Run:
     """The bytes of a stream from its first offset on."""
 
-    __slots__ = ("_appends", "_blocks", "_first", "_gathering", "_messages", "_starts", "_tail", "used_bytes")
+    __slots__ = ("_blocks", "_gathering", "_starts", "appends", "first", "messages", "tail", "times", "used_bytes")
 
     def __init__(self, first: int, *, batched: bool) -> None:
         """Begin at `first`. Where appends are not batches, an append is a message and one index serves both."""
-        self._first = first
-        self._tail = first
+        self.first = first
+        self.tail = first
         self._blocks: list[bytes | bytearray] = []
         self._starts = array("Q")
         self._gathering = bytearray()
-        self._messages = array("Q")
-        self._appends = array("Q") if batched else self._messages
+        self.messages = array("Q")
+        self.appends = array("Q") if batched else self.messages
+        self.times = array("Q")
         self.used_bytes = 0
 
-    def append(self, data: bytes, ends: tuple[int, ...]) -> int:
+    def append(self, data: bytes, ends: tuple[int, ...], time: int) -> int:
         """Add the bytes of one append, whose messages end at `ends`. Tells how much memory that took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
@@ -37,11 +38,12 @@ class Run:
                 self._gathering = bytearray()
                 self._begin_block(self._gathering)
             self._gathering += data
-        self._tail += len(data)
-        self._messages.extend(ends)
-        entries = len(ends)
-        if self._appends is not self._messages:
-            self._appends.append(ends[-1])
+        self.tail += len(data)
+        self.messages.extend(ends)
+        self.times.append(time)
+        entries = len(ends) + 1
+        if self.appends is not self.messages:
+            self.appends.append(ends[-1])
             entries += 1
         grown_bytes = len(data) + entries * INDEX_ENTRY_BYTES
         self.used_bytes += grown_bytes
@@ -49,7 +51,7 @@ class Run:
 
     def _begin_block(self, block: bytes | bytearray) -> None:
         self._blocks.append(block)
-        self._starts.append(self._tail)
+        self._starts.append(self.tail)
 
     def read(self, start: int, end: int) -> bytes:
         """Copy a range out, once."""
@@ -75,13 +77,13 @@ class Run:
 
     def boundary_at_or_before(self, offset: int) -> int:
         """Give the last message boundary not greater than `offset`."""
-        index = bisect_right(self._messages, offset)
-        return self._messages[index - 1] if index else self._first
+        index = bisect_right(self.messages, offset)
+        return self.messages[index - 1] if index else self.first
 
     def boundary_after(self, offset: int) -> int:
         """Give the first message boundary greater than `offset`."""
-        return self._messages[bisect_right(self._messages, offset)]
+        return self.messages[bisect_right(self.messages, offset)]
 
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`."""
-        return self._appends[bisect_right(self._appends, offset)]
+        return self.appends[bisect_right(self.appends, offset)]

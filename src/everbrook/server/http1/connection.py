@@ -67,6 +67,7 @@ class Connection(asyncio.Protocol):
         self._deferred: Deferred | None = None
         self._deferred_request = NO_REQUEST
         self._refused = False
+        self._refusal: Response | None = None
         self._ending = False
         self._stopping = False
         self._reading = True
@@ -134,7 +135,7 @@ class Connection(asyncio.Protocol):
         self._throttle()
         if self._deferred is not None:
             self._deferred.resume()
-        elif self._queued:
+        else:
             self._handle_queued()
 
     # Requests
@@ -167,14 +168,23 @@ class Connection(asyncio.Protocol):
         self._deferred_request = request
         self.frame = chunk if request.chunkable else unframed
         if not self._parked:
-            reply.start(self)
+            self._start_deferred(reply)
+
+    def _start_deferred(self, deferred: Deferred) -> None:
+        deferred.start(self)
+        if self._stopping and self._deferred is deferred:
+            deferred.shut_down()
 
     def _handle_queued(self) -> None:
+        """Take up the requests that waited, and then the refusal of what came behind them."""
         while self._queued and not self._ending and not self._must_wait(self._queued[0]):
             request = self._queued.popleft()
             self._queued_bytes -= len(request.body)
             self._handle(request)
         self._throttle()
+        if self._refusal and not self._outstanding():
+            refusal, self._refusal = self._refusal, None
+            self._write(NO_REQUEST, refusal)
 
     def _send_continue(self) -> None:
         """Ask for the body that a client holds back, unless earlier answers are due first."""
@@ -189,6 +199,7 @@ class Connection(asyncio.Protocol):
             return
         self._reading = reading
         if reading:
+            self._since = self._listener.now
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
@@ -214,7 +225,7 @@ class Connection(asyncio.Protocol):
         if self._parked:
             self._throttle()
         elif self._deferred is not None:
-            self._deferred.start(self)
+            self._start_deferred(self._deferred)
         else:
             self._handle_queued()
 
@@ -248,12 +259,15 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, error: ProtocolError) -> None:
-        """Answer what can't be read, after everything that could be, and end."""
+        """Answer what can't be read, after everything that could be, and end. Nobody waits for an answer that others
+        have to bring about.
+        """
         self._refused = True
-        if self._deferred is not None or self._queued:
+        if self._deferred is not None and not self._deferred.brief:
             self._transport.abort()
-        else:
-            self._answer(NO_REQUEST, self._application.refuse(error, self._parser.headers))
+            return
+        self._refusal = self._application.refuse(error, self._parser.headers)
+        self._handle_queued()
 
     # The exchange of a deferred answer
 
@@ -287,7 +301,7 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Take up the requests that waited, in a turn of their own: those who feed us may not be done."""
         self._since = self._listener.now
-        if self._queued:
+        if self._queued or self._refusal:
             self._listener.loop.call_soon(self._handle_queued)
 
     # Bounds in time, looked at once a second
@@ -300,7 +314,7 @@ class Connection(asyncio.Protocol):
                 self._transport.abort()
         elif self.congested or self._ending:
             self._check_backlog(now, settings.slow_reader_timeout_secs)
-        elif self._parser.receiving:
+        elif self._parser.receiving and self._reading:
             self._check_sender(now, settings.request_timeout_secs)
         elif not self._outstanding() and waited_secs >= settings.idle_timeout_secs:
             self._close_idle()

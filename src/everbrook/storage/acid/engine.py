@@ -1,0 +1,190 @@
+"""The acid engine: a group of changes is one write and one sync of the journal; LMDB takes them over in the background.
+
+Three layers answer together, the newest first: the recent changes, those that are being folded, and the shelf.
+Opening replays the journal over the shelf, skipping what a shard has already, so doing it twice changes nothing.
+"""
+
+import errno
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.state import Head, Producer
+from everbrook.storage.acid.journal import Damage, Journal
+from everbrook.storage.acid.recent import Recent
+from everbrook.storage.acid.shelf import Shelf
+from everbrook.storage.api import Record, StorageFull
+from everbrook.storage.disk import Disk
+from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, open_manifest
+from everbrook.storage.packing import Unpacker, pack_change, unpack_edit
+from everbrook.storage.run import Run
+
+logger = logging.getLogger(__name__)
+
+FOLD_AT_BYTES = 32 * 1024 * 1024
+
+
+class AcidStorage:
+    """Streams that survive the machine, all-or-nothing across data, metadata and streams."""
+
+    promise = "what is acknowledged survives a crash of this machine, entirely or not at all"
+    blocking = True
+    used_bytes = 0
+
+    def __init__(
+        self, disk: Disk, folder: Path, *, shard_count: int, salt: int, fold_at_bytes: int = FOLD_AT_BYTES
+    ) -> None:
+        """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
+        self._lock = FolderLock(folder)
+        open_manifest(disk, folder, Manifest(FORMAT, "acid", shard_count))
+        disk.make_folder(folder / "journal")
+        self._fold_at_bytes = fold_at_bytes
+        self._shelf = Shelf(folder, shard_count)
+        self._journal = Journal(disk, folder / "journal", salt)
+        self._recent = Recent()
+        self._folding: Recent | None = None
+        self._fold: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "everbrook-fold")
+        self._replay()
+
+    def _replay(self) -> None:
+        for record in self._journal.recover(self._shelf.applied):
+            unpacker = Unpacker(record.body)
+            while not unpacker.done:
+                edit = unpack_edit(unpacker, self._head_of)
+                if not self._shelf.has(edit, record.number):
+                    self._recent.apply(edit)
+
+    @property
+    def damages(self) -> list[Damage]:
+        """What of the journal can't be read any more."""
+        return self._journal.damages
+
+    def _head_of(self, incarnation: int) -> Head:
+        for layer in self._layers():
+            stream = layer.streams.get(incarnation)
+            if stream:
+                return stream.head
+        head = self._shelf.head(incarnation)
+        if head is None:
+            raise KeyError(incarnation)
+        return head
+
+    def _layers(self) -> tuple[Recent, ...]:
+        return (self._recent, self._folding) if self._folding else (self._recent,)
+
+    # Writing
+
+    def cost_bytes(self, _write: Write) -> int:
+        return 0
+
+    def persist(self, group: Sequence[Change]) -> None:
+        try:
+            self._journal.append([pack_change(change) for change in group])
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise StorageFull(f"the disk is full: {error.strerror}") from error
+            raise
+
+    def apply(self, group: Sequence[Change]) -> None:
+        for change in group:
+            for edit in change:
+                self._recent.apply(edit)
+        self._end_fold()
+        if self._folding is None and self._journal.size >= self._fold_at_bytes:
+            self._begin_fold()
+
+    def _begin_fold(self) -> None:
+        """Set the recent changes aside and fold them in the background. The journal goes on in a new file."""
+        self._folding, self._recent = self._recent, Recent()
+        number, paths = self._journal.last, self._journal.roll()
+        self._fold = self._thread.submit(self._fold_aside, self._folding, number, paths)
+
+    def _fold_aside(self, recent: Recent, number: int, paths: list[Path]) -> None:
+        self._shelf.fold(recent, number)
+        self._journal.remove(paths)
+
+    def _end_fold(self) -> None:
+        if self._fold and self._fold.done():
+            self._fold.result()
+            self._fold = self._folding = None
+
+    # Reading
+
+    def load(self, name: bytes) -> Record | None:
+        incarnation = self._incarnation(name)
+        if incarnation is None:
+            return None
+        return Record(self._head_of(incarnation), self._producers(incarnation))
+
+    def _incarnation(self, name: bytes) -> int | None:
+        for layer in self._layers():
+            if name in layer.names:
+                return layer.names[name]
+        return self._shelf.incarnation(name)
+
+    def _producers(self, incarnation: int) -> dict[bytes, Producer]:
+        producers: dict[bytes, Producer] = {}
+        streams = [layer.streams.get(incarnation) for layer in self._layers()]
+        if not any(stream and stream.created for stream in streams):
+            producers = self._shelf.producers(incarnation)
+        for stream in reversed(streams):
+            if stream:
+                for producer_id in stream.forgotten:
+                    producers.pop(producer_id, None)
+                producers.update(stream.producers)
+        return producers
+
+    def fork_count(self, incarnation: int) -> int:
+        forks = self._shelf.forks(incarnation)
+        for layer in reversed(self._layers()):
+            forks |= layer.forked.get(incarnation, set())
+            forks -= layer.unforked.get(incarnation, set())
+        return len(forks)
+
+    def _runs(self, incarnation: int) -> list[Run]:
+        """Give the runs of a stream that are in memory, the newest first."""
+        return [run for layer in self._layers() if (run := layer.run(incarnation))]
+
+    def read(self, incarnation: int, start: int, end: int) -> bytes:
+        parts: list[bytes] = []
+        for run in self._runs(incarnation):
+            if run.first < end and start < end:
+                first = max(start, run.first)
+                parts.append(run.read(first, end))
+                end = first
+        if start < end:
+            parts.append(self._shelf.read(incarnation, start, end))
+        return parts[0] if len(parts) == 1 else b"".join(reversed(parts))
+
+    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
+        for run in self._runs(incarnation):
+            if run.first < offset:
+                return run.boundary_at_or_before(offset)
+        return self._shelf.boundary_at_or_before(incarnation, offset)
+
+    def boundary_after(self, incarnation: int, offset: int) -> int:
+        for run in self._runs(incarnation):
+            if run.first <= offset:
+                return run.boundary_after(offset)
+        return self._shelf.boundary_after(incarnation, offset)
+
+    def append_end(self, incarnation: int, offset: int) -> int:
+        for run in self._runs(incarnation):
+            if run.first <= offset:
+                return run.append_end(offset)
+        return self._shelf.append_end(incarnation, offset)
+
+    def close(self) -> None:
+        """Fold what is left, so that the next opening has nothing to replay, and let everything go."""
+        if self._fold:
+            self._fold.exception()
+            self._end_fold()
+        if self._journal.size:
+            self._fold_aside(self._recent, self._journal.last, self._journal.roll())
+        self._thread.shutdown()
+        self._journal.close()
+        self._shelf.close()
+        self._lock.release()

@@ -1,0 +1,82 @@
+"""Recent changes: what is in the journal and not yet in LMDB, held in memory as the storage would show it."""
+
+from everbrook.protocol.change import Drop, Edit, Write
+from everbrook.protocol.state import Head, Producer
+from everbrook.storage.run import Run
+
+
+class RecentStream:
+    """What has changed of one stream."""
+
+    __slots__ = ("created", "forgotten", "head", "producers", "run")
+
+    def __init__(self, head: Head, *, created: bool) -> None:
+        self.head = head
+        self.created = created
+        self.run: Run | None = None
+        self.producers: dict[bytes, Producer] = {}
+        self.forgotten: set[bytes] = set()
+
+    def write(self, write: Write) -> int:
+        """Take a write. Tells how much memory its bytes took."""
+        self.head = write.head
+        for producer_id in write.forgotten:
+            self.producers.pop(producer_id, None)
+            self.forgotten.add(producer_id)
+        if write.producer_id is not None and write.producer is not None:
+            self.producers[write.producer_id] = write.producer
+            self.forgotten.discard(write.producer_id)
+        if not write.data:
+            return 0
+        if self.run is None:
+            self.run = Run(write.head.tail - len(write.data), batched=write.head.identity.json)
+        return self.run.append(write.data, write.ends, write.head.written_at)
+
+
+class Recent:
+    """All that has changed since some point of the journal."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, int | None] = {}
+        self.streams: dict[int, RecentStream] = {}
+        self.dropped: dict[int, Head] = {}
+        self.forked: dict[int, set[int]] = {}
+        self.unforked: dict[int, set[int]] = {}
+        self.used_bytes = 0
+
+    def apply(self, edit: Edit) -> None:
+        """Take an edit."""
+        if isinstance(edit, Write):
+            self._write(edit)
+        else:
+            self._drop(edit)
+
+    def _write(self, write: Write) -> None:
+        identity = write.head.identity
+        stream = self.streams.get(identity.incarnation)
+        if stream is None:
+            stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
+        if write.created:
+            self.names[identity.name] = identity.incarnation
+            if identity.fork:
+                self.forked.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
+        self.used_bytes += stream.write(write)
+
+    def _drop(self, drop: Drop) -> None:
+        identity = drop.head.identity
+        stream = self.streams.pop(identity.incarnation, None)
+        if stream and stream.run:
+            self.used_bytes -= stream.run.used_bytes
+        if stream is None or not stream.created:
+            self.dropped[identity.incarnation] = drop.head
+        if self.names.get(identity.name, identity.incarnation) == identity.incarnation:
+            self.names[identity.name] = None
+        if identity.fork:
+            source = identity.fork.source_incarnation
+            self.forked.get(source, set()).discard(identity.incarnation)
+            self.unforked.setdefault(source, set()).add(identity.incarnation)
+
+    def run(self, incarnation: int) -> Run | None:
+        """Give the recent bytes of a stream, if it has any."""
+        stream = self.streams.get(incarnation)
+        return stream.run if stream else None

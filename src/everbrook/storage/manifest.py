@@ -1,0 +1,82 @@
+"""The manifest of a data folder: who owns it, which format it has, and with which layout it was made."""
+
+import fcntl
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.storage.disk import Disk
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LOCK = "lock"
+
+
+class StoreError(Exception):
+    """A data folder can't be used, for a reason that its owner can do something about."""
+
+
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a store is."""
+
+    format: int
+    mode: str
+    shard_count: int = 1
+
+
+def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
+    """Find the store as it is wanted, or make a new one so."""
+    disk.make_folder(folder)
+    if MANIFEST not in disk.names(folder):
+        _write(disk, folder, wanted)
+        return
+    found = _read(disk, folder)
+    if found.format != wanted.format:
+        raise StoreError(f"{folder} has format {found.format}; this version reads format {wanted.format}")
+    if found.shard_count != wanted.shard_count:
+        raise StoreError(
+            f"{folder} was made with {found.shard_count} shards, the settings say {wanted.shard_count}: "
+            f"set DS_STORAGE__ACID_SHARD_COUNT={found.shard_count}"
+        )
+
+
+def _read(disk: Disk, folder: Path) -> Manifest:
+    try:
+        return msgspec.json.decode(disk.read(folder / MANIFEST), type=Manifest)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{folder / MANIFEST} is not a manifest of this version: {error}") from None
+
+
+def _write(disk: Disk, folder: Path, manifest: Manifest) -> None:
+    """Write it beside its place and rename it there, so that it is never half there."""
+    draft = folder / f"{MANIFEST}.new"
+    if draft.name in disk.names(folder):
+        disk.remove(draft)
+    file = disk.create(draft)
+    file.write(msgspec.json.encode(manifest))
+    file.sync()
+    file.close()
+    disk.rename(draft, folder / MANIFEST)
+    disk.sync_folder(folder)
+
+
+class FolderLock:
+    """Keeps a second server away from a data folder. The system lets go of it when the process ends, however."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._descriptor, 32, 0).decode() or "unknown"
+            os.close(self._descriptor)
+            raise StoreError(f"{folder} is in use by another server (process {owner})") from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
+        """Let another server in."""
+        os.close(self._descriptor)

@@ -1,0 +1,208 @@
+"""How heads, identities, producers and edits are written as bytes. `docs/format.md` has the same, field by field.
+
+Numbers are little-endian. A text is its length in two bytes, then its bytes. What may be absent has a bit in `flags`.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+from struct import Struct
+
+from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.content_type import parse_media_type
+from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer
+
+CREATE, WRITE, DROP = 1, 2, 3
+
+HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR = 1, 2, 4, 8
+CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN = 1, 2, 4, 8, 16, 32
+
+KIND = Struct("<B")
+TEXT = Struct("<H")
+COUNT = Struct("<I")
+IDENTITY = Struct("<QqBqq")
+FORK = Struct("<QQQQ")
+HEAD = Struct("<QqB")
+CLAIM = Struct("<QQ")
+PRODUCER = Struct("<QQq")
+INCARNATION = Struct("<Q")
+MESSAGES = Struct("<II")
+
+
+class Damaged(Exception):
+    """Stored bytes are not what was written."""
+
+
+class Unpacker:
+    """Takes packed values off a buffer, one after the other."""
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self._data = data
+        self.position = position
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left."""
+        return self.position >= len(self._data)
+
+    def take(self, layout: Struct) -> tuple[int, ...]:
+        """Take the fields of a layout."""
+        values = layout.unpack_from(self._data, self.position)
+        self.position += layout.size
+        return values
+
+    def take_text(self) -> bytes:
+        """Take a text."""
+        (length,) = self.take(TEXT)
+        return self.take_bytes(length)
+
+    def take_bytes(self, length: int) -> bytes:
+        """Take bytes."""
+        data = self._data[self.position : self.position + length]
+        self.position += length
+        return data
+
+
+def pack_text(text: bytes) -> bytes:
+    return TEXT.pack(len(text)) + text
+
+
+def pack_identity(identity: Identity) -> bytes:
+    fork = identity.fork
+    flags = (
+        (HAS_TTL if identity.ttl_secs is not None else 0)
+        | (HAS_EXPIRY if identity.expires_at is not None else 0)
+        | (HAS_FORK if fork else 0)
+        | (HAS_ANCHOR if fork and fork.anchor is not None else 0)
+    )
+    fixed = IDENTITY.pack(
+        identity.incarnation, identity.created_at, flags, identity.ttl_secs or 0, identity.expires_at or 0
+    )
+    packed = fixed + pack_text(identity.name) + pack_text(identity.content_type)
+    if fork is None:
+        return packed
+    places = FORK.pack(fork.source_incarnation, fork.offset, fork.anchor or 0, fork.sub_offset)
+    return packed + places + pack_text(fork.source)
+
+
+def unpack_identity(unpacker: Unpacker) -> Identity:
+    incarnation, created_at, flags, ttl_secs, expires_at = unpacker.take(IDENTITY)
+    name, content_type = unpacker.take_text(), unpacker.take_text()
+    fork = None
+    if flags & HAS_FORK:
+        source_incarnation, offset, anchor, sub_offset = unpacker.take(FORK)
+        source = unpacker.take_text()
+        fork = Fork(source, source_incarnation, offset, anchor if flags & HAS_ANCHOR else None, sub_offset)
+    return Identity(
+        name,
+        incarnation,
+        content_type,
+        parse_media_type(content_type),
+        created_at,
+        ttl_secs if flags & HAS_TTL else None,
+        expires_at if flags & HAS_EXPIRY else None,
+        fork,
+    )
+
+
+def pack_head(head: Head, more_flags: int = 0) -> bytes:
+    closer, stream_seq = head.closed_by, head.stream_seq
+    flags = (
+        more_flags
+        | (CLOSED if head.closed else 0)
+        | (DELETED if head.deleted else 0)
+        | (HAS_CLOSER if closer else 0)
+        | (HAS_STREAM_SEQ if stream_seq is not None else 0)
+    )
+    packed = HEAD.pack(head.tail, head.written_at, flags)
+    if closer:
+        packed += CLAIM.pack(closer.epoch, closer.seq) + pack_text(closer.producer_id)
+    if stream_seq is not None:
+        packed += pack_text(stream_seq)
+    return packed
+
+
+def unpack_head(unpacker: Unpacker, identity: Identity) -> tuple[Head, int]:
+    """Take a head. Gives its flags too: an edit has some of its own among them."""
+    tail, written_at, flags = unpacker.take(HEAD)
+    closer = stream_seq = None
+    if flags & HAS_CLOSER:
+        epoch, seq = unpacker.take(CLAIM)
+        closer = Claim(unpacker.take_text(), epoch, seq)
+    if flags & HAS_STREAM_SEQ:
+        stream_seq = unpacker.take_text()
+    head = Head(identity, tail, written_at, bool(flags & CLOSED), closer, stream_seq, bool(flags & DELETED))
+    return head, flags
+
+
+def pack_producer(producer: Producer) -> bytes:
+    return PRODUCER.pack(producer.epoch, producer.seq, producer.seen_at)
+
+
+def unpack_producer(unpacker: Unpacker) -> Producer:
+    epoch, seq, seen_at = unpacker.take(PRODUCER)
+    return Producer(epoch, seq, seen_at)
+
+
+def pack_edit(edit: Edit) -> bytes:
+    """Write an edit. Only the first write of an incarnation carries its identity."""
+    incarnation = INCARNATION.pack(edit.head.identity.incarnation)
+    if isinstance(edit, Drop):
+        return KIND.pack(DROP) + incarnation
+    body = _pack_write(edit)
+    if edit.created:
+        return KIND.pack(CREATE) + pack_identity(edit.head.identity) + body
+    return KIND.pack(WRITE) + incarnation + body
+
+
+def _pack_write(write: Write) -> bytes:
+    more_flags = (HAS_PRODUCER if write.producer else 0) | (HAS_FORGOTTEN if write.forgotten else 0)
+    parts = [pack_head(write.head, more_flags)]
+    if write.producer and write.producer_id is not None:
+        parts += (pack_producer(write.producer), pack_text(write.producer_id))
+    if write.forgotten:
+        parts.append(COUNT.pack(len(write.forgotten)))
+        parts += map(pack_text, write.forgotten)
+    data, ends = write.data, write.ends
+    parts.append(MESSAGES.pack(len(data), len(ends)))
+    if len(ends) > 1:
+        start = write.head.tail - len(data)
+        lengths = [end - before for before, end in zip((start, *ends), ends, strict=False)]
+        parts.append(Struct(f"<{len(lengths)}I").pack(*lengths))
+    parts.append(data)
+    return b"".join(parts)
+
+
+def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
+    """Take an edit. `head_of` gives the head of the stream that it is about, as it was before."""
+    (kind,) = unpacker.take(KIND)
+    if kind == CREATE:
+        return _unpack_write(unpacker, unpack_identity(unpacker), created=True)
+    (incarnation,) = unpacker.take(INCARNATION)
+    before = head_of(incarnation)
+    if kind == DROP:
+        return Drop(before)
+    if kind == WRITE:
+        return _unpack_write(unpacker, before.identity, created=False)
+    raise Damaged(f"an edit of unknown kind {kind}")
+
+
+def _unpack_write(unpacker: Unpacker, identity: Identity, *, created: bool) -> Write:
+    head, flags = unpack_head(unpacker, identity)
+    producer = producer_id = None
+    if flags & HAS_PRODUCER:
+        producer = unpack_producer(unpacker)
+        producer_id = unpacker.take_text()
+    forgotten: tuple[bytes, ...] = ()
+    if flags & HAS_FORGOTTEN:
+        (count,) = unpacker.take(COUNT)
+        forgotten = tuple(unpacker.take_text() for _ in range(count))
+    length, messages = unpacker.take(MESSAGES)
+    ends: tuple[int, ...] = (head.tail,) if messages else ()
+    if messages > 1:
+        lengths = unpacker.take(Struct(f"<{messages}I"))
+        ends = tuple(accumulate(lengths, initial=head.tail - length))[1:]
+    return Write(head, unpacker.take_bytes(length), ends, producer_id, producer, forgotten, created)
+
+
+def pack_change(change: Change) -> bytes:
+    return pack_edit(change[0]) if len(change) == 1 else b"".join(map(pack_edit, change))
