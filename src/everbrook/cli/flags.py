@@ -41,6 +41,7 @@ FLAGS = (
     Flag("--port", "server.port", "PORT"),
     Flag("--public-url", "server.public_url", "URL"),
     Flag("--storage", "storage.mode", "MODE"),
+    Flag("--data-dir", "storage.data_dir", "FOLDER"),
     Flag("--long-poll-timeout", "server.long_poll_timeout_secs", "SECONDS"),
     Flag("--sse-reconnect-interval", "server.sse_reconnect_interval_secs", "SECONDS"),
     Flag("--shutdown-grace", "server.shutdown_grace_secs", "SECONDS"),

@@ -21,10 +21,12 @@ def serve(profile: str | None, config_file: Path | None, **flags: str | None) ->
     # Imported here: the other commands and --help need neither an event loop nor logging.
     from everbrook.cli.logs import configure_logging  # noqa: PLC0415
     from everbrook.server.serving import run  # noqa: PLC0415
+    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
     configure_logging(layered.log_filter, layered.settings.log.format)
     try:
         run(layered.settings)
-    except OSError as error:
-        # The address is taken, forbidden or unknown: the user's to solve, and a traceback does not help.
+    except (OSError, StoreError) as error:
+        # The address is taken, forbidden or unknown, or the data folder can't be used: the user's to solve, and a
+        # traceback does not help.
         raise click.ClickException(str(error)) from error

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from everbrook.engine.clock import Scheduler
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
-from everbrook.storage.api import Storage
+from everbrook.storage.api import Storage, StorageFull
 
 Parked = Callable[[Unavailable | None], None]
 
@@ -20,11 +20,21 @@ Parked = Callable[[Unavailable | None], None]
 class Committer:
     """Orders changes, makes them durable in groups, and releases the answers that wait for them."""
 
-    def __init__(self, storage: Storage, scheduler: Scheduler, publish: Callable[[Change], None]) -> None:
-        """Hand each change to `publish` once it is durable and visible, in order."""
+    def __init__(
+        self,
+        storage: Storage,
+        scheduler: Scheduler,
+        publish: Callable[[Change], None],
+        roll_back: Callable[[list[Change]], None],
+    ) -> None:
+        """Hand each change to `publish` once it is durable and visible, in order.
+
+        All that is on its way goes to `roll_back` when there is no room for it.
+        """
         self._storage = storage
         self._scheduler = scheduler
         self._publish = publish
+        self._roll_back = roll_back
         self._thread = ThreadPoolExecutor(1, "everbrook-commit") if storage.blocking else None
         self._queue: list[Change] = []
         self._under_way = False
@@ -69,6 +79,9 @@ class Committer:
     def _finish(self, group: list[Change], error: BaseException | None) -> None:
         if self.failure:
             return
+        if isinstance(error, StorageFull):
+            self._refuse(group, error)
+            return
         if error:
             self._fail(f"the storage failed and takes no more writes until it is restarted: {error}")
             return
@@ -86,12 +99,25 @@ class Committer:
         while self._parked and self._parked[0][0] <= self.durable:
             self._parked.popleft()[1](None)
 
+    def _refuse(self, group: list[Change], error: StorageFull) -> None:
+        """Give up what there is no room for, and all that was decided on top of it. The storage is as it was."""
+        refused = group + self._queue
+        self._queue = []
+        self._under_way = False
+        self.last = self.durable
+        self._roll_back(refused)
+        self._answer_all(Unavailable(f"nothing can be stored now: {error}"))
+
+    def _answer_all(self, failure: Unavailable) -> None:
+        parked, self._parked = self._parked, deque()
+        for _, answer in parked:
+            answer(failure)
+
     def _fail(self, reason: str) -> None:
         """Take nothing more, and tell those who wait that they wait in vain."""
         self.failure = Unavailable(reason)
         self._queue.clear()
-        while self._parked:
-            self._parked.popleft()[1](self.failure)
+        self._answer_all(self.failure)
 
     def close(self) -> None:
         """Let the group on its way reach the disk, and take nothing more. What waits is told so."""

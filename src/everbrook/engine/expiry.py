@@ -1,7 +1,7 @@
-"""The expiry sweep: gives back the space of streams whose time has run out.
+"""Expiry: gives back the space of streams whose time has run out.
 
-Correctness does not rest on it, since every command checks the time itself; it only makes dead streams go away. A
-stream is looked at when its deadline was last known to be; if it was touched since, it is looked at again later.
+Correctness does not rest on it, since every command checks the time itself; it only makes dead streams go away. The
+sweep knows the deadlines of the streams in memory; the patrol goes round those that are only in the storage.
 """
 
 import heapq
@@ -10,13 +10,19 @@ from collections.abc import Callable
 from everbrook.engine.clock import Clock, Scheduler, Timer
 from everbrook.engine.stream import Stream
 from everbrook.protocol.lifetime import deadline
+from everbrook.storage.api import Storage
 
 SLICE = 256
 SLICE_PAUSE_SECS = 0.0005
+PATROL_SECS = 10.0
+PATROL_PAUSE_SECS = 0.05
 
 
 class ExpirySweep:
-    """Watches deadlines, in slices so that a crowd of them does not hold up the loop."""
+    """Watches deadlines, in slices so that a crowd of them does not hold up the loop.
+
+    A stream is looked at when its deadline was last known to be; if it was touched since, it is looked at again later.
+    """
 
     def __init__(self, scheduler: Scheduler, clock: Clock, expire: Callable[[Stream, int], None]) -> None:
         self._scheduler = scheduler
@@ -78,3 +84,34 @@ class ExpirySweep:
             self._timer.cancel()
         self._heap.clear()
         self._watched.clear()
+
+
+class ExpiryPatrol:
+    """Goes round the stored streams that can expire, a slice at a time, for those that nobody has asked for."""
+
+    def __init__(
+        self, storage: Storage, scheduler: Scheduler, clock: Clock, expire: Callable[[bytes, int], None]
+    ) -> None:
+        self._storage = storage
+        self._scheduler = scheduler
+        self._clock = clock
+        self._expire = expire
+        self._started_at = clock.now()
+        self._after = 0
+        self._timer = scheduler.call_later(PATROL_SECS, self._look) if storage.blocking else None
+
+    def _look(self) -> None:
+        now = self._clock.now()
+        heads = self._storage.mortal(self._after, SLICE)
+        for head in heads:
+            end = deadline(head.identity, max(head.written_at, self._started_at))
+            if end is not None and end <= now:
+                self._expire(head.identity.name, now)
+        self._after = heads[-1].identity.incarnation if heads else 0
+        pause_secs = PATROL_PAUSE_SECS if heads else PATROL_SECS
+        self._timer = self._scheduler.call_later(pause_secs, self._look)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer:
+            self._timer.cancel()

@@ -20,6 +20,7 @@ class Stream:
         "fork_count",
         "head",
         "lineage",
+        "pending_forks",
         "producer_idle_ms",
         "producers",
         "touched_at",
@@ -32,6 +33,7 @@ class Stream:
         self.producers: dict[bytes, Producer] = {}
         self.producer_idle_ms = producer_idle_ms
         self.fork_count = 0
+        self.pending_forks = 0
         self.touched_at = head.written_at
         self.feed: Feed | None = None
         self.ended: ProtocolError | None = None
@@ -51,6 +53,21 @@ class Stream:
             return ()
         before = now - self.producer_idle_ms
         return tuple(producer_id for producer_id, known in self.producers.items() if known.seen_at < before)
+
+    @property
+    def idle(self) -> bool:
+        """Whether the stream can leave memory and come back from the storage as it is.
+
+        Nothing of it is on its way or waited for, and no read has postponed its end, which only memory knows.
+        """
+        if self.lineage.unapplied or self.pending_forks or self.feed:
+            return False
+        return self.head.identity.ttl_secs is None or self.touched_at <= self.head.written_at
+
+    def count_fork(self, change: int) -> None:
+        """Count a fork that came or went; it is not durable yet."""
+        self.fork_count += change
+        self.pending_forks += 1
 
     def write(self, write: Write) -> None:
         """Take over the state that a change on its way to the disk will have made durable."""

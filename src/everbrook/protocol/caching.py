@@ -8,8 +8,7 @@ STALE_SECS = 300
 NO_STORE = b"no-store"
 NO_CACHE = b"no-cache"
 
-_FRESH = b"public, max-age=%d, stale-while-revalidate=%d"
-_FRESH_DEFAULT = _FRESH % (MAX_AGE_SECS, STALE_SECS)
+_FRESH = b"%b, max-age=%d, stale-while-revalidate=%d"
 
 
 def format_etag(page: Page) -> bytes:
@@ -28,15 +27,17 @@ def matches(if_none_match: bytes, etag: bytes) -> bool:
     return any(candidate.strip().removeprefix(b"W/") == etag for candidate in if_none_match.split(b","))
 
 
-def cache_control(page: Page, deadline: int | None, now: int) -> bytes:
+def cache_control(page: Page, deadline: int | None, now: int, *, private: bool) -> bytes:
     """Say how long a page may be kept: never beyond the stream's expiry, and an empty tail not at all.
 
-    The pages of a stream never change, but what "nothing yet" says does with the next append.
+    The pages of a stream never change, but what "nothing yet" says does with the next append. What was asked for with
+    credentials is for those who have them.
     """
     if page.start == page.end and not page.final:
         return NO_CACHE
+    scope = b"private" if private else b"public"
     if deadline is None:
-        return _FRESH_DEFAULT
+        return _FRESH % (scope, MAX_AGE_SECS, STALE_SECS)
     left = max(0, deadline - now) // 1000
     max_age = min(MAX_AGE_SECS, left)
-    return _FRESH % (max_age, min(STALE_SECS, left - max_age))
+    return _FRESH % (scope, max_age, min(STALE_SECS, left - max_age))

@@ -17,6 +17,7 @@ ProtocolError
 ├── PayloadTooLarge 413 ── StreamFull, MemoryFull
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
+├── StreamDamaged 500
 ├── Unavailable 503
 └── VersionNotSupported 505
 """
@@ -244,6 +245,13 @@ class Unavailable(ProtocolError):
     status = 503
     code = "unavailable"
     retry_after_secs = 5
+
+
+class StreamDamaged(ProtocolError):
+    """What is stored of the stream is not what was written."""
+
+    status = 500
+    code = "stream_damaged"
 
 
 class VersionNotSupported(ProtocolError):

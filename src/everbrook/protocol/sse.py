@@ -24,15 +24,12 @@ class Event(Struct, frozen=True, gc=False):
 
 def encode_event(event: Event) -> bytes:
     """Write an event. The `id` comes last, so that `event` and `data` stand next to each other."""
-    lines = [b"event: " + event.type]
-    lines.extend(_data_line(line) for line in _LINE_END.split(event.data))
-    if event.id is not None:
-        lines.append(b"id: " + event.id)
-    return b"\n".join(lines) + b"\n\n"
-
-
-def _data_line(line: bytes) -> bytes:
-    return b"data: " + line if line.startswith(b" ") else b"data:" + line
+    text = event.data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    lines = b"data:%b" % text.replace(b"\n", b"\ndata:")
+    if b"data: " in lines:
+        lines = (b"\n" + lines).replace(b"\ndata: ", b"\ndata:  ")[1:]
+    position = b"" if event.id is None else b"id: %b\n" % event.id
+    return b"event: %b\n%b\n%b\n" % (event.type, lines, position)
 
 
 def encode_base64(data: bytes) -> bytes:

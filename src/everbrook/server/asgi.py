@@ -51,7 +51,9 @@ class AsgiApplication:
         elif scope["type"] == "lifespan":
             await self._live_through(receive, send)
         else:
-            raise ValueError(f"Everbrook speaks http, not {scope['type']}")
+            # A web socket: decline it, which the client sees as a 403.
+            await receive()
+            await send({"type": "websocket.close"})
 
     @asynccontextmanager
     async def lifespan(self, _outer: object = None) -> AsyncIterator[None]:

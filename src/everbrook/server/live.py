@@ -24,12 +24,15 @@ class LongPoll:
 
     brief = False
 
-    def __init__(self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float) -> None:
+    def __init__(
+        self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float, *, private: bool
+    ) -> None:
         self._engine = engine
         self._stream = stream
         self._common = common
         self._cursor = cursor
         self._timeout_secs = timeout_secs
+        self._private = private
         self._offset = stream.committed.tail
         self._exchange: Exchange | None = None
         self._timer: Timer | None = None
@@ -40,7 +43,7 @@ class LongPoll:
         lines = b"%b%bCache-Control: %b\r\nETag: %b\r\n" % (
             self._lines(page),
             b"Content-Type: %b\r\n" % page.head.identity.content_type,
-            cache_control(page, life, self._engine.clock.now()),
+            cache_control(page, life, self._engine.clock.now(), private=self._private),
             format_etag(page),
         )
         return Response(200, lines, body)

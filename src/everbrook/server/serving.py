@@ -7,16 +7,12 @@ import logging
 import os
 import resource
 import signal
-import sys
+
+from uvloop import new_event_loop
 
 from everbrook.server.assembly import assemble, open_storage
 from everbrook.server.http1.listener import Listener
 from everbrook.settings import Settings
-
-if sys.platform == "win32":
-    from asyncio import new_event_loop
-else:
-    from uvloop import new_event_loop
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +36,8 @@ async def serve(settings: Settings) -> None:
     # What is loaded by now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    tell(*banner(addresses, settings, storage.promise))
     signals = StopSignals()
+    tell(*banner(addresses, settings, storage.promise))
     await signals.first.wait()
     tell("everbrook is stopping; a second signal ends it at once")
     application.stop()
@@ -69,7 +65,7 @@ def raise_open_files(connections: int) -> None:
     if soft < wanted:
         allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < wanted:
+        if allowed < connections:
             logger.warning("the system allows %d open files: too few for %d connections", allowed, connections)
 
 

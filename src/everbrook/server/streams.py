@@ -130,7 +130,7 @@ class StreamResource:
             return self._follow(request, common, stream, query)
         page = self._engine.page(stream, query.offset)
         if query.live is Live.LONG_POLL:
-            return self._poll(common, stream, query, page)
+            return self._poll(request, common, stream, query, page)
         return self._catch_up(request, common, stream, query, page, now)
 
     def _catch_up(
@@ -145,7 +145,12 @@ class StreamResource:
             common,
             content_type,
             page_lines(page),
-            cache_control(page, deadline(page.head.identity, stream.touched_at), now),
+            cache_control(
+                page,
+                deadline(page.head.identity, stream.touched_at),
+                now,
+                private=b"authorization" in request.headers,
+            ),
             etag,
         )
         worth_compressing = self._compressor.worthwhile(page)
@@ -162,9 +167,15 @@ class StreamResource:
     def _cursor(self, query: ReadQuery) -> int:
         return next_cursor(self._engine.clock.now(), query.cursor, self._engine.clock.chance())
 
-    def _poll(self, common: bytes, stream: Stream, query: ReadQuery, page: Page) -> Reply:
-        timeout_secs = self._settings.long_poll_timeout_secs
-        poll = LongPoll(self._engine, stream, common, self._cursor(query), timeout_secs)
+    def _poll(self, request: Request, common: bytes, stream: Stream, query: ReadQuery, page: Page) -> Reply:
+        poll = LongPoll(
+            self._engine,
+            stream,
+            common,
+            self._cursor(query),
+            self._settings.long_poll_timeout_secs,
+            private=b"authorization" in request.headers,
+        )
         if page.start < page.end:
             return poll.found(page, unpack(page.head.identity, self._engine.read(stream, page)))
         return poll.nothing(page) if page.final else poll

@@ -12,6 +12,7 @@ from everbrook.settings.schema import EXPECTED, Settings
 
 ENV_PREFIX = "DS_"
 ENV_SEPARATOR = "__"
+UNSET = "unset"
 
 
 class Field(Struct, frozen=True):
@@ -23,6 +24,12 @@ class Field(Struct, frozen=True):
     default: Any
     description: str
     expected: str
+    example: Any = None
+
+    @property
+    def optional(self) -> bool:
+        """Whether it may have no value at all."""
+        return self.default is None
 
     @property
     def name(self) -> str:
@@ -41,12 +48,14 @@ def plain(value: object) -> object:
 
 
 def format_value(value: object) -> str:
-    """Write a value as TOML does."""
-    return json.dumps(plain(value))
+    """Write a value as TOML does, which has no word for one that is not there."""
+    return UNSET if value is None else json.dumps(plain(value))
 
 
 def _expected(kind: inspect.Type) -> str:
     match kind:
+        case inspect.UnionType(types=(inspect.Metadata(type=given) | given, inspect.NoneType())):
+            return _expected(given)
         case inspect.EnumType(cls=words):
             *others, last = (str(word.value) for word in words)
             return f"{', '.join(others)} or {last}" if others else last
@@ -71,6 +80,7 @@ def _field(section: str, info: msgspec.structs.FieldInfo) -> Field:
         default=info.default,
         description=kind.extra_json_schema["description"],
         expected=(kind.extra or {}).get(EXPECTED) or _expected(kind.type),
+        example=next(iter(kind.extra_json_schema.get("examples", ())), None),
     )
 
 

@@ -45,8 +45,15 @@ def _section_lines(section: str) -> Iterator[str]:
     yield f"[{section}]"
     for field in _fields_of(section):
         yield ""
-        yield from (f"# {line}" for line in textwrap.wrap(field.description, _COMMENT_WIDTH))
-        yield f"{field.key} = {format_value(field.default)}"
+        yield from (f"# {line}" for line in textwrap.wrap(field.description, _COMMENT_WIDTH, break_on_hyphens=False))
+        yield _assignment(field)
+
+
+def _assignment(field: Field) -> str:
+    """Write a default. TOML can't say that there is none: such a line is a comment with an example."""
+    if field.optional:
+        return f"# {field.key} = {format_value(field.example)}"
+    return f"{field.key} = {format_value(field.default)}"
 
 
 def _table_lines(section: str) -> Iterator[str]:

@@ -9,6 +9,7 @@ from sys import float_info
 from typing import Annotated, Self
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 # What a value must be, in the words of an error message, where the type does not say it.
 EXPECTED = "expected"
@@ -20,11 +21,18 @@ PublicUrl = Annotated[
 Origins = Annotated[
     str, Meta(extra={EXPECTED: "'*' or origins such as 'https://app.example.com', separated by commas"})
 ]
+Folder = Annotated[str, Meta(extra={EXPECTED: "the path of a folder"})]
 Filter = Annotated[str, Meta(extra={EXPECTED: "a log filter such as 'warn,everbrook.engine=debug'"})]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]
+ShardCount = Annotated[int, Meta(ge=1, le=256, extra={EXPECTED: "a power of two from 1 to 256"})]
 Seconds = Annotated[float, Meta(ge=0, le=float_info.max)]
+
+
+# What memory mode holds unless it is told otherwise. A disk has no such bound by itself.
+MEMORY_MODE_BYTES = 100 * 1024 * 1024
+MEMORY_MODE_STREAM_BYTES = 10 * 1024 * 1024
 
 
 class Choice(StrEnum):
@@ -40,6 +48,19 @@ class StorageMode(Choice):
     """Where streams are kept."""
 
     MEMORY = "memory"
+    FILE_FAST = "file-fast"
+    FILE_DURABLE = "file-durable"
+    ACID = "acid"
+
+    @property
+    def durable(self) -> bool:
+        """Whether streams outlive the process."""
+        return self is not StorageMode.MEMORY
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        # What the Rust server calls the mode with this promise, after its database.
+        return super()._missing_("acid" if str(value).lower() == "redb" else value)
 
 
 class LogLevel(Choice):
@@ -127,12 +148,25 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What is refused for being too much."""
 
     max_memory_bytes: Annotated[
-        Count,
-        Meta(description="Bytes of all streams together in memory mode; an append beyond is answered 413."),
-    ] = 100 * 1024 * 1024
+        Count | None,
+        Meta(
+            description=(
+                "Bytes that all streams together may take in memory; an append beyond is answered 413. "
+                f"Unset: {MEMORY_MODE_BYTES} in memory mode, no limit in the durable modes."
+            ),
+            examples=[MEMORY_MODE_BYTES],
+        ),
+    ] = None
     max_stream_bytes: Annotated[
-        Count, Meta(description="Bytes of one stream in memory mode; an append beyond is answered 413.")
-    ] = 10 * 1024 * 1024
+        Count | None,
+        Meta(
+            description=(
+                "Bytes of one stream; an append beyond is answered 413. "
+                f"Unset: {MEMORY_MODE_STREAM_BYTES} in memory mode, no limit in the durable modes."
+            ),
+            examples=[MEMORY_MODE_STREAM_BYTES],
+        ),
+    ] = None
     max_append_bytes: Annotated[Count, Meta(description="Bytes of one request body; a larger one is answered 413.")] = (
         64 * 1024 * 1024
     )
@@ -148,13 +182,44 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         10_000
     )
 
+    def in_mode(self, mode: StorageMode) -> Self:
+        """Give the limits that hold in a storage mode. What is unset even then has no limit."""
+        if mode.durable:
+            return self
+        return replace(
+            self,
+            max_memory_bytes=self.max_memory_bytes or MEMORY_MODE_BYTES,
+            max_stream_bytes=self.max_stream_bytes or MEMORY_MODE_STREAM_BYTES,
+        )
+
 
 class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where streams are kept."""
 
-    mode: Annotated[StorageMode, Meta(description="Storage engine. `memory`: streams are gone with the process.")] = (
-        StorageMode.MEMORY
-    )
+    mode: Annotated[
+        StorageMode,
+        Meta(
+            description=(
+                "What an acknowledged append survives. `memory`: nothing, streams are gone with the process. "
+                "`file-fast`: the end of the process. `file-durable`: the end of the machine. "
+                "`acid`, also called `redb`: the end of the machine, each change entirely or not at all."
+            )
+        ),
+    ] = StorageMode.ACID
+    data_dir: Annotated[
+        Folder,
+        Meta(description="Where the durable modes keep streams. Made if missing; one server at a time uses it."),
+    ] = "./data/streams"
+    acid_shard_count: Annotated[
+        ShardCount,
+        Meta(
+            description=(
+                "Over how many LMDB environments mode `acid` spreads what it takes out of its journal. "
+                "One journal takes the writes of all of them, so more shards buy nothing until LMDB itself is the "
+                "limit. Fixed when the store is made."
+            )
+        ),
+    ] = 1
 
 
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -23,7 +23,12 @@ _VISIBLE_ASCII = re.compile(r"[!-~]+")
 
 
 def convert(field: Field, value: object, *, source: str, text: bool) -> object:
-    """Give ``value`` the type of its field; ``text`` means that numbers and words arrive as strings."""
+    """Give ``value`` the type of its field; ``text`` means that numbers and words arrive as strings.
+
+    An empty text unsets what may be unset.
+    """
+    if text and field.optional and value == "":
+        return None
     try:
         converted: object = msgspec.convert(value, field.annotation, strict=not text)
         _CHECKS.get(field.name, _accept)(str(converted))
@@ -75,6 +80,16 @@ def _check_public_url(text: str) -> None:
         raise ValueError("it says more than scheme, host, port and path")
 
 
+def _check_data_dir(text: str) -> None:
+    if not text.strip() or "\0" in text:
+        raise ValueError("it is empty, or has a character that a path cannot have")
+
+
+def _check_shard_count(text: str) -> None:
+    if int(text).bit_count() != 1:
+        raise msgspec.ValidationError
+
+
 def _check_origins(text: str) -> None:
     parse_origins(text)
 
@@ -87,5 +102,7 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
     "server.host": _check_host,
     "server.public_url": _check_public_url,
     "http.cors_origins": _check_origins,
+    "storage.data_dir": _check_data_dir,
+    "storage.acid_shard_count": _check_shard_count,
     "log.rust_log": _check_rust_log,
 }

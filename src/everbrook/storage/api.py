@@ -54,6 +54,9 @@ class Storage(Protocol):
     def load(self, name: bytes) -> Record | None:
         """Give the stream that has this name now."""
 
+    def mortal(self, after: int, limit: int, /) -> list[Head]:
+        """Give streams that can expire and need not be in memory, in the order of their incarnations."""
+
     def fork_count(self, incarnation: int) -> int:
         """Count the streams that branch off this one."""
 

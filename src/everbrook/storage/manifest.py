@@ -35,6 +35,8 @@ def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
     found = _read(disk, folder)
     if found.format != wanted.format:
         raise StoreError(f"{folder} has format {found.format}; this version reads format {wanted.format}")
+    if found.mode != wanted.mode:
+        raise StoreError(f"{folder} holds a store of mode {found.mode}, not {wanted.mode}")
     if found.shard_count != wanted.shard_count:
         raise StoreError(
             f"{folder} was made with {found.shard_count} shards, the settings say {wanted.shard_count}: "

@@ -88,6 +88,10 @@ class MemoryStorage:
             return None
         return Record(head, self._producers[head.identity.incarnation])
 
+    def mortal(self, _after: int, _limit: int) -> list[Head]:
+        """All streams are in memory."""
+        return []
+
     def fork_count(self, incarnation: int) -> int:
         return len(self._forks.get(incarnation, ()))
 

@@ -144,14 +144,14 @@ def unpack_producer(unpacker: Unpacker) -> Producer:
 
 
 def pack_edit(edit: Edit) -> bytes:
-    """Write an edit. Only the first write of an incarnation carries its identity."""
-    incarnation = INCARNATION.pack(edit.head.identity.incarnation)
+    """Write an edit. A stream's first write and its drop carry its identity, the others only its incarnation."""
+    identity = edit.head.identity
     if isinstance(edit, Drop):
-        return KIND.pack(DROP) + incarnation
+        return KIND.pack(DROP) + pack_identity(identity)
     body = _pack_write(edit)
     if edit.created:
-        return KIND.pack(CREATE) + pack_identity(edit.head.identity) + body
-    return KIND.pack(WRITE) + incarnation + body
+        return KIND.pack(CREATE) + pack_identity(identity) + body
+    return KIND.pack(WRITE) + INCARNATION.pack(identity.incarnation) + body
 
 
 def _pack_write(write: Write) -> bytes:
@@ -172,17 +172,17 @@ def _pack_write(write: Write) -> bytes:
     return b"".join(parts)
 
 
-def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
-    """Take an edit. `head_of` gives the head of the stream that it is about, as it was before."""
+def unpack_edit(unpacker: Unpacker, identity_of: Callable[[int], Identity]) -> Edit:
+    """Take an edit. `identity_of` knows the streams that were created before it."""
     (kind,) = unpacker.take(KIND)
     if kind == CREATE:
         return _unpack_write(unpacker, unpack_identity(unpacker), created=True)
-    (incarnation,) = unpacker.take(INCARNATION)
-    before = head_of(incarnation)
     if kind == DROP:
-        return Drop(before)
+        identity = unpack_identity(unpacker)
+        return Drop(Head(identity, identity.first_own_offset, identity.created_at))
     if kind == WRITE:
-        return _unpack_write(unpacker, before.identity, created=False)
+        (incarnation,) = unpacker.take(INCARNATION)
+        return _unpack_write(unpacker, identity_of(incarnation), created=False)
     raise Damaged(f"an edit of unknown kind {kind}")
 
 

@@ -20,6 +20,8 @@ from everbrook.server.exchange import Request
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
+# Smaller pieces of a body are gathered: a thousand tiny ones must not cost a thousand objects.
+PIECE_BYTES = 1024
 
 KEPT = b""
 KEPT_1_0 = b"Connection: keep-alive\r\n"
@@ -56,7 +58,7 @@ class RequestParser:
         self.headers: dict[bytes, bytes] = {}
         self._fed_bytes = 0
         self._unended_bytes = 0
-        self._body: list[bytes] = []
+        self._body: list[bytes | bytearray] = []
         self._in_head = False
         self._upgrading = False
         self.body_bytes = 0
@@ -180,7 +182,12 @@ class RequestParser:
         self.body_bytes += len(data)
         if self.body_bytes > self._max_body_bytes:
             raise self._too_large()
-        self._body.append(data)
+        if len(data) >= PIECE_BYTES or not self._body:
+            self._body.append(data)
+        elif isinstance(self._body[-1], bytearray):
+            self._body[-1] += data
+        else:
+            self._body.append(bytearray(data))
 
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"a body holds at most {self._max_body_bytes} bytes")
@@ -192,7 +199,7 @@ class RequestParser:
         self.receiving = False
         parser, headers = self._parser, self.headers
         path, query = split_target(self._url)
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         kept = parser.should_keep_alive()
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"

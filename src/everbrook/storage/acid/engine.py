@@ -10,8 +10,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from everbrook.protocol.change import Change, Write
-from everbrook.protocol.state import Head, Producer
+import lmdb
+
+from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
+from everbrook.protocol.errors import StreamDamaged, quoted
+from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.acid.journal import Damage, Journal
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shelf import Shelf
@@ -44,8 +48,13 @@ class AcidStorage:
         self._shelf = Shelf(folder, shard_count)
         self._journal = Journal(disk, folder / "journal", salt)
         self._recent = Recent()
+        self._damaged: set[int] = set()
+        self._applied = 0
         self._folding: Recent | None = None
         self._fold: Future[None] | None = None
+        self._fold_number = 0
+        self._fold_paths: list[Path] = []
+        self._retry_at_bytes = 0
         self._thread = ThreadPoolExecutor(1, "everbrook-fold")
         self._replay()
 
@@ -53,24 +62,46 @@ class AcidStorage:
         for record in self._journal.recover(self._shelf.applied):
             unpacker = Unpacker(record.body)
             while not unpacker.done:
-                edit = unpack_edit(unpacker, self._head_of)
-                if not self._shelf.has(edit, record.number):
-                    self._recent.apply(edit)
+                edit = unpack_edit(unpacker, self._identity_of)
+                shelved = self._shelf.has(edit, record.number)
+                if shelved or self._follows(edit):
+                    self._recent.apply(edit, shelved=shelved)
+        self._applied = self._journal.last
+        for damage in self.damages:
+            logger.error(
+                "the journal is damaged: %s at %d, changes %d to %d are lost",
+                damage.path,
+                damage.position,
+                damage.first,
+                damage.last,
+            )
 
     @property
     def damages(self) -> list[Damage]:
         """What of the journal can't be read any more."""
         return self._journal.damages
 
-    def _head_of(self, incarnation: int) -> Head:
+    def _identity_of(self, incarnation: int) -> Identity:
+        head = self._head(incarnation)
+        return head.identity if head else Identity(b"", incarnation, DEFAULT_CONTENT_TYPE, DEFAULT_CONTENT_TYPE, 0)
+
+    def _follows(self, edit: Edit) -> bool:
+        """Tell whether an edit follows what is known of its stream. If not, what lies between was lost."""
+        identity = edit.head.identity
+        if isinstance(edit, Drop) or edit.created:
+            return True
+        before = self._head(identity.incarnation)
+        if before and before.tail == edit.head.tail - len(edit.data):
+            return True
+        self._damaged.add(identity.incarnation)
+        return False
+
+    def _head(self, incarnation: int) -> Head | None:
         for layer in self._layers():
             stream = layer.streams.get(incarnation)
             if stream:
                 return stream.head
-        head = self._shelf.head(incarnation)
-        if head is None:
-            raise KeyError(incarnation)
-        return head
+        return self._shelf.head(incarnation)
 
     def _layers(self) -> tuple[Recent, ...]:
         return (self._recent, self._folding) if self._folding else (self._recent,)
@@ -92,6 +123,7 @@ class AcidStorage:
         for change in group:
             for edit in change:
                 self._recent.apply(edit)
+        self._applied += len(group)
         self._end_fold()
         if self._folding is None and self._journal.size >= self._fold_at_bytes:
             self._begin_fold()
@@ -99,17 +131,25 @@ class AcidStorage:
     def _begin_fold(self) -> None:
         """Set the recent changes aside and fold them in the background. The journal goes on in a new file."""
         self._folding, self._recent = self._recent, Recent()
-        number, paths = self._journal.last, self._journal.roll()
-        self._fold = self._thread.submit(self._fold_aside, self._folding, number, paths)
+        self._fold_number, self._fold_paths = self._journal.last, self._journal.roll()
+        self._retry_at_bytes = 0
+        self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     def _fold_aside(self, recent: Recent, number: int, paths: list[Path]) -> None:
         self._shelf.fold(recent, number)
         self._journal.remove(paths)
 
     def _end_fold(self) -> None:
-        if self._fold and self._fold.done():
-            self._fold.result()
+        """See whether a fold is done. One that failed is tried again: until it succeeds the journal keeps it all."""
+        if self._fold is None or not self._fold.done() or self._folding is None:
+            return
+        error = self._fold.exception()
+        if error is None:
             self._fold = self._folding = None
+        elif self._journal.size >= self._retry_at_bytes:
+            logger.error("the journal could not be folded into LMDB and will be again: %s", error)
+            self._retry_at_bytes = self._journal.size + self._fold_at_bytes
+            self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     # Reading
 
@@ -117,7 +157,10 @@ class AcidStorage:
         incarnation = self._incarnation(name)
         if incarnation is None:
             return None
-        return Record(self._head_of(incarnation), self._producers(incarnation))
+        head = self._head(incarnation)
+        if head is None or incarnation in self._damaged:
+            raise StreamDamaged(f"a part of the stream at {quoted(name)} was lost with a damaged part of the journal")
+        return Record(head, self._producers(incarnation))
 
     def _incarnation(self, name: bytes) -> int | None:
         for layer in self._layers():
@@ -136,6 +179,9 @@ class AcidStorage:
                     producers.pop(producer_id, None)
                 producers.update(stream.producers)
         return producers
+
+    def mortal(self, after: int, limit: int) -> list[Head]:
+        return self._shelf.mortal(after, limit)
 
     def fork_count(self, incarnation: int) -> int:
         forks = self._shelf.forks(incarnation)
@@ -178,13 +224,17 @@ class AcidStorage:
         return self._shelf.append_end(incarnation, offset)
 
     def close(self) -> None:
-        """Fold what is left, so that the next opening has nothing to replay, and let everything go."""
-        if self._fold:
-            self._fold.exception()
-            self._end_fold()
-        if self._journal.size:
-            self._fold_aside(self._recent, self._journal.last, self._journal.roll())
+        """Fold what is left, so that the next opening has nothing to replay, and let everything go.
+
+        A group that was persisted and never applied is only in the journal, which then stays.
+        """
         self._thread.shutdown()
+        self._end_fold()
+        if self._folding is None and self._journal.size and self._applied == self._journal.last:
+            try:
+                self._fold_aside(self._recent, self._journal.last, self._journal.roll())
+            except (OSError, lmdb.Error) as error:
+                logger.warning("the journal could not be folded into LMDB; the next opening replays it: %s", error)
         self._journal.close()
         self._shelf.close()
         self._lock.release()

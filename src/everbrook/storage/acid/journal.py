@@ -73,15 +73,26 @@ class Journal:
         """Read every file. One without a whole header was begun when the crash came, and holds nothing."""
         logs: list[tuple[Path, int, bytes]] = []
         for name in self._disk.names(self._folder):
+            if not name.endswith(_SUFFIX):
+                continue
             path = self._folder / name
             log = self._disk.read(path)
             header = parse_log_header(log)
-            if header is None:
+            if header:
+                logs.append((path, header[0], log))
+            elif len(log) <= LOG_HEADER.size:
                 self._disk.remove(path)
             else:
-                logs.append((path, header[0], log))
+                self._set_aside(path)
         self._disk.sync_folder(self._folder)
         return logs
+
+    def _set_aside(self, path: Path) -> None:
+        """Keep a file whose header is damaged, for whoever may read more out of it than we can."""
+        first = int(path.name.removeprefix(_PREFIX).removesuffix(_SUFFIX))
+        aside = path.with_suffix(".damaged")
+        self._disk.rename(path, aside)
+        self.damages.append(Damage(aside, 0, first, first))
 
     def _cut_torn(self, logs: list[tuple[Path, int, bytes]], place: tuple[Path, int]) -> None:
         """Cut the journal behind its last good record, so that nothing torn is ever read again."""
@@ -123,7 +134,7 @@ class Journal:
         self.size += file.size - before
 
     def _begin(self) -> File:
-        """Begin a file. Its name is durable before anything in it is answered."""
+        """Begin a file. Its header is durable before a record follows it, its name before anything is answered."""
         path = self._folder / f"{_PREFIX}{self.last + 1:020d}{_SUFFIX}"
         file = self._disk.create(path)
         try:
@@ -132,6 +143,7 @@ class Journal:
             file.close()
             self._disk.remove(path)
             raise
+        file.sync()
         self._disk.sync_folder(self._folder)
         self._file = file
         self._segments.append(Segment(path, self.last))

@@ -44,22 +44,27 @@ class Recent:
         self.unforked: dict[int, set[int]] = {}
         self.used_bytes = 0
 
-    def apply(self, edit: Edit) -> None:
-        """Take an edit."""
+    def apply(self, edit: Edit, *, shelved: bool = False) -> None:
+        """Take an edit. If the stream's shard has it already, only names and forks are entered.
+
+        Those may be in other shards. Entered once more they do no harm: the last change of each decides.
+        """
         if isinstance(edit, Write):
-            self._write(edit)
+            self._write(edit, shelved=shelved)
         else:
             self._drop(edit)
 
-    def _write(self, write: Write) -> None:
+    def _write(self, write: Write, *, shelved: bool) -> None:
         identity = write.head.identity
-        stream = self.streams.get(identity.incarnation)
-        if stream is None:
-            stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
         if write.created:
             self.names[identity.name] = identity.incarnation
             if identity.fork:
                 self.forked.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
+        if shelved:
+            return
+        stream = self.streams.get(identity.incarnation)
+        if stream is None:
+            stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
         self.used_bytes += stream.write(write)
 
     def _drop(self, drop: Drop) -> None:

@@ -1,14 +1,17 @@
 """A shard: one LMDB environment with everything that was folded into it.
 
-Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by its incarnation.
+Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by its incarnation. LMDB has no checksums,
+so each value has one of ours behind it.
 """
 
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
 
 import lmdb
 
+from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.acid.chunks import (
     CHUNK_BYTES,
@@ -41,10 +44,25 @@ NUMBER = Struct("<Q")
 APPLIED = b"applied"
 
 
+CHECKSUM = Struct("<I")
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """Add a checksum of key and value."""
+    return value + CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key)))
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
+    """Give a sealed value, or None if it is damaged."""
+    value = sealed[: -CHECKSUM.size]
+    return value if sealed == seal(key, value) else None
+
+
 class Shard:
     """Reads from, and folds into, one LMDB environment."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=8, readahead=False)
         self._meta = self._env.open_db(b"meta")
         self._names = self._env.open_db(b"names")
@@ -60,20 +78,28 @@ class Shard:
     @property
     def applied(self) -> int:
         """The number of the last change that is folded in."""
+        packed = self._get(self._meta, APPLIED)
+        return int(NUMBER.unpack(packed)[0]) if packed else 0
+
+    def _get(self, database: "lmdb._Database", key: bytes) -> bytes | None:
         with self._env.begin() as transaction:
-            packed = transaction.get(APPLIED, db=self._meta)
-            return NUMBER.unpack(packed)[0] if packed else 0
+            sealed = transaction.get(key, db=database)
+        return None if sealed is None else self._unsealed(key, bytes(sealed))
+
+    def _unsealed(self, key: bytes, sealed: bytes) -> bytes:
+        value = unseal(key, sealed)
+        if value is None:
+            raise StreamDamaged(f"what is stored under {key.hex()} in {self._folder.name} is damaged")
+        return value
 
     def incarnation(self, name: bytes) -> int | None:
         """Give the stream that has a name."""
-        with self._env.begin() as transaction:
-            packed = transaction.get(name, db=self._names)
-            return INCARNATION.unpack(packed)[0] if packed else None
+        packed = self._get(self._names, name)
+        return int(INCARNATION.unpack(packed)[0]) if packed else None
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream."""
-        with self._env.begin() as transaction:
-            packed = transaction.get(INCARNATION.pack(incarnation), db=self._streams)
+        packed = self._get(self._streams, INCARNATION.pack(incarnation))
         if packed is None:
             return None
         unpacker = Unpacker(packed)
@@ -84,7 +110,7 @@ class Shard:
         prefix = INCARNATION.pack(incarnation)
         with self._env.begin() as transaction:
             found = _with_prefix(transaction.cursor(self._producers), prefix)
-            return {key[len(prefix) :]: unpack_producer(Unpacker(packed)) for key, packed in found}
+            return {key[len(prefix) :]: unpack_producer(Unpacker(self._unsealed(key, sealed))) for key, sealed in found}
 
     def forks(self, source: int) -> set[int]:
         """Give the streams that branch off one."""
@@ -100,8 +126,7 @@ class Shard:
             cursor = transaction.cursor(self._chunks)
             chunk_start = _seek_chunk(cursor, incarnation, start)
             while start < end:
-                data = cursor.value()
-                part = bytes(data[start - chunk_start : end - chunk_start])
+                part = self._part(bytes(cursor.key()), cursor.value(), start - chunk_start, end - chunk_start)
                 parts.append(part)
                 start += len(part)
                 if start < end:
@@ -109,12 +134,19 @@ class Shard:
                     chunk_start = PLACE.unpack(cursor.key())[1]
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def _part(self, key: bytes, sealed: bytes | memoryview, start: int, end: int) -> bytes:
+        """Copy a part out of a chunk. One that is read whole is verified as well."""
+        size = len(sealed) - CHECKSUM.size
+        if start or end < size:
+            return bytes(sealed[start : min(end, size)])
+        return self._unsealed(key, bytes(sealed))
+
     def index_at(self, incarnation: int, offset: int) -> tuple[int, ChunkIndex]:
         """Give the chunk that holds the byte at `offset`: its start and its index."""
         with self._env.begin() as transaction:
             cursor = transaction.cursor(self._indexes)
             start = _seek_chunk(cursor, incarnation, offset)
-            return start, unpack_index(bytes(cursor.value()))
+            return start, unpack_index(self._unsealed(bytes(cursor.key()), bytes(cursor.value())))
 
     def mortal(self, after: int, limit: int) -> list[int]:
         """Give streams that can expire, in the order of their incarnations."""
@@ -157,7 +189,7 @@ class Fold:
         self._databases = shard.databases()
 
     def _put(self, database: str, key: bytes, value: bytes) -> None:
-        self._transaction.put(key, value, db=self._databases[database])
+        self._transaction.put(key, seal(key, value), db=self._databases[database])
 
     def _delete(self, database: str, key: bytes) -> None:
         self._transaction.delete(key, db=self._databases[database])
@@ -208,8 +240,11 @@ class Fold:
         holder, start = PLACE.unpack(cursor.key())
         if holder != incarnation or len(cursor.value()) >= CRUMB_BYTES:
             return None
-        packed = self._transaction.get(PLACE.pack(incarnation, start), db=self._databases["indexes"], default=b"")
-        return Chunk(start, bytes(cursor.value()), unpack_index(bytes(packed)))
+        place = PLACE.pack(incarnation, start)
+        data = unseal(place, bytes(cursor.value()))
+        packed = unseal(place, bytes(self._transaction.get(place, db=self._databases["indexes"], default=b"")))
+        # What is damaged is left as it is, for whoever reads it to be told.
+        return None if data is None or packed is None else Chunk(start, data, unpack_index(packed))
 
     def drop(self, incarnation: int) -> None:
         """Remove everything of a stream."""
@@ -247,7 +282,7 @@ def _seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
 
 def _seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> int:
     """Go to the chunk that holds the byte at `offset`. Gives where it starts."""
-    if not _seek_before(cursor, PLACE.pack(incarnation, offset + 1)):
+    if offset < 0 or not _seek_before(cursor, PLACE.pack(incarnation, offset + 1)):
         raise KeyError(incarnation)
     holder, start = PLACE.unpack(cursor.key())
     if holder != incarnation:

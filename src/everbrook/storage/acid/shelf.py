@@ -65,8 +65,11 @@ class Shelf:
         return self.shard(incarnation).read(incarnation, start, end)
 
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
-        start, index = self.shard(incarnation).index_at(incarnation, offset - 1)
+        """Give the last message boundary not greater than `offset`. Where nothing lies before it, it is one."""
+        try:
+            start, index = self.shard(incarnation).index_at(incarnation, offset - 1)
+        except KeyError:
+            return offset
         place = bisect_right(index.messages, offset - start)
         return start + index.messages[place - 1] if place else start
 
@@ -80,9 +83,10 @@ class Shelf:
         start, index = self.shard(incarnation).index_at(incarnation, offset)
         return start + index.appends[bisect_right(index.appends, offset - start)]
 
-    def mortal(self, limit: int) -> list[int]:
-        """Give streams that can expire."""
-        return [incarnation for shard in self._shards for incarnation in shard.mortal(0, limit)]
+    def mortal(self, after: int, limit: int) -> list[Head]:
+        """Give streams that can expire, in the order of their incarnations."""
+        found = sorted(incarnation for shard in self._shards for incarnation in shard.mortal(after, limit))
+        return [head for incarnation in found[:limit] if (head := self.head(incarnation))]
 
     def fold(self, recent: Recent, number: int) -> None:
         """Take in everything up to `number`, shard by shard, each at once and durably."""

@@ -1,0 +1,175 @@
+"""The streams in memory: as decisions see them, as readers see them, and how they come and go.
+
+`newest` is the state that includes every change on its way to the disk, `visible` the durable one. A stream is loaded
+when it is first asked for. Where the storage can bring it back, it leaves memory again when it has been idle for long
+and others need the room.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from msgspec.structs import replace
+
+from everbrook.engine.lineage import Lineage
+from everbrook.engine.stream import Stream
+from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.errors import StreamGone, StreamNotFound, quoted
+from everbrook.protocol.state import Head
+from everbrook.storage.api import Record, Storage
+
+MAX_RESIDENT = 20_000
+EVICTION_SLICE = 64
+
+
+class Streams:
+    """The `View` of decisions, and what readers find."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        started_at: int,
+        producer_idle_ms: int | None,
+        on_arrival: Callable[[Stream], None],
+        on_departure: Callable[[Stream], None],
+    ) -> None:
+        """Call `on_arrival` with every stream that is created or loaded, `on_departure` when it leaves memory.
+
+        A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
+        """
+        self._storage = storage
+        self._started_at = started_at
+        self._producer_idle_ms = producer_idle_ms
+        self._on_arrival = on_arrival
+        self._on_departure = on_departure
+        self._newest: dict[bytes, Stream] = {}
+        self._visible: dict[bytes, Stream] = {}
+        self._arriving: dict[int, Stream] = {}
+
+    def stream(self, name: bytes) -> Stream | None:
+        """Give the newest state of a stream, for a decision."""
+        stream = self._newest.get(name)
+        if stream is None and name not in self._visible:
+            stream = self._load(name)
+        return stream
+
+    def visible(self, name: bytes) -> Stream | None:
+        """Give a stream of which something is durable, for a reader."""
+        stream = self._visible.get(name)
+        if stream is None and name not in self._newest:
+            stream = self._load(name)
+        return stream
+
+    def _load(self, name: bytes) -> Stream | None:
+        """Bring a stream in from the storage, its sources first: a lineage rests on theirs."""
+        record = self._storage.load(name)
+        if record is None:
+            return None
+        chain = [record]
+        while (fork := chain[-1].head.identity.fork) and fork.source not in self._newest:
+            source = self._storage.load(fork.source)
+            assert source is not None  # noqa: S101 - a stream that forks read is never dropped
+            chain.append(source)
+        for link in reversed(chain):
+            stream = self._adopt(link.head)
+            self._refresh(stream, link)
+            self._newest[link.head.identity.name] = self._visible[link.head.identity.name] = stream
+        if self._storage.blocking and len(self._visible) > MAX_RESIDENT:
+            self._evict()
+        return self._newest[name]
+
+    def _adopt(self, head: Head) -> Stream:
+        identity = head.identity
+        source = self._newest[identity.fork.source].lineage if identity.fork else None
+        stream = Stream(head, Lineage(self._storage, identity, head.tail, source), self._producer_idle_ms)
+        stream.touched_at = max(head.written_at, self._started_at)
+        self._on_arrival(stream)
+        return stream
+
+    def _refresh(self, stream: Stream, record: Record) -> None:
+        """Set a stream to what the storage has of it."""
+        stream.head = stream.committed = record.head
+        stream.producers = dict(record.producers)
+        stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
+
+    def _evict(self) -> None:
+        """Let idle streams go, those first that came first; the others get another turn."""
+        for name in list(islice(self._visible, EVICTION_SLICE)):
+            stream = self._visible.pop(name)
+            if stream.idle and self._newest.get(name) is stream:
+                del self._newest[name]
+                self._on_departure(stream)
+            else:
+                self._visible[name] = stream
+
+    # Changes
+
+    def prepare(self, change: Change) -> None:
+        """Take over a change that is on its way to the disk."""
+        for edit in change:
+            if isinstance(edit, Write):
+                self._prepare_write(edit)
+            else:
+                self._prepare_drop(edit)
+
+    def _prepare_write(self, write: Write) -> None:
+        identity = write.head.identity
+        if write.created:
+            stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
+            self._newest[identity.name] = self._arriving[identity.incarnation] = stream
+            if identity.fork:
+                self._newest[identity.fork.source].count_fork(1)
+        self._newest[identity.name].write(write)
+
+    def _prepare_drop(self, drop: Drop) -> None:
+        identity = drop.head.identity
+        del self._newest[identity.name]
+        if identity.fork and (source := self.stream(identity.fork.source)):
+            source.count_fork(-1)
+
+    def publish(self, change: Change) -> None:
+        """Show readers a change that is durable now."""
+        for edit in change:
+            identity = edit.head.identity
+            if isinstance(edit, Drop):
+                stream = self._visible.pop(identity.name)
+                self._on_departure(stream)
+                stream.end(StreamNotFound(f"the stream at {quoted(identity.name)} was deleted"))
+                self._settle_fork(edit)
+            else:
+                self._publish_write(edit)
+
+    def _publish_write(self, write: Write) -> None:
+        identity = write.head.identity
+        if write.created:
+            self._visible[identity.name] = self._arriving.pop(identity.incarnation)
+            self._settle_fork(write)
+        stream = self._visible[identity.name]
+        stream.commit()
+        if write.head.deleted:
+            stream.end(StreamGone(f"the stream at {quoted(identity.name)} was deleted; forks of it live on"))
+
+    def _settle_fork(self, edit: Write | Drop) -> None:
+        """A fork's entry under its source is durable now."""
+        fork = edit.head.identity.fork
+        if fork and (source := self._visible.get(fork.source)):
+            source.pending_forks -= 1
+
+    def roll_back(self, changes: Iterable[Change]) -> None:
+        """Forget changes that were refused by the storage, all that are on their way."""
+        for stream in self._arriving.values():
+            self._on_departure(stream)
+        self._arriving.clear()
+        for edit in (edit for change in changes for edit in change):
+            identity = edit.head.identity
+            self._restore(identity.name)
+            if identity.fork:
+                self._restore(identity.fork.source)
+
+    def _restore(self, name: bytes) -> None:
+        self._newest.pop(name, None)
+        stream, record = self._visible.get(name), self._storage.load(name)
+        if stream and record:
+            stream.lineage.unapplied.clear()
+            stream.pending_forks = 0
+            self._refresh(stream, record)
+            self._newest[name] = stream

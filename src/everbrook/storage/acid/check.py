@@ -1,0 +1,21 @@
+"""Checking an acid store: the journal's records, the shelf's databases, and that the one goes on where the other ends."""
+
+from pathlib import Path
+
+from everbrook.storage.acid.journal_check import read_journal
+from everbrook.storage.acid.replay_check import Replay
+from everbrook.storage.acid.shelf_check import CheckedShelf
+from everbrook.storage.check import Notebook
+
+
+def check_acid(folder: Path, shard_count: int, notebook: Notebook) -> None:
+    """Read everything and write down what does not verify."""
+    shelf = CheckedShelf(folder, shard_count, notebook)
+    records = read_journal(folder / "journal", shelf.applied, notebook)
+    replay = Replay(shelf, notebook)
+    for placed in records:
+        replay.take(placed)
+    notebook.tally.records = len(records)
+    shelf.check(replay.touched)
+    replay.count_streams()
+    shelf.close()
