@@ -14,7 +14,7 @@ ProtocolError
 │   ├── SequenceRegression, SequenceGap
 │   └── PathBlocked, SourceDeleted
 ├── StreamGone 410
-├── PayloadTooLarge 413 ── StreamFull, MemoryFull
+├── PayloadTooLarge 413 ── BatchTooLarge, StreamFull, MemoryFull
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
 ├── StreamDamaged 500
@@ -210,6 +210,12 @@ class PayloadTooLarge(ProtocolError):
 
     status = 413
     code = "payload_too_large"
+
+
+class BatchTooLarge(PayloadTooLarge):
+    """A JSON batch holds more values than the server splits at once."""
+
+    code = "batch_too_large"
 
 
 class StreamFull(PayloadTooLarge):

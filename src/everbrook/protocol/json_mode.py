@@ -10,9 +10,10 @@ from itertools import accumulate
 from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
-from everbrook.protocol.errors import InvalidJson
+from everbrook.protocol.errors import BatchTooLarge, InvalidJson
 
 SEPARATOR = b","
+MAX_BATCH_VALUES = 1_000_000
 _WHITESPACE = b" \t\n\r"
 
 _value = Decoder(Raw)
@@ -24,6 +25,7 @@ def split_messages(body: bytes) -> list[Raw]:
     try:
         body.decode()
         if body.lstrip(_WHITESPACE).startswith(b"["):
+            _check_values(body)
             return _array.decode(body)
         return [_value.decode(body)]
     except UnicodeDecodeError as error:
@@ -32,6 +34,12 @@ def split_messages(body: bytes) -> list[Raw]:
         raise InvalidJson("the body must be JSON nested less deeply") from None
     except DecodeError as error:
         raise InvalidJson(f"the body must be JSON: {error}") from None
+
+
+def _check_values(body: bytes) -> None:
+    """Refuse a batch whose splitting would hold everybody else up. Its commas bound the messages in it."""
+    if len(body) > MAX_BATCH_VALUES and body.count(SEPARATOR) >= MAX_BATCH_VALUES:
+        raise BatchTooLarge(f"a batch holds at most {MAX_BATCH_VALUES} values; send it in several appends")
 
 
 def pack_messages(body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:

@@ -31,7 +31,7 @@ class Disk(Protocol):
     """The operations on files and folders that storage engines use."""
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it, durably."""
+        """Make a folder and those above it. Its name is durable then, also if it was there before."""
 
     def names(self, folder: Path) -> list[str]:
         """List a folder, sorted."""
@@ -84,8 +84,8 @@ class OsDisk:
     """The file system."""
 
     def make_folder(self, path: Path) -> None:
-        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-        for folder in reversed(missing):
+        missing = [folder for folder in path.parents if not folder.exists()]
+        for folder in (*reversed(missing), path):
             folder.mkdir(exist_ok=True)
             self.sync_folder(folder.parent)
 

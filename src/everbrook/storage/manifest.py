@@ -27,8 +27,8 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
-    """Find the store as it is wanted, or make a new one so."""
-    disk.make_folder(folder)
+    """Find the store in a folder as it is wanted, or make a new one so."""
+    disk.sync_folder(folder)
     if MANIFEST not in disk.names(folder):
         _write(disk, folder, wanted)
         return
@@ -68,7 +68,6 @@ class FolderLock:
     """Keeps a second server away from a data folder. The system lets go of it when the process ends, however."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

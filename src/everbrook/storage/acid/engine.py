@@ -41,11 +41,12 @@ class AcidStorage:
         self, disk: Disk, folder: Path, *, shard_count: int, salt: int, fold_at_bytes: int = FOLD_AT_BYTES
     ) -> None:
         """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
+        disk.make_folder(folder)
         self._lock = FolderLock(folder)
         open_manifest(disk, folder, Manifest(FORMAT, "acid", shard_count))
         disk.make_folder(folder / "journal")
         self._fold_at_bytes = fold_at_bytes
-        self._shelf = Shelf(folder, shard_count)
+        self._shelf = Shelf(disk, folder, shard_count)
         self._journal = Journal(disk, folder / "journal", salt)
         self._recent = Recent()
         self._damaged: set[int] = set()

@@ -95,18 +95,21 @@ class Journal:
         self.damages.append(Damage(aside, 0, first, first))
 
     def _cut_torn(self, logs: list[tuple[Path, int, bytes]], place: tuple[Path, int]) -> None:
-        """Cut the journal behind its last good record, so that nothing torn is ever read again."""
+        """Cut the journal behind its last good record, so that nothing torn is ever read again.
+
+        What is kept is synced: it may have been read from memory that only this system has, and is built upon.
+        """
         last_path, end = place
         for path, _, log in logs:
             if path > last_path:
                 self._disk.remove(path)
                 continue
-            keep = end if path == last_path else len(log)
+            keep = max(end, LOG_HEADER.size) if path == last_path else len(log)
+            file = self._disk.open(path)
             if keep < len(log):
-                file = self._disk.open(path)
-                file.truncate(max(keep, LOG_HEADER.size))
-                file.sync()
-                file.close()
+                file.truncate(keep)
+            file.sync()
+            file.close()
             self._segments.append(Segment(path, self.last))
             self.size += keep
         self._disk.sync_folder(self._folder)

@@ -4,7 +4,6 @@ A number that is missing is damage if something proves that it was on the disk: 
 was begun after it, or the shelf. Otherwise its group was torn by a crash before anybody was told of it, and that is fine.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -42,17 +41,12 @@ def read_journal(folder: Path, applied: int, notebook: Notebook) -> list[Placed]
         position = LOG_HEADER.size
         for found in log.records:
             if found.number != expected and expected > known:
-                _remark_torn(log, position, notebook)
-                return counting
-            _check_next(log, position, found, expected, notebook)
+                break
+            _check_next(position, found, expected, notebook)
             if found.number > applied:
                 counting.append(Placed(log.path, found))
             expected, position = found.number + 1, found.end
-        if position < log.size:
-            if expected <= known:
-                notebook.damage(f"{log.size - position} bytes are no record", f"at byte {position}")
-            else:
-                _remark_torn(log, position, notebook)
+        _check_end(log, position, torn=log is logs[-1] and expected > known, notebook=notebook)
     return counting
 
 
@@ -88,7 +82,7 @@ def _check_first(log: Log, expected: int | None, applied: int, notebook: Noteboo
     return expected
 
 
-def _check_next(log: Log, position: int, found: Record, expected: int, notebook: Notebook) -> None:
+def _check_next(position: int, found: Record, expected: int, notebook: Notebook) -> None:
     if position < found.position:
         notebook.damage(f"{found.position - position} bytes are no record", f"at byte {position}")
     if found.number > expected:
@@ -97,11 +91,16 @@ def _check_next(log: Log, position: int, found: Record, expected: int, notebook:
         notebook.damage(f"record {found.number} comes again after {expected - 1}", f"at byte {found.position}")
     if not found.synced < found.number:
         notebook.damage(f"record {found.number} claims to follow {found.synced}", f"at byte {found.position}")
-    del log
 
 
-def _remark_torn(log: Log, position: int, notebook: Notebook) -> None:
+def _check_end(log: Log, position: int, *, torn: bool, notebook: Notebook) -> None:
+    left = log.size - position
+    if not left:
+        return
+    if not torn:
+        notebook.damage(f"{left} bytes are no record", f"at byte {position}")
+        return
     notebook.remark(
-        f"{log.path.name} ends with {log.size - position} bytes of a write that a crash cut off, from byte {position} on; "
-        "nobody was told of it, and the next start cuts it off"
+        f"{log.path.name} ends with {left} bytes of a write that a crash cut off, from byte {position} on; "
+        "nobody was told of it, and the next start removes it"
     )

@@ -12,6 +12,7 @@ from everbrook.protocol.change import Edit
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import Fold, Shard
+from everbrook.storage.disk import Disk
 
 _MIX = 0x9E3779B97F4A7C15
 _WORD_BITS = 64
@@ -20,9 +21,9 @@ _WORD_BITS = 64
 class Shelf:
     """All shards of a store."""
 
-    def __init__(self, folder: Path, shard_count: int) -> None:
+    def __init__(self, disk: Disk, folder: Path, shard_count: int) -> None:
         self._bits = shard_count.bit_length() - 1
-        self._shards = [Shard(folder / f"shard-{number:03d}") for number in range(shard_count)]
+        self._shards = [_open_shard(disk, folder / f"shard-{number:03d}") for number in range(shard_count)]
         self._applied = [shard.applied for shard in self._shards]
 
     @property
@@ -121,3 +122,11 @@ class Shelf:
         """Close every shard."""
         for shard in self._shards:
             shard.close()
+
+
+def _open_shard(disk: Disk, folder: Path) -> Shard:
+    """Open a shard. The names of its files are durable before anything relies on them."""
+    disk.make_folder(folder)
+    shard = Shard(folder)
+    disk.sync_folder(folder)
+    return shard
