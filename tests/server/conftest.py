@@ -1,0 +1,73 @@
+"""Servers with real sockets, and connections to them."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from itertools import count
+
+import pytest
+
+from everbrook.server.http1 import listener
+from everbrook.storage.api import Storage
+from tests.server.running import RunningServer, configured
+from tests.server.wire import Wire
+
+Start = Callable[..., RunningServer]
+Connect = Callable[..., Wire]
+
+_numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def _no_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever a client does, it is answered or sent away: it is no fault of ours, and not worth a line in the log."""
+    yield
+    ours = [record for record in caplog.records if record.name.startswith(("everbrook", "asyncio"))]
+    assert not [record.getMessage() for record in ours if record.levelno >= logging.ERROR]
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RunningServer]:
+    """The server that tests share which need no settings of their own."""
+    with RunningServer(configured()) as running:
+        yield running
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start servers with settings of their own: `start(limits__max_append_bytes=10)`."""
+    with ExitStack() as stack:
+
+        def begin(storage: Storage | None = None, **values: object) -> RunningServer:
+            return stack.enter_context(RunningServer(configured(**values), storage))
+
+        yield begin
+
+
+@pytest.fixture
+def connect(server: RunningServer) -> Iterator[Connect]:
+    """Open connections, to the shared server unless another one is given."""
+    with ExitStack() as stack:
+
+        def open_wire(other: RunningServer | None = None, receive_buffer_bytes: int | None = None) -> Wire:
+            return stack.enter_context((other or server).connect(receive_buffer_bytes))
+
+        yield open_wire
+
+
+@pytest.fixture
+def wire(connect: Connect) -> Wire:
+    """One connection to the shared server."""
+    return connect()
+
+
+@pytest.fixture
+def path() -> str:
+    """The path of a stream that no other test uses."""
+    return f"/v1/stream/test-{next(_numbers)}"
+
+
+@pytest.fixture
+def quick_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let servers that start from here on look after their connections often, so that short timeouts are kept."""
+    monkeypatch.setattr(listener, "TICK_SECS", 0.02)

@@ -1,0 +1,45 @@
+"""More connections than the server takes."""
+
+from tests.server.conftest import Connect, Start
+from tests.server.running import eventually
+
+
+def test_one_connection_too_many_is_a_503_with_retry_after(start: Start, connect: Connect) -> None:
+    server = start(limits__max_connections=2)
+    others = [connect(server), connect(server)]
+    assert [wire.get("/healthz").status for wire in others] == [200, 200]
+    refused = connect(server)
+    answer = refused.ask("GET", "/healthz").read()
+    assert answer.refusal == (503, "unavailable")
+    assert int(answer.headers["retry-after"]) > 0
+    assert refused.ended()
+
+
+def test_those_who_are_in_do_not_notice(start: Start, connect: Connect, path: str) -> None:
+    server = start(limits__max_connections=2)
+    wire = connect(server)
+    wire.create(path)
+    follower = connect(server).follow(f"{path}?offset=-1&live=sse")
+    assert connect(server).read().status == 503
+    wire.append(path, b"hello")
+    assert follower.data() == b"hello"
+
+
+def test_room_that_becomes_free_is_given(start: Start, connect: Connect) -> None:
+    server = start(limits__max_connections=1)
+    first = connect(server)
+    assert first.get("/healthz").status == 200
+    stays = connect(server)
+    assert stays.read().status == 503
+    first.close()
+    assert eventually(lambda: connect(server).get("/healthz").status == 200)
+
+
+def test_refused_connections_leave_nothing_behind(start: Start, connect: Connect) -> None:
+    server = start(limits__max_connections=1)
+    first = connect(server)
+    assert first.get("/healthz").status == 200
+    for _ in range(50):
+        with server.connect() as refused:
+            assert refused.read().status == 503
+    assert eventually(lambda: len(server.connections) == 1)

@@ -1,0 +1,118 @@
+"""Sliding and absolute lifetimes (§5.1), against the clock of the engine."""
+
+from collections.abc import Callable
+
+import pytest
+
+from everbrook.engine.clock import Clock
+from tests.server.conftest import Connect, Start
+from tests.server.running import RunningServer
+from tests.server.wire import Wire
+
+
+class SetClock(Clock):
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.ahead_secs = 0.0
+
+    def now(self) -> int:
+        return super().now() + int(self.ahead_secs * 1000)
+
+
+@pytest.fixture
+def clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture
+def wire(start: Start, connect: Connect, clock: SetClock) -> Wire:
+    server: RunningServer = start(server__long_poll_timeout_secs=0.01)
+    server.call(lambda: setattr(server.engine, "clock", clock))
+    return connect(server)
+
+
+Touch = Callable[[Wire, str], object]
+
+TOUCHES: dict[str, Touch] = {
+    "read": lambda wire, path: wire.get(path),
+    "read from now on": lambda wire, path: wire.get(f"{path}?offset=now"),
+    "read that finds nothing modified": lambda wire, path: wire.get(path, if_none_match="*"),
+    "long-poll": lambda wire, path: wire.get(f"{path}?offset=now&live=long-poll"),
+    "append": lambda wire, path: wire.append(path, b"a"),
+    "close": lambda wire, path: wire.request("POST", path, stream_closed="true"),
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES.values(), ids=TOUCHES)
+def test_reading_and_writing_begin_the_time_anew(wire: Wire, path: str, clock: SetClock, touch: Touch) -> None:
+    wire.create(path, body=b"hello", stream_ttl="100")
+    clock.ahead_secs = 60
+    touch(wire, path)
+    clock.ahead_secs = 120
+    assert wire.request("HEAD", path).status == 200
+    clock.ahead_secs = 170
+    assert wire.request("HEAD", path).status == 404
+
+
+def test_an_event_stream_begins_the_time_anew(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, body=b"hello", stream_ttl="100", stream_closed="true")
+    clock.ahead_secs = 60
+    assert len(wire.follow(f"{path}?offset=-1&live=sse").events()) == 2
+    clock.ahead_secs = 120
+    assert wire.request("HEAD", path).status == 200
+
+
+def test_looking_does_not(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, stream_ttl="100")
+    clock.ahead_secs = 60
+    assert wire.request("HEAD", path).status == 200
+    clock.ahead_secs = 120
+    assert wire.get(path).refusal == (404, "stream_not_found")
+
+
+def test_what_was_refused_does_not(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, stream_ttl="100")
+    clock.ahead_secs = 60
+    assert wire.append(path, b"a", "text/html").status == 409
+    clock.ahead_secs = 120
+    assert wire.get(path).status == 404
+
+
+def test_a_duplicate_begins_the_time_anew(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, stream_ttl="100")
+    claim = {"producer_id": "p", "producer_epoch": "0", "producer_seq": "0"}
+    wire.append(path, b"a", **claim)
+    clock.ahead_secs = 60
+    assert wire.append(path, b"a", **claim).status == 204
+    clock.ahead_secs = 120
+    assert wire.get(path).status == 200
+
+
+def test_an_absolute_expiry_never_moves(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, stream_expires_at="2099-01-01T00:00:00Z")
+    clock.ahead_secs = 100 * 365 * 86400
+    assert [wire.get(path).status, wire.append(path, b"a").status] == [404, 404]
+
+
+def test_an_expired_path_is_free_at_once(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, body=b"old", stream_ttl="100")
+    clock.ahead_secs = 101
+    wire.create(path, "text/html", body=b"new")
+    assert wire.get(path).body == b"new"
+
+
+def test_reading_a_fork_does_not_keep_its_source(wire: Wire, path: str, clock: SetClock) -> None:
+    wire.create(path, body=b"hello", stream_ttl="100")
+    wire.create(f"{path}/fork", stream_forked_from=path)
+    clock.ahead_secs = 60
+    assert wire.get(f"{path}/fork").body == b"hello"
+    clock.ahead_secs = 120
+    assert wire.get(path).refusal == (410, "stream_gone")
+    assert wire.get(f"{path}/fork").body == b"hello"
+
+
+def test_the_longest_ttl_that_a_date_can_hold_works(wire: Wire, path: str) -> None:
+    wire.create(path, body=b"hello", stream_ttl="250000000000")
+    assert wire.get(path).headers["cache-control"].startswith("public, max-age=60")
+    assert wire.request("HEAD", path).headers["stream-ttl"] == "250000000000"
