@@ -5,6 +5,7 @@ a crash in between, all of it is there. What "returned" means after `persist` is
 nothing, a durable mode survives what its name says.
 """
 
+import errno
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -16,6 +17,13 @@ from everbrook.protocol.state import Head, Producer
 
 class StorageFull(Exception):
     """There was no room for a group: nothing of it is stored, and the storage is as it was before."""
+
+
+def refusal(error: OSError) -> Exception:
+    """Tell a write that found no room, after which the storage goes on, from one after which nobody knows."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return StorageFull(f"the disk is full: {error.strerror}")
+    return error
 
 
 class Record(Struct, frozen=True):

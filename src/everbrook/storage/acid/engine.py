@@ -4,7 +4,6 @@ Three layers answer together, the newest first: the recent changes, those that a
 Opening replays the journal over the shelf, skipping what a shard has already, so doing it twice changes nothing.
 """
 
-import errno
 import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.acid.journal import Damage, Journal
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shelf import Shelf
-from everbrook.storage.api import Record, StorageFull
+from everbrook.storage.api import Record
 from everbrook.storage.disk import Disk
 from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, open_manifest
 from everbrook.storage.packing import Unpacker, pack_change, unpack_edit
@@ -113,12 +112,7 @@ class AcidStorage:
         return 0
 
     def persist(self, group: Sequence[Change]) -> None:
-        try:
-            self._journal.append([pack_change(change) for change in group])
-        except OSError as error:
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                raise StorageFull(f"the disk is full: {error.strerror}") from error
-            raise
+        self._journal.append([pack_change(change) for change in group])
 
     def apply(self, group: Sequence[Change]) -> None:
         for change in group:

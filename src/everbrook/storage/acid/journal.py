@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from everbrook.storage.api import refusal
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.record import LOG_HEADER, Record, frame, log_header, parse_log_header, records
 
@@ -117,8 +118,8 @@ class Journal:
     def append(self, bodies: Sequence[bytes]) -> None:
         """Write a group and return when it is on the disk.
 
-        If the write fails the file is cut back to where it was, and the journal is as before. If the sync fails, it
-        must not be used any more.
+        If there is no room to write, the file is cut back to where it was and the journal is as before. After any
+        other error, that of a sync above all, it must not be used any more.
         """
         file = self._file or self._begin()
         synced, number = self.last, self.last
@@ -129,9 +130,9 @@ class Journal:
         before = file.size
         try:
             file.write(b"".join(parts))
-        except OSError:
+        except OSError as error:
             file.truncate(before)
-            raise
+            raise refusal(error) from error
         file.sync()
         self.last = self._segments[-1].last = number
         self.size += file.size - before
@@ -139,13 +140,16 @@ class Journal:
     def _begin(self) -> File:
         """Begin a file. Its header is durable before a record follows it, its name before anything is answered."""
         path = self._folder / f"{_PREFIX}{self.last + 1:020d}{_SUFFIX}"
-        file = self._disk.create(path)
+        try:
+            file = self._disk.create(path)
+        except OSError as error:
+            raise refusal(error) from error
         try:
             file.write(log_header(self._salt, self.last + 1))
-        except OSError:
+        except OSError as error:
             file.close()
             self._disk.remove(path)
-            raise
+            raise refusal(error) from error
         file.sync()
         self._disk.sync_folder(self._folder)
         self._file = file
