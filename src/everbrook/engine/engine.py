@@ -34,7 +34,9 @@ class Engine:
         self.scheduler = scheduler
         self._incarnations = Incarnations()
         self._expiry = ExpirySweep(scheduler, clock, self._expire)
-        self._streams = Streams(storage, clock.now(), limits.producer_idle_ms, self._watch, self._expiry.forget)
+        self._streams = Streams(
+            storage, clock.now(), limits.producer_idle_ms, self._watch, self._expiry.forget, self._make_room
+        )
         self._committer = Committer(storage, scheduler, self._streams.publish, self._streams.roll_back)
         self._patrol = ExpiryPatrol(storage, scheduler, clock, self._expire_name)
 
@@ -114,6 +116,9 @@ class Engine:
         if not self.failure:
             self.execute(Expire(name, now))
 
+    def _make_room(self) -> None:
+        self.scheduler.call_soon(self._streams.trim)
+
     def _watch(self, stream: Stream) -> None:
         end = deadline(stream.head.identity, stream.touched_at)
         if end is not None:
@@ -135,6 +140,16 @@ class Engine:
         stream = self.find(name, now)
         stream.touched_at = now
         return stream
+
+    def current(self, stream: Stream) -> Stream:
+        """Give a stream that was found earlier as it is in memory now: it may have left and come back."""
+        if stream.resident:
+            return stream
+        identity = stream.committed.identity
+        again = self.find(identity.name, self.clock.now())
+        if again.committed.identity.incarnation != identity.incarnation:
+            raise StreamNotFound(f"the stream at {quoted(identity.name)} was deleted")
+        return again
 
     def page(self, stream: Stream, offset: int | Sentinel) -> Page:
         """Cut the page of a stream that begins at `offset`."""

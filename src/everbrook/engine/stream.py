@@ -23,6 +23,7 @@ class Stream:
         "pending_forks",
         "producer_idle_ms",
         "producers",
+        "resident",
         "touched_at",
     )
 
@@ -37,6 +38,7 @@ class Stream:
         self.touched_at = head.written_at
         self.feed: Feed | None = None
         self.ended: ProtocolError | None = None
+        self.resident = True
 
     @property
     def followed(self) -> bool:

@@ -31,8 +31,10 @@ class Streams:
         producer_idle_ms: int | None,
         on_arrival: Callable[[Stream], None],
         on_departure: Callable[[Stream], None],
+        on_crowd: Callable[[], None],
     ) -> None:
-        """Call `on_arrival` with every stream that is created or loaded, `on_departure` when it leaves memory.
+        """Call `on_arrival` with every stream that is created or loaded, `on_departure` when it leaves memory, and
+        `on_crowd` when there are too many: whoever is at work may still need them, so that `trim` has to come later.
 
         A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
         """
@@ -41,6 +43,7 @@ class Streams:
         self._producer_idle_ms = producer_idle_ms
         self._on_arrival = on_arrival
         self._on_departure = on_departure
+        self._on_crowd = on_crowd
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
@@ -74,7 +77,7 @@ class Streams:
             self._refresh(stream, link)
             self._newest[link.head.identity.name] = self._visible[link.head.identity.name] = stream
         if self._storage.blocking and len(self._visible) > MAX_RESIDENT:
-            self._evict()
+            self._on_crowd()
         return self._newest[name]
 
     def _adopt(self, head: Head) -> Stream:
@@ -91,12 +94,13 @@ class Streams:
         stream.producers = dict(record.producers)
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
 
-    def _evict(self) -> None:
+    def trim(self) -> None:
         """Let idle streams go, those first that came first; the others get another turn."""
         for name in list(islice(self._visible, EVICTION_SLICE)):
             stream = self._visible.pop(name)
             if stream.idle and self._newest.get(name) is stream:
                 del self._newest[name]
+                stream.resident = False
                 self._on_departure(stream)
             else:
                 self._visible[name] = stream

@@ -49,11 +49,12 @@ def _open_files(settings: StorageSettings) -> Storage:
 
 def assemble(settings: Settings, storage: Storage) -> Application:
     """Put an application together on the running loop."""
-    engine = Engine(storage, asyncio.get_running_loop(), Clock(), _limits(settings))
+    engine = Engine(storage, asyncio.get_running_loop(), Clock(), limits_of(settings))
     return Application(engine, settings)
 
 
-def _limits(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> Limits:
+    """Give the limits that the settings and their storage mode mean."""
     mode = settings.storage.mode
     limits = settings.limits.in_mode(mode)
     return Limits(

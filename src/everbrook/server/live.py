@@ -59,6 +59,11 @@ class LongPoll:
     def start(self, exchange: Exchange) -> None:
         """Wait, unless something came since the request was read."""
         self._exchange = exchange
+        try:
+            self._stream = self._engine.current(self._stream)
+        except ProtocolError as error:
+            self.fail(error)
+            return
         if self._stream.ended or self._stream.committed.closed or self._offset < self._stream.committed.tail:
             self.shut_down()
             return
@@ -155,6 +160,7 @@ class EventStream:
         """Send pages while there is room, and join the feed at the tail."""
         while self._exchange is not None and not self._exchange.congested:
             try:
+                self._stream = self._engine.current(self._stream)
                 page = self._engine.page(self._stream, self._offset)
             except ProtocolError as error:
                 self.fail(error)
