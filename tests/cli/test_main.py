@@ -38,7 +38,10 @@ def test_without_a_command_help_goes_to_standard_error(run: Run, line: tuple[str
         (("serve", "extra"), "extra"),
         (("config", "show", "--format", "xml"), "xml"),
         (("serve", "--port", "x"), "--port: server.port must be an integer from 0 to 65535, got 'x'"),
-        (("serve", "--storage", "acid"), "--storage: storage.mode must be memory, got 'acid'"),
+        (
+            ("serve", "--storage", "disk"),
+            "--storage: storage.mode must be memory, file-fast, file-durable or acid",
+        ),
         (("serve", "--profile", "none"), "none.toml: cannot be read: No such file or directory"),
         (("config", "show", "--config", "none.toml"), "none.toml: cannot be read"),
     ],

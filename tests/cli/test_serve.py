@@ -11,14 +11,16 @@ import pytest
 from everbrook.cli.flags import FLAGS, Flag
 from everbrook.settings import Settings, StorageMode
 from everbrook.settings.fields import FIELDS
+from everbrook.storage.manifest import StoreError
 from tests.cli.conftest import Run
 
-# For each flag a value that is not the default; of storage modes there is only one.
+# For each flag a value that is not the default.
 OTHER_VALUES = {
     "--host": "::1",
     "--port": "8080",
     "--public-url": "https://a.example",
     "--storage": "memory",
+    "--data-dir": "elsewhere",
     "--long-poll-timeout": "0.5",
     "--sse-reconnect-interval": "5.5",
     "--shutdown-grace": "1.5",
@@ -104,6 +106,12 @@ def test_an_address_in_use_is_one_line_and_exit_code_1(run: Run, serving: FakeSe
     serving.failure = OSError(errno.EADDRINUSE, "address already in use")
     ran = run("serve")
     assert (ran.code, ran.err) == (1, f"everbrook: [Errno {errno.EADDRINUSE}] address already in use\n")
+
+
+def test_a_data_folder_that_cannot_be_used_is_one_line_and_exit_code_1(run: Run, serving: FakeServing) -> None:
+    serving.failure = StoreError("data is in use by another server (process 1)")
+    ran = run("serve")
+    assert (ran.code, ran.err) == (1, "everbrook: data is in use by another server (process 1)\n")
 
 
 def test_a_failure_with_several_lines_is_still_one_line(run: Run, serving: FakeServing) -> None:

@@ -20,7 +20,17 @@ def load_alone(path: Path) -> Settings:
 def test_the_default_file_holds_every_setting_with_its_default() -> None:
     written = tomllib.loads((ROOT / reference.DEFAULT_FILE).read_text(encoding="utf-8"))
     values = {f"{section}.{key}": value for section, table in written.items() for key, value in table.items()}
-    assert values == {name: field.default for name, field in FIELDS.items()}
+    assert values == {name: field.default for name, field in FIELDS.items() if not field.optional}
+
+
+@pytest.mark.parametrize("field", [field for field in FIELDS.values() if field.optional], ids=lambda field: field.name)
+def test_the_default_file_shows_what_is_unset_as_a_comment(field: Field) -> None:
+    lines = (ROOT / reference.DEFAULT_FILE).read_text(encoding="utf-8").splitlines()
+    assert f"# {field.key} = {format_value(field.example)}" in lines
+
+
+def test_words_with_hyphens_are_kept_whole_in_the_default_file() -> None:
+    assert "`file-fast`" in reference.format_default_file()
 
 
 def test_the_default_file_is_up_to_date() -> None:

@@ -2,15 +2,16 @@
 
 import pytest
 
-from everbrook.settings import LogLevel, Settings, StorageMode
+from everbrook.settings import LimitSettings, LogLevel, Settings, StorageMode
 from everbrook.settings.fields import FIELDS
 
 
 def test_settings_without_arguments_hold_the_defaults() -> None:
     settings = Settings()
     assert (settings.server.host, settings.server.port) == ("127.0.0.1", 4437)
-    assert settings.limits.max_memory_bytes == 104_857_600
-    assert settings.limits.max_stream_bytes == 10_485_760
+    assert (settings.storage.mode, settings.storage.data_dir) == (StorageMode.ACID, "./data/streams")
+    assert settings.storage.acid_shard_count == 1
+    assert (settings.limits.max_memory_bytes, settings.limits.max_stream_bytes) == (None, None)
 
 
 def test_settings_are_frozen() -> None:
@@ -31,6 +32,31 @@ def test_every_field_has_the_default_of_the_schema() -> None:
 
 def test_a_storage_mode_is_written_as_its_word() -> None:
     assert f"{StorageMode.MEMORY}" == "memory"
+
+
+@pytest.mark.parametrize("word", ["acid", "ACID", "redb", "Redb"])
+def test_acid_is_also_called_redb(word: str) -> None:
+    assert StorageMode(word) is StorageMode.ACID
+
+
+def test_memory_is_the_one_mode_that_does_not_outlive_the_process() -> None:
+    assert [mode for mode in StorageMode if not mode.durable] == [StorageMode.MEMORY]
+
+
+def test_memory_mode_is_bounded_where_nothing_is_set() -> None:
+    limits = LimitSettings().in_mode(StorageMode.MEMORY)
+    assert (limits.max_memory_bytes, limits.max_stream_bytes) == (104_857_600, 10_485_760)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in StorageMode if mode.durable])
+def test_a_durable_mode_has_no_bound_where_nothing_is_set(mode: StorageMode) -> None:
+    assert LimitSettings().in_mode(mode) == LimitSettings()
+
+
+@pytest.mark.parametrize("mode", StorageMode)
+def test_a_limit_that_is_set_holds_in_every_mode(mode: StorageMode) -> None:
+    limits = LimitSettings(max_memory_bytes=7, max_stream_bytes=5)
+    assert limits.in_mode(mode) == limits
 
 
 @pytest.mark.parametrize("word", ["warn", "WARN", "Warning"])

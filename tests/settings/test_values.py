@@ -101,8 +101,31 @@ def test_a_value_that_a_later_layer_covers_is_checked_too(write_config: WriteCon
 
 
 def test_a_storage_mode_that_does_not_exist_is_refused_with_those_that_do() -> None:
-    message = refusal("DS_STORAGE__MODE", "acid")
-    assert message == "DS_STORAGE__MODE: storage.mode must be memory, got 'acid'"
+    message = refusal("DS_STORAGE__MODE", "disk")
+    assert message == "DS_STORAGE__MODE: storage.mode must be memory, file-fast, file-durable or acid, got 'disk'"
+
+
+@pytest.mark.parametrize("value", [1, 2, 64, 256])
+def test_a_shard_count_is_a_power_of_two(value: int) -> None:
+    assert load("DS_STORAGE__ACID_SHARD_COUNT", str(value)).storage.acid_shard_count == value
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "3", "96", "255", "512", "two", ""])
+def test_a_shard_count_that_is_no_power_of_two_up_to_256_is_refused(value: str) -> None:
+    message = refusal("DS_STORAGE__ACID_SHARD_COUNT", value)
+    expected = f"storage.acid_shard_count must be a power of two from 1 to 256, got {value!r}"
+    assert message == f"DS_STORAGE__ACID_SHARD_COUNT: {expected}"
+
+
+@pytest.mark.parametrize("value", ["", " ", "a\0b"])
+def test_a_data_folder_that_cannot_be_a_path_is_refused(value: str) -> None:
+    assert "storage.data_dir must be the path of a folder, got " in refusal("DS_STORAGE__DATA_DIR", value)
+
+
+def test_an_empty_variable_unsets_a_limit_of_a_file(write_config: WriteConfig) -> None:
+    write_config("default.toml", "[limits]\nmax_stream_bytes = 5\n")
+    assert load_settings(environ={}).limits.max_stream_bytes == 5
+    assert load_settings(environ={"DS_LIMITS__MAX_STREAM_BYTES": ""}).limits.max_stream_bytes is None
 
 
 def test_a_log_level_that_does_not_exist_is_refused_with_those_that_do() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from everbrook.cli.check import check
 from everbrook.cli.config import config
 from everbrook.cli.serve import serve
 from everbrook.settings import SettingsError
@@ -19,6 +20,7 @@ def everbrook() -> None:
     """Durable Streams: append-only logs at a URL that every reader can resume."""
 
 
+everbrook.add_command(check)
 everbrook.add_command(config)
 everbrook.add_command(serve)
 

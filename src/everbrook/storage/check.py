@@ -17,6 +17,7 @@ from msgspec import Struct
 from everbrook.storage.manifest import FORMAT, MANIFEST, FolderLock, Manifest, StoreError
 
 SPAWN = get_context("spawn")
+TELL_EVERY_BYTES = 1 << 20
 
 
 class Damage(Struct, frozen=True):
@@ -49,6 +50,11 @@ class Tally(Struct):
     stream_bytes: int = 0
     records: int = 0
 
+    def add(self, stream_bytes: int) -> None:
+        """Count a stream."""
+        self.streams += 1
+        self.stream_bytes += stream_bytes
+
 
 class Report(Struct):
     """What a check found."""
@@ -76,17 +82,24 @@ class Notebook:
         self._write = write
         self._place = str(folder)
         self._read_bytes = 0
+        self._told_bytes = 0
         self.tally = Tally()
 
-    def at(self, place: Path, part: str = "") -> None:
+    def at(self, file: Path, part: str = "") -> None:
         """Say what is read next."""
-        self._place = " ".join(filter(None, (str(place.relative_to(self._folder)), part)))
-        self.advance(0)
+        self.look_at(file, part)
+        self._write(Position(self._place, self._read_bytes))
+
+    def look_at(self, file: Path, part: str = "") -> None:
+        """Remember where we are, in what has been read already."""
+        self._place = " ".join(filter(None, (str(file.relative_to(self._folder)), part)))
 
     def advance(self, read_bytes: int) -> None:
-        """Say that more bytes have been read."""
+        """Count bytes that have been read, and tell now and then."""
         self._read_bytes += read_bytes
-        self._write(Position(self._place, self._read_bytes))
+        if self._read_bytes - self._told_bytes >= TELL_EVERY_BYTES:
+            self._told_bytes = self._read_bytes
+            self._write(Position(self._place, self._read_bytes))
 
     def damage(self, problem: str, detail: str = "") -> None:
         """Say that something where we are is not what was written."""

@@ -1,4 +1,4 @@
-"""Checking an acid store: the journal's records, the shelf's databases, and that the one goes on where the other ends."""
+"""Checking an acid store: the journal's records, the shelf's databases, and that they fit together."""
 
 from pathlib import Path
 
@@ -16,6 +16,6 @@ def check_acid(folder: Path, shard_count: int, notebook: Notebook) -> None:
     for placed in records:
         replay.take(placed)
     notebook.tally.records = len(records)
-    shelf.check(replay.touched)
     replay.count_streams()
+    shelf.check(replay.touched, replay.heads)
     shelf.close()

@@ -1,7 +1,7 @@
 """Checking the journal's files: headers, checksums, numbers without a gap.
 
-A number that is missing is damage if something proves that it was on the disk: a later record that says so, a file that
-was begun after it, or the shelf. Otherwise its group was torn by a crash before anybody was told of it, and that is fine.
+A number that is missing is damage if something proves that it was on the disk: a later record that says so, a file
+that was begun after it, or the shelf. Otherwise a crash tore its group before anybody was told of it, and that is fine.
 """
 
 from pathlib import Path

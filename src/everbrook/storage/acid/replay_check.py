@@ -3,7 +3,8 @@
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.acid.journal_check import Placed
-from everbrook.storage.acid.shelf_check import UNREADABLE, CheckedShelf, Touched
+from everbrook.storage.acid.shard_check import UNREADABLE
+from everbrook.storage.acid.shelf_check import CheckedShelf, Touched
 from everbrook.storage.check import Notebook
 from everbrook.storage.packing import Unpacker, unpack_edit
 
@@ -14,13 +15,13 @@ class Replay:
     def __init__(self, shelf: CheckedShelf, notebook: Notebook) -> None:
         self._shelf = shelf
         self._notebook = notebook
-        self._heads: dict[int, Head | None] = {}
+        self.heads: dict[int, Head | None] = {}
         self.touched = Touched()
 
     def take(self, placed: Placed) -> None:
         """Check a record and follow it."""
         record = placed.record
-        self._notebook.at(placed.path, f"at byte {record.position}")
+        self._notebook.look_at(placed.path, f"at byte {record.position}")
         unpacker = Unpacker(record.body)
         try:
             while unpacker.position < len(record.body):
@@ -34,8 +35,8 @@ class Replay:
             self._notebook.damage(f"record {record.number} can't be read, though its checksum is right")
 
     def _head_of(self, incarnation: int) -> Head | None:
-        if incarnation in self._heads:
-            return self._heads[incarnation]
+        if incarnation in self.heads:
+            return self.heads[incarnation]
         return self._shelf.head(incarnation)
 
     def _identity_of(self, incarnation: int) -> Identity:
@@ -53,7 +54,7 @@ class Replay:
         incarnation = edit.head.identity.incarnation
         before = self._head_of(incarnation)
         created = isinstance(edit, Write) and edit.created
-        self._heads[incarnation] = None if isinstance(edit, Drop) else edit.head
+        self.heads[incarnation] = None if isinstance(edit, Drop) else edit.head
         if created and before:
             self._notebook.damage(f"it creates stream {incarnation:016x} again")
         elif not created and not before:
@@ -70,10 +71,6 @@ class Replay:
             self._notebook.damage("its messages do not fill it", place)
 
     def count_streams(self) -> None:
-        """Count the streams that a server would show."""
-        tally = self._notebook.tally
-        shelved = (head for shard in self._shelf.checked for head in shard.heads())
-        heads = {head.identity.incarnation: head for head in shelved} | self._heads
-        for head in filter(None, heads.values()):
-            tally.streams += 1
-            tally.stream_bytes += head.tail - head.identity.first_own_offset
+        """Count the streams as the journal leaves them. The shelf counts the others."""
+        for head in filter(None, self.heads.values()):
+            self._notebook.tally.add(head.tail - head.identity.first_own_offset)

@@ -1,21 +1,16 @@
 """Checking the shelf: every row of every database, and that they agree with each other."""
 
-import struct
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
-import lmdb
 from msgspec import Struct
 
 from everbrook.protocol.state import Head
-from everbrook.storage.acid.chunks import unpack_index
-from everbrook.storage.acid.shard import APPLIED, INCARNATION, NUMBER, PLACE, Shard
+from everbrook.storage.acid.shard import INCARNATION, PLACE
+from everbrook.storage.acid.shard_check import UNREADABLE, CheckedShard, index_over, parse_row
 from everbrook.storage.acid.shelf import Shelf
 from everbrook.storage.check import Notebook
-from everbrook.storage.packing import PRODUCER, Damaged, Unpacker, unpack_head, unpack_identity
-
-DATABASES = (b"meta", b"names", b"streams", b"producers", b"forks", b"chunks", b"indexes", b"mortal")
-UNREADABLE = (Damaged, struct.error, ValueError, IndexError, UnicodeDecodeError)
+from everbrook.storage.packing import PRODUCER
 
 
 class Touched(Struct):
@@ -28,98 +23,6 @@ class Touched(Struct):
     streams: set[int] = set()
 
 
-class CheckedShard(Shard):
-    """A shard that is only read. What a crash kept from being made is empty."""
-
-    def __init__(self, folder: Path, notebook: Notebook) -> None:
-        self.folder = folder
-        self.notebook = notebook
-        self.reading: lmdb.Transaction | None = None
-        self.size = 0
-        file = folder / "data.mdb"
-        if not file.exists() or not file.stat().st_size:
-            return
-        self.size = file.stat().st_size
-        notebook.at(file)
-        try:
-            self._env = lmdb.open(str(folder), readonly=True, lock=False, create=False, max_dbs=len(DATABASES))
-            self._named = self._open_databases()
-            self.reading = self._env.begin(buffers=True)
-        except lmdb.Error as error:
-            notebook.damage(f"LMDB can't open it: {error}")
-
-    def _open_databases(self) -> "dict[bytes, lmdb._Database]":
-        found: dict[bytes, lmdb._Database] = {}
-        for name in DATABASES:
-            try:
-                found[name] = self._env.open_db(name, create=False)
-            except lmdb.NotFoundError:
-                continue
-        return found
-
-    def get(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value, if it is there."""
-        if self.reading is None or database not in self._named:
-            return None
-        try:
-            value = self.reading.get(key, db=self._named[database])
-        except lmdb.Error as error:
-            self.notebook.damage(f"LMDB can't read it: {error}", f"database {database.decode()}")
-            return None
-        return None if value is None else bytes(value)
-
-    def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give every row of a database, as long as they come in order and are no more than LMDB says."""
-        self.notebook.at(self.folder / "data.mdb", f"database {database.decode()}")
-        if self.reading is None or database not in self._named:
-            return
-        count = self.reading.stat(self._named[database])["entries"]
-        before = b""
-        seen = 0
-        try:
-            for key, value in self.reading.cursor(self._named[database]):
-                seen += 1
-                if seen > count or bytes(key) <= before or len(value) > self.size:
-                    self.notebook.damage("its rows are not in order", f"after key {before.hex()}")
-                    return
-                before = bytes(key)
-                yield before, bytes(value)
-        except lmdb.Error as error:
-            self.notebook.damage(f"LMDB can't read it: {error}", f"after key {before.hex()}")
-            return
-        if seen != count:
-            self.notebook.damage(f"it has {seen} rows, and LMDB counts {count}")
-
-    @property
-    def applied(self) -> int:
-        packed = self.get(b"meta", APPLIED)
-        if packed is not None and len(packed) != NUMBER.size:
-            self.notebook.damage("the number of the last change in it is not readable", "database meta")
-            return 0
-        return NUMBER.unpack(packed)[0] if packed else 0
-
-    def head(self, incarnation: int) -> Head | None:
-        packed = self.get(b"streams", INCARNATION.pack(incarnation))
-        try:
-            return parse_row(packed) if packed is not None else None
-        except UNREADABLE:
-            return None
-
-    def close(self) -> None:
-        if self.reading is not None:
-            self.reading.abort()
-            self._env.close()
-
-
-def parse_row(packed: bytes) -> Head:
-    """Read a row of the streams, all of it."""
-    unpacker = Unpacker(packed)
-    head, _ = unpack_head(unpacker, unpack_identity(unpacker))
-    if unpacker.position != len(packed):
-        raise Damaged("a row of another length")
-    return head
-
-
 class CheckedShelf(Shelf):
     """All shards, read only."""
 
@@ -130,13 +33,15 @@ class CheckedShelf(Shelf):
         self._applied = [shard.applied for shard in self.checked]
         self._notebook = notebook
         self._touched = Touched()
+        self._replayed: Container[int] = ()
 
     def has_number(self, incarnation: int, number: int) -> bool:
         """Tell whether the shard of a stream is past a change."""
         return number <= self._applied[self._number_of(incarnation)]
 
-    def check(self, touched: Touched) -> None:
-        """Check every database of every shard."""
+    def check(self, touched: Touched, replayed: Container[int]) -> None:
+        """Check every database of every shard. The streams that were replayed are counted already."""
+        self._replayed = replayed
         if len(set(self._applied)) > 1:
             self._touched = touched
             self._notebook.remark("a crash came between two shards; the journal brings the one up to the other")
@@ -162,6 +67,8 @@ class CheckedShelf(Shelf):
             if head.identity.incarnation != incarnation or self._number_of(incarnation) != number:
                 self._notebook.damage("its row is under another stream's key", place)
                 continue
+            if incarnation not in self._replayed:
+                self._notebook.tally.add(head.tail - head.identity.first_own_offset)
             for problem in self._problems(shard, head):
                 self._notebook.damage(problem, place)
 
@@ -262,28 +169,3 @@ class CheckedShelf(Shelf):
             self._notebook.advance(len(packed))
             if shard.get(b"chunks", key) is None:
                 self._notebook.damage("an index without its chunk", f"key {key.hex()}")
-
-
-def index_over(packed: bytes | None, size: int, over: tuple[int, int]) -> tuple[int, int]:
-    """Check the index of a chunk of `size` bytes. `over` is the append that reaches into it: its rest, and its time.
-
-    Gives the same for the next chunk.
-    """
-    if packed is None:
-        raise Damaged("it has none")
-    index = unpack_index(packed)
-    messages, appends, times = list(index.messages), list(index.appends), list(index.times)
-    counted = sum(struct.unpack_from("<II", packed)) * 4 + len(times) * 8 + 12
-    if counted != len(packed) or len(appends) != len(times):
-        raise Damaged("its counts do not add up")
-    if not messages or messages[0] < 1 or messages[-1] != size or not _rising(messages):
-        raise Damaged("its messages do not fill the chunk")
-    if not _rising(appends) or appends[-1] < size or not set(appends[:-1]) <= set(messages):
-        raise Damaged("its appends do not end where messages do")
-    if over[0] and (appends[0], times[0]) != over:
-        raise Damaged("it does not go on with the append before it")
-    return (appends[-1] - size, times[-1]) if appends[-1] > size else (0, 0)
-
-
-def _rising(ends: list[int]) -> bool:
-    return all(before < after for before, after in zip(ends, ends[1:], strict=False))

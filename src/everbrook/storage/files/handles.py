@@ -1,0 +1,96 @@
+"""Open files: a bounded number of descriptors, and syncing many of them at once."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from everbrook.storage.disk import Disk, File
+
+OPEN_FILES = 64
+SYNC_THREADS = 8
+
+
+class SyncFailed(OSError):
+    """A sync failed: nobody knows what the disk holds, whatever the reason was."""
+
+
+class Handles:
+    """Files that are open for writing. The one that was not used for longest is closed first.
+
+    A file must be synced before `bound` others are used, if it has to be.
+    """
+
+    def __init__(self, disk: Disk, bound: int = OPEN_FILES) -> None:
+        self._disk = disk
+        self.bound = bound
+        self._open: OrderedDict[Path, File] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def use(self, path: Path) -> File:
+        """Give an open file."""
+        file = self._open.get(path)
+        if file:
+            self._open.move_to_end(path)
+            return file
+        return self._keep(path, self._disk.open(path))
+
+    def create(self, path: Path) -> File:
+        """Create a file and keep it open."""
+        return self._keep(path, self._disk.create(path))
+
+    def _keep(self, path: Path, file: File) -> File:
+        self._open[path] = file
+        if len(self._open) > self.bound:
+            self._open.popitem(last=False)[1].close()
+        return file
+
+    def forget(self, path: Path) -> None:
+        """Close a file, if it is open."""
+        file = self._open.pop(path, None)
+        if file:
+            file.close()
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+class Syncer:
+    """Syncs files and folders: one at once, several beside each other. A store that is not durable has none."""
+
+    def __init__(self, disk: Disk, *, durable: bool) -> None:
+        self._disk = disk
+        self.durable = durable
+        self._threads: ThreadPoolExecutor | None = None
+
+    def sync(self, files: Iterable[File] = (), folders: Iterable[Path] = ()) -> None:
+        """Return when all of them are on the disk."""
+        if not self.durable:
+            return
+        tasks: list[Callable[[], None]] = [file.sync for file in files]
+        tasks += [partial(self._disk.sync_folder, folder) for folder in folders]
+        try:
+            if len(tasks) == 1:
+                tasks[0]()
+            elif tasks:
+                self._sync_beside(tasks)
+        except OSError as error:
+            raise SyncFailed(error.errno, f"a sync failed: {error.strerror}") from error
+
+    def _sync_beside(self, tasks: list[Callable[[], None]]) -> None:
+        self._threads = self._threads or ThreadPoolExecutor(SYNC_THREADS, "everbrook-sync")
+        futures = [self._threads.submit(task) for task in tasks]
+        errors = [future.exception() for future in futures]
+        for error in errors:
+            if error:
+                raise error
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._threads:
+            self._threads.shutdown()

@@ -1,0 +1,84 @@
+"""The index of a segment: where its messages and appends end, where the bytes of each append lie, and when it came.
+
+It is made from the records whenever it is needed, so it can't contradict them.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from itertools import pairwise
+from pathlib import Path
+
+from everbrook.protocol.change import Write
+from everbrook.storage.disk import Disk
+from everbrook.storage.files.damage import Damage
+
+ENTRY_BYTES = 8
+INDEX_BYTES = 512
+
+
+class SegmentIndex:
+    """The appends of one segment, from offset `first` to `tail`."""
+
+    __slots__ = ("appends", "first", "messages", "places", "tail", "times")
+
+    def __init__(self, first: int, *, batched: bool) -> None:
+        """Begin at `first`. Where appends are not batches, an append is a message and one array serves both."""
+        self.first = first
+        self.tail = first
+        self.messages = array("Q")
+        self.appends = array("Q") if batched else self.messages
+        self.places = array("Q")
+        self.times = array("Q")
+
+    @property
+    def weight(self) -> int:
+        """How much memory it takes."""
+        return INDEX_BYTES + ENTRY_BYTES * (len(self.messages) + 3 * len(self.places))
+
+    def add(self, write: Write, end: int) -> None:
+        """Take in a write whose record ends at `end`: its bytes are the last of the record."""
+        if not write.data:
+            return
+        self.tail += len(write.data)
+        self.messages.extend(write.ends)
+        if self.appends is not self.messages:
+            self.appends.append(write.ends[-1])
+        self.places.append(end - len(write.data))
+        self.times.append(write.head.written_at)
+
+    def read(self, disk: Disk, path: Path, start: int, end: int) -> bytes:
+        """Read bytes out of the segment's file: at once, and without what lies between the appends."""
+        first, last = bisect_right(self.appends, start), bisect_left(self.appends, end)
+        place = self.places[first] + start - self._start(first)
+        size = self.places[last] + end - self._start(last) - place
+        data = disk.read(path, place, size)
+        if len(data) < size:
+            raise Damage(path, place + len(data))
+        return data if first == last else self._gather(data, first, last, place)
+
+    def _start(self, append: int) -> int:
+        return self.appends[append - 1] if append else self.first
+
+    def _gather(self, data: bytes, first: int, last: int, place: int) -> bytes:
+        """Join the appends from `first` to `last` out of file bytes that begin at `place`, in the first of them."""
+        parts = [data[: self.places[first] + self.appends[first] - self._start(first) - place]]
+        bounds = pairwise(self.appends[first:last])
+        parts += [
+            data[at - place : at - place + end - start]
+            for at, (start, end) in zip(self.places[first + 1 : last], bounds, strict=True)
+        ]
+        parts.append(data[self.places[last] - place :])
+        return b"".join(parts)
+
+    def boundary_at_or_before(self, offset: int) -> int:
+        """Give the last message boundary not greater than `offset`."""
+        index = bisect_right(self.messages, offset)
+        return self.messages[index - 1] if index else self.first
+
+    def boundary_after(self, offset: int) -> int:
+        """Give the first message boundary greater than `offset`."""
+        return self.messages[bisect_right(self.messages, offset)]
+
+    def append_end(self, offset: int) -> int:
+        """Give the end of the append that holds the byte at `offset`."""
+        return self.appends[bisect_right(self.appends, offset)]

@@ -1,0 +1,144 @@
+"""Pens: where the next record of each stream goes, for the streams that were written to lately."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from everbrook.protocol.change import Write
+from everbrook.protocol.state import Head
+from everbrook.storage.disk import Disk
+from everbrook.storage.files.cache import Cache
+from everbrook.storage.files.damage import Damage
+from everbrook.storage.files.doubt import Doubt
+from everbrook.storage.files.handles import Handles, Syncer
+from everbrook.storage.files.layout import Layout, exists, last_segment
+from everbrook.storage.files.log import proves_loss
+from everbrook.storage.files.logs import Logs
+from everbrook.storage.files.state import StreamState, pack_state
+from everbrook.storage.packing import pack_edit
+from everbrook.storage.record import frame, log_header
+
+SEGMENT_BYTES = 1024 * 1024
+PENS_BYTES = 32 * 1024 * 1024
+
+# A segment is at least so many times as large as the state that it begins with.
+_STATE_SHARE = 8
+_PRODUCER_BYTES = 48
+
+
+class Pen:
+    """The end of a log. Before anything is in a segment, `position` is 0."""
+
+    __slots__ = ("number", "position", "salt", "segment", "state")
+
+    def __init__(self, state: StreamState, salt: int) -> None:
+        self.segment = 0
+        self.position = 0
+        self.number = 0
+        self.salt = salt
+        self.state = state
+
+    def outgrown(self, segment_bytes: int) -> bool:
+        """Tell whether the next record begins a segment."""
+        return self.position >= max(segment_bytes, len(self.state.producers) * _PRODUCER_BYTES * _STATE_SHARE)
+
+
+class Pens:
+    """The pens of a store, and the files under them."""
+
+    def __init__(
+        self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, syncer: Syncer, *, salt: int, segment_bytes: int
+    ) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._logs = logs
+        self._doubt = doubt
+        self._salt = salt
+        self._segment_bytes = segment_bytes
+        self._pens: Cache[int, Pen] = Cache(PENS_BYTES, lambda pen: pen.state.weight)
+        self.syncer = syncer
+        self.handles = Handles(disk)
+
+    def path(self, incarnation: int, pen: Pen) -> Path:
+        """Give the file that a pen writes to."""
+        return self._layout.segment(incarnation, pen.segment)
+
+    def take(self, incarnation: int, write: Write) -> Pen:
+        """Give the pen of a stream for a write."""
+        pen = self._pens.use(incarnation)
+        if pen is None:
+            pen = self._new(write.head) if write.created else self._open(incarnation)
+            self._pens.put(incarnation, pen)
+        return pen
+
+    def _new(self, head: Head) -> Pen:
+        return Pen(StreamState(head, {}), self._salt)
+
+    def _open(self, incarnation: int) -> Pen:
+        """Find the end of a log, and cut off what was torn behind it."""
+        log = self._logs.open(incarnation)
+        pen = Pen(log.state, log.salt)
+        pen.segment, pen.position, pen.number = log.segment, log.position, log.number
+        for torn in range(last_segment(self._disk, self._layout, incarnation, log.segment), log.segment, -1):
+            self._disk.remove(self._layout.segment(incarnation, torn))
+            self.syncer.sync(folders=[self._layout.bucket(incarnation)])
+        file = self.handles.use(self.path(incarnation, pen))
+        if file.size > log.position:
+            file.truncate(log.position)
+            self.syncer.sync([file])
+        self._doubt.settle(incarnation, log)
+        return pen
+
+    def write(self, pen: Pen, writes: list[tuple[int, Write]]) -> bytes:
+        """Give the bytes of numbered writes. The pen is at the beginning of a segment if they begin one."""
+        parts: list[bytes] = []
+        if pen.outgrown(self._segment_bytes):
+            self.handles.forget(self.path(writes[0][1].head.identity.incarnation, pen))
+            pen.segment, pen.position = pen.segment + 1, 0
+            parts.append(log_header(pen.salt, pen.number))
+            parts.append(frame(pen.salt, pen.number, pen.number, pack_state(pen.state)))
+        elif pen.position == 0:
+            parts.append(log_header(pen.salt, writes[0][0]))
+        synced = pen.number
+        for number, write in writes:
+            parts.append(frame(pen.salt, number, synced, pack_edit(write)))
+            pen.state.take(write)
+            pen.number = number
+        return b"".join(parts)
+
+    def number(self, write: Write, salt: int) -> int:
+        """Give the number of the last record of a stream, of which an earlier time may have left nothing whole."""
+        incarnation = write.head.identity.incarnation
+        try:
+            return self._logs.open(incarnation).number
+        except Damage as damage:
+            if not write.created or not self._torn(incarnation, salt):
+                raise
+            with suppress(FileNotFoundError):
+                self._disk.remove(damage.path)
+            return 0
+
+    def _torn(self, incarnation: int, salt: int) -> bool:
+        """Tell whether the creation of a stream may have been torn, and nothing followed it."""
+        try:
+            data = self._disk.read(self._layout.segment(incarnation, 0))
+        except FileNotFoundError:
+            data = b""
+        more = exists(self._disk, self._layout.segment(incarnation, 1))
+        return not more and not proves_loss(data, 0, salt, 0)
+
+    def forget(self, incarnation: int) -> None:
+        """Let go of a stream that was dropped: an open file would keep its space."""
+        pen = self._pens.peek(incarnation)
+        if pen:
+            self.handles.forget(self.path(incarnation, pen))
+            self._pens.forget(incarnation)
+
+    def clear(self) -> None:
+        """Let go of every pen."""
+        self._pens.clear()
+
+    def close(self) -> None:
+        """Close the files."""
+        self.clear()
+        self.handles.close()
+        self.syncer.close()

@@ -1,0 +1,125 @@
+"""The reading side: the logs of the streams that were asked for lately, read on as they grow."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from everbrook.protocol.change import Change
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.storage.disk import Disk
+from everbrook.storage.files.cache import Cache
+from everbrook.storage.files.damage import Damage
+from everbrook.storage.files.doubt import Doubt
+from everbrook.storage.files.index import SegmentIndex
+from everbrook.storage.files.layout import Layout
+from everbrook.storage.files.log import StreamLog
+from everbrook.storage.files.logs import Logs
+
+HOT_BYTES = 64 * 1024 * 1024
+OLDER_BYTES = 32 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Reader:
+    """Reads streams. `applied` is the number of the last change that is visible."""
+
+    def __init__(self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, applied: int) -> None:
+        self._disk = disk
+        self._layout = layout
+        self._logs = logs
+        self._doubt = doubt
+        self._hot: Cache[int, StreamLog] = Cache(HOT_BYTES, lambda log: log.weight)
+        self._older: Cache[tuple[int, int], SegmentIndex] = Cache(OLDER_BYTES, lambda index: index.weight)
+        self._reported: set[tuple[str, int]] = set()
+        self.damages: list[Damage] = []
+        self.applied = applied
+
+    @contextmanager
+    def _confined(self) -> Iterator[None]:
+        """Report damage, and make it a matter of the one stream that was asked for."""
+        try:
+            yield
+        except Damage as damage:
+            self._report(damage)
+            raise StreamDamaged("what is stored of the stream is not what was written") from damage
+
+    def _report(self, damage: Damage) -> None:
+        """Tell whoever keeps the log of the server, once."""
+        place = (str(damage.path), damage.position)
+        if place not in self._reported:
+            self._reported.add(place)
+            self.damages.append(damage)
+            logger.error("%s", damage)
+
+    def apply(self, number: int, change: Change) -> None:
+        """Let the streams that are being read know how far they may be read."""
+        for edit in change:
+            log = self._hot.peek(edit.head.identity.incarnation)
+            if log:
+                log.target = number
+
+    def forget(self, incarnation: int) -> None:
+        """Let go of a stream that was dropped."""
+        log = self._hot.peek(incarnation)
+        self._hot.forget(incarnation)
+        for segment in range(log.segment if log else 0):
+            self._older.forget((incarnation, segment))
+
+    def log(self, incarnation: int) -> StreamLog:
+        """Give a log, read as far as it is visible."""
+        with self._confined():
+            return self._log(incarnation)
+
+    def _log(self, incarnation: int) -> StreamLog:
+        log = self._hot.use(incarnation)
+        if log is None:
+            log = self._logs.open(incarnation, self.applied)
+            self._doubt.settle(incarnation, log)
+            self._hot.put(incarnation, log)
+        elif log.number < log.target:
+            self._logs.follow(incarnation, log)
+        return log
+
+    def _index_at(self, incarnation: int, offset: int) -> tuple[int, SegmentIndex]:
+        """Give the segment that holds the byte at `offset`, and its index."""
+        log = self._log(incarnation)
+        if offset >= log.index.first or log.segment == 0:
+            return log.segment, log.index
+        segment = self._logs.find(incarnation, log, offset)
+        index = self._older.use((incarnation, segment))
+        if index is None:
+            index = self._logs.index(incarnation, log, segment)
+            self._older.put((incarnation, segment), index)
+        return segment, index
+
+    def read(self, incarnation: int, start: int, end: int) -> bytes:
+        """Give the bytes from `start` to `end`."""
+        with self._confined():
+            parts: list[bytes] = []
+            while start < end:
+                segment, index = self._index_at(incarnation, start)
+                part_end = min(end, index.tail)
+                parts.append(index.read(self._disk, self._layout.segment(incarnation, segment), start, part_end))
+                start = part_end
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
+        """Give the last message boundary not greater than `offset`."""
+        with self._confined():
+            return self._index_at(incarnation, offset)[1].boundary_at_or_before(offset)
+
+    def boundary_after(self, incarnation: int, offset: int) -> int:
+        """Give the first message boundary greater than `offset`."""
+        with self._confined():
+            return self._index_at(incarnation, offset)[1].boundary_after(offset)
+
+    def append_end(self, incarnation: int, offset: int) -> int:
+        """Give the end of the append that holds the byte at `offset`."""
+        with self._confined():
+            return self._index_at(incarnation, offset)[1].append_end(offset)
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self._hot.clear()
+        self._older.clear()

@@ -1,0 +1,288 @@
+"""Deliberate bugs, kept to prove that the crash tests can fail. Each is switched on by itself and must be caught.
+
+Some only forget to do something to the disk; others change the code as a slip of the pen could.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.engine.committer import Committer, Parked
+from everbrook.engine.engine import Engine
+from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.outcomes import Duplicate, Outcome
+from everbrook.storage import record
+from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.journal import Journal
+from everbrook.storage.acid.recent import Recent
+from everbrook.storage.acid.shard import APPLIED, Fold
+from everbrook.storage.acid.shelf import Shelf
+from everbrook.storage.disk import Disk, File
+from everbrook.storage.manifest import MANIFEST, Manifest
+from everbrook.storage.packing import pack_edit
+from everbrook.storage.record import Record, log_header
+from tests.crash.operations import FolderSynced, Operation, Synced
+from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
+from tests.crash.server import serve
+from tests.crash.writer import Driver, write
+
+ALL = ("acid",)
+ACID = ("acid",)
+
+
+def sows_nothing(_patch: pytest.MonkeyPatch) -> None:
+    pass
+
+
+class Bug(Struct, frozen=True):
+    """Something that must not be wrong, and what makes it wrong."""
+
+    modes: Sequence[str]
+    sow: Callable[[pytest.MonkeyPatch], None] = sows_nothing
+    forgets: Forgets = forgets_nothing
+    driver: Driver = write
+
+
+def _syncs_no_file(operation: Operation) -> bool:
+    return isinstance(operation, Synced)
+
+
+def _syncs_no_folder(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced)
+
+
+def _syncs_no_shard_folder(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced) and operation.path.name.startswith("shard-")
+
+
+def _does_not_sync_its_own_name(operation: Operation) -> bool:
+    return operation == FolderSynced(Path())
+
+
+def _without_syncing(call: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecordingFile, "sync", lambda _file: None)
+        return call(*args, **options)
+
+
+def _delete_without_sync(patch: pytest.MonkeyPatch) -> None:
+    really_persist = AcidStorage.persist
+
+    def persist(storage: AcidStorage, group: Sequence[Change]) -> None:
+        if any(isinstance(edit, Drop) for change in group for edit in change):
+            _without_syncing(really_persist, storage, group)
+        else:
+            really_persist(storage, group)
+
+    patch.setattr(AcidStorage, "persist", persist)
+
+
+def _pack_otherwise(patch: pytest.MonkeyPatch, pack: Callable[[Edit], bytes]) -> None:
+    patch.setattr("everbrook.storage.acid.engine.pack_change", lambda change: b"".join(map(pack, change)))
+
+
+def _delete_without_a_record(patch: pytest.MonkeyPatch) -> None:
+    _pack_otherwise(patch, lambda edit: b"" if isinstance(edit, Drop) else pack_edit(edit))
+
+
+def _soft_delete_without_a_record(patch: pytest.MonkeyPatch) -> None:
+    _pack_otherwise(patch, lambda edit: b"" if edit.head.deleted else pack_edit(edit))
+
+
+def _keep_producers_in_memory_only(patch: pytest.MonkeyPatch) -> None:
+    def pack(edit: Edit) -> bytes:
+        return pack_edit(replace(edit, producer=None, producer_id=None) if isinstance(edit, Write) else edit)
+
+    _pack_otherwise(patch, pack)
+
+
+def _forget_closure(patch: pytest.MonkeyPatch) -> None:
+    _pack_otherwise(patch, lambda edit: pack_edit(replace(edit, head=replace(edit.head, closed=False))))
+
+
+def _checksum_the_header_only(patch: pytest.MonkeyPatch) -> None:
+    """Of the two calls for a record only the one for its fields counts."""
+    fields = record._CHECKED.size
+
+    def crc32(data: bytes, start: int = 0) -> int:
+        return start if start and len(data) != fields else zlib.crc32(data, start)
+
+    patch.setattr(record, "zlib", SimpleNamespace(crc32=crc32))
+
+
+def _go_on_behind_a_torn_record(patch: pytest.MonkeyPatch) -> None:
+    def records(log: bytes, salt: int) -> Iterator[Record]:
+        return (replace(found, synced=2**63) for found in record.records(log, salt))
+
+    patch.setattr("everbrook.storage.acid.journal.records", records)
+
+
+def _leave_what_was_torn(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RecordingFile, "truncate", lambda _file, _size: None)
+
+
+def _build_on_what_only_memory_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Journal, "recover", partial_method(Journal.recover))
+
+
+def partial_method(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a method that syncs no file."""
+    return lambda *args, **options: partial(_without_syncing, method)(*args, **options)
+
+
+def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
+    """Start-up takes the first name again, whatever it holds."""
+
+    def create(disk: Disk, path: Path) -> File:
+        if path.name in disk.names(path.parent):
+            disk.remove(path)
+        return disk.create(path)
+
+    def begin(journal: Journal) -> File:
+        path = journal._folder / f"journal-{1:020d}.log"
+        journal._segments = [segment for segment in journal._segments if segment.path != path]
+        file = create(journal._disk, path)
+        file.write(log_header(journal._salt, journal.last + 1))
+        file.sync()
+        journal._disk.sync_folder(journal._folder)
+        journal._file = file
+        journal._segments.append(type("Segment", (), {"path": path, "last": journal.last})())
+        return file
+
+    patch.setattr(Journal, "_begin", begin)
+
+
+def _cut_the_journal_first(patch: pytest.MonkeyPatch) -> None:
+    def fold_aside(storage: AcidStorage, recent: Recent, number: int, paths: list[Path]) -> None:
+        storage._journal.remove(paths)
+        storage._shelf.fold(recent, number)
+
+    patch.setattr(AcidStorage, "_fold_aside", fold_aside)
+
+
+def _cut_all_of_the_journal(patch: pytest.MonkeyPatch) -> None:
+    """What was written since the fold began goes too."""
+    really_fold = AcidStorage._fold_aside
+
+    def fold_aside(storage: AcidStorage, recent: Recent, _number: int, paths: list[Path]) -> None:
+        really_fold(storage, recent, storage._journal.last, paths)
+
+    patch.setattr(AcidStorage, "_fold_aside", fold_aside)
+
+
+def _forget_the_applied_number(patch: pytest.MonkeyPatch) -> None:
+    really_put = Fold._put
+
+    def put(fold: Fold, database: str, key: bytes, value: bytes) -> None:
+        if key != APPLIED:
+            really_put(fold, database, key, value)
+
+    patch.setattr(Fold, "_put", put)
+
+
+def _trust_the_shard_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shelf, "applied", property(lambda shelf: max(shelf._applied)))
+
+
+def _take_what_a_shard_has_for_what_all_have(patch: pytest.MonkeyPatch) -> None:
+    really_apply = Recent.apply
+
+    def apply(recent: Recent, edit: Edit, *, shelved: bool = False) -> None:
+        if not shelved:
+            really_apply(recent, edit)
+
+    patch.setattr(Recent, "apply", apply)
+
+
+def _replay_what_a_shard_has(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Shelf, "has", lambda _shelf, _edit, _number: False)
+
+
+def _write_the_manifest_in_place(patch: pytest.MonkeyPatch) -> None:
+    def write_manifest(disk: Disk, folder: Path, manifest: Manifest) -> None:
+        file = disk.create(folder / MANIFEST)
+        file.write(msgspec.json.encode(manifest))
+        file.sync()
+        disk.sync_folder(folder)
+
+    patch.setattr("everbrook.storage.manifest._write", write_manifest)
+
+
+def _answer_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
+    """A duplicate changes nothing, so why should it wait for anything?"""
+    really_execute = Engine.execute
+    outcomes: list[Outcome] = []
+
+    def execute(engine: Engine, command: Any) -> Outcome:  # noqa: ANN401 - as the method it replaces
+        outcomes[:] = []
+        outcomes.append(really_execute(engine, command))
+        return outcomes[0]
+
+    def last_change(engine: Engine) -> int:
+        duplicate = outcomes and isinstance(outcomes[0], Duplicate)
+        return engine.durable_change if duplicate else engine._committer.last
+
+    patch.setattr(Engine, "execute", execute)
+    patch.setattr(Engine, "last_change", property(last_change))
+
+
+def _answer_refusals_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Nothing is stored when a command is refused, so why should it wait for anything?"""
+    really_execute = Engine.execute
+    refused: list[bool] = []
+
+    def execute(engine: Engine, command: Any) -> Outcome:  # noqa: ANN401 - as the method it replaces
+        refused[:] = [True]
+        outcome: Outcome = really_execute(engine, command)
+        refused.clear()
+        return outcome
+
+    patch.setattr(Engine, "execute", execute)
+    patch.setattr(
+        Engine,
+        "last_change",
+        property(lambda engine: engine.durable_change if refused else engine._committer.last),
+    )
+
+
+def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    def park(_committer: Committer, _number: int, answer: Parked) -> None:
+        answer(None)
+
+    patch.setattr(Committer, "park", park)
+
+
+BUGS = {
+    "acknowledge before sync": Bug(ALL, forgets=_syncs_no_file),
+    "skip the directory sync": Bug(ALL, forgets=_syncs_no_folder),
+    "leave the data folder's own name to chance": Bug(ALL, forgets=_does_not_sync_its_own_name),
+    "leave the names of the databases to chance": Bug(ACID, forgets=_syncs_no_shard_folder),
+    "checksum the header only": Bug(ALL, _checksum_the_header_only),
+    "delete without sync": Bug(ACID, _delete_without_sync),
+    "delete without a record": Bug(ACID, _delete_without_a_record),
+    "delete softly without a record": Bug(ACID, _soft_delete_without_a_record),
+    "keep producers apart from their data": Bug(ACID, _keep_producers_in_memory_only),
+    "forget closure": Bug(ACID, _forget_closure),
+    "go on behind a torn record": Bug(ACID, _go_on_behind_a_torn_record),
+    "leave what was torn in place": Bug(ACID, _leave_what_was_torn),
+    "build on what only memory has": Bug(ACID, _build_on_what_only_memory_has),
+    "begin a journal file that is there already": Bug(ACID, _begin_a_file_that_is_there_already),
+    "cut the journal before LMDB has synced": Bug(ACID, _cut_the_journal_first),
+    "cut what was written since the fold began": Bug(ACID, _cut_all_of_the_journal),
+    "forget the applied number": Bug(ACID, _forget_the_applied_number),
+    "trust the shard that is ahead": Bug(ACID, _trust_the_shard_that_is_ahead),
+    "take what one shard has for what all have": Bug(ACID, _take_what_a_shard_has_for_what_all_have),
+    "replay what a shard has already": Bug(ACID, _replay_what_a_shard_has),
+    "write the manifest in place": Bug(ALL, _write_the_manifest_in_place),
+    "answer a duplicate before the append it repeats": Bug(ALL, _answer_duplicates_at_once, driver=serve),
+    "answer a refusal before what it rests on": Bug(ALL, _answer_refusals_at_once, driver=serve),
+    "answer before the commit": Bug(ALL, _answer_before_the_commit, driver=serve),
+}

@@ -1,0 +1,82 @@
+"""LMDB under the recorder: its writes bypass our disk, so each commit is recorded as one operation, done or not done."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import lmdb
+import pytest
+
+from tests.crash.recorder import RecordingDisk
+
+DATA = "data.mdb"
+LOCK = "lock.mdb"
+
+
+class WatchedTransaction:
+    """A transaction that tells when it has been committed."""
+
+    def __init__(self, transaction: lmdb.Transaction, committed: Callable[[], None]) -> None:
+        self._transaction = transaction
+        self._committed = committed
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it stands in for all of a transaction
+        return getattr(self._transaction, name)
+
+    def commit(self) -> None:
+        self._transaction.commit()
+        self._committed()
+
+    def __enter__(self) -> Self:
+        self._transaction.__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:  # noqa: ANN401
+        self._transaction.__exit__(*raised)
+        self._committed()
+
+
+class WatchedEnvironment:
+    """An environment whose commits are recorded."""
+
+    def __init__(self, environment: lmdb.Environment, disk: RecordingDisk) -> None:
+        self._environment = environment
+        self._disk = disk
+        self._data = Path(environment.path()) / DATA
+        disk.committed(self._data, synced=False)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it stands in for all of an environment
+        return getattr(self._environment, name)
+
+    def open_db(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        database = self._environment.open_db(*args, **options)
+        self._disk.committed(self._data)
+        return database
+
+    def begin(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        transaction = self._environment.begin(*args, **options)
+        if not options.get("write"):
+            return transaction
+        return WatchedTransaction(transaction, lambda: self._disk.committed(self._data))
+
+
+class Databases:
+    """Watches every environment that is opened."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.disk: RecordingDisk | None = None
+        self._open: list[lmdb.Environment] = []
+        self._really_open = lmdb.Environment
+        patch.setattr(lmdb, "open", self.open)
+
+    def open(self, *args: Any, **options: Any) -> WatchedEnvironment:  # noqa: ANN401
+        assert self.disk, "nothing is being recorded"
+        # A commit is an operation by itself here, so there is nothing to wait for.
+        environment = self._really_open(*args, **{**options, "sync": False})
+        self._open.append(environment)
+        return WatchedEnvironment(environment, self.disk)
+
+    def abandon(self) -> None:
+        """Close what is open, as the end of a process does."""
+        while self._open:
+            self._open.pop().close()

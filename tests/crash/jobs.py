@@ -1,0 +1,58 @@
+"""Background work that happens when the test says so, in its thread, so that every failure replays."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+
+
+class Job(Future[object]):
+    """Work that waits for its turn. Who asks for its result makes it happen."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__()
+        self._work = work
+
+    def run(self) -> None:
+        """Do it, if it has not been done."""
+        if not self.done():
+            try:
+                self.set_result(self._work())
+            except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+                self.set_exception(error)
+
+    def result(self, timeout: float | None = None) -> object:
+        self.run()
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self.run()
+        return super().exception(timeout)
+
+
+class Jobs:
+    """Stands in for a pool of threads, wherever one is made."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Job] = []
+
+    def __call__(self, *_args: object, **_options: object) -> "Jobs":
+        """Be made as a pool is."""
+        return self
+
+    def submit(self, work: Callable[..., object], *args: object) -> Job:
+        job = Job(lambda: work(*args))
+        self._waiting.append(job)
+        return job
+
+    def run(self) -> bool:
+        """Do what waits. Tells whether something did."""
+        waiting, self._waiting = self._waiting, []
+        for job in waiting:
+            job.run()
+        return bool(waiting)
+
+    def forget(self) -> None:
+        """Drop what waits, as a crash does."""
+        self._waiting.clear()
+
+    def shutdown(self, *_args: object, **_options: object) -> None:
+        self.run()

@@ -1,0 +1,83 @@
+"""What happens to a disk, as a list: everything that a crash can cut short, undo or leave half done.
+
+A file is known by a number of its own, as its name may change. Paths are relative to the root of the recording.
+"""
+
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Made(Struct, frozen=True):
+    """A folder was made."""
+
+    path: Path
+
+
+class Created(Struct, frozen=True):
+    """A file was created."""
+
+    path: Path
+    file: int
+
+
+class Wrote(Struct, frozen=True):
+    """Bytes were written at the end of a file."""
+
+    file: int
+    data: bytes
+
+
+class Cut(Struct, frozen=True):
+    """A file was cut back."""
+
+    file: int
+    size: int
+
+
+class Synced(Struct, frozen=True):
+    """All that was written to a file reached the disk."""
+
+    file: int
+
+
+class Committed(Struct, frozen=True):
+    """A database replaced its content, entirely or not at all; it syncs by itself."""
+
+    file: int
+    image: bytes
+    synced: bool = True
+
+
+class Renamed(Struct, frozen=True):
+    """A file got another name in the same folder."""
+
+    source: Path
+    target: Path
+    file: int
+
+
+class Removed(Struct, frozen=True):
+    """A file lost its name."""
+
+    path: Path
+
+
+class FolderSynced(Struct, frozen=True):
+    """The names in a folder reached the disk."""
+
+    path: Path
+
+
+ContentOperation = Wrote | Cut | Committed
+NameOperation = Made | Created | Renamed | Removed
+Operation = ContentOperation | NameOperation | Synced | FolderSynced
+
+
+def described(operation: Operation) -> str:
+    """Put an operation into a line that a person can read."""
+    if isinstance(operation, Wrote):
+        return f"wrote {len(operation.data)} bytes to file {operation.file}"
+    if isinstance(operation, Committed):
+        return f"committed {len(operation.image)} bytes to file {operation.file} (synced={operation.synced})"
+    return str(operation)

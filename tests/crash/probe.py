@@ -1,0 +1,56 @@
+"""Questions to a store that was opened again, asked through the engine as a client's requests would be."""
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.limits import Limits
+from everbrook.protocol.commands import Append
+from everbrook.protocol.errors import ProtocolError, StreamClosed, StreamGone, StreamNotFound
+from everbrook.protocol.outcomes import Duplicate
+from everbrook.protocol.state import Claim
+from everbrook.storage.api import Storage
+from tests.crash.promises import Violation
+from tests.crash.snapshot import Snapshot, revived
+from tests.crash.workload import NAMES
+from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.protocol.views import KeptStream
+
+
+def probe(storage: Storage, snapshot: Snapshot, now: int) -> None:
+    """Ask for every stream: its bytes, those of its sources included, what repeats an append, and what ended it."""
+    clock = FakeClock()
+    clock.micros = now * 1000
+    engine = Engine(storage, FakeScheduler(clock), clock, Limits())
+    streams = revived(snapshot)
+    for name in NAMES:
+        stream = streams.kept.get(name)
+        if stream is None or stream.head.deleted:
+            _expect(engine, Append(name, now, b"text/plain", b"x"), StreamGone if stream else StreamNotFound)
+            continue
+        _probe_bytes(engine, stream, now)
+        for producer_id, producer in stream.producers.items():
+            _probe_producer(engine, stream, Claim(producer_id, producer.epoch, producer.seq), now)
+        if stream.head.closed:
+            _expect(engine, Append(name, now, stream.head.identity.content_type, b"x"), StreamClosed)
+
+
+def _probe_bytes(engine: Engine, stream: KeptStream, now: int) -> None:
+    found = engine.open(stream.head.identity.name, now)
+    read = found.lineage.read(0, stream.head.tail)
+    if read != stream.stored:
+        raise Violation(f"{stream.head.identity.name!r} is read as {read[:40]!r}…, not {stream.stored[:40]!r}…")
+
+
+def _probe_producer(engine: Engine, stream: KeptStream, claim: Claim, now: int) -> None:
+    """A retry of the last append of a producer is a duplicate, unless another one has closed the stream."""
+    head = stream.head
+    retry = Append(head.identity.name, now, head.identity.content_type, b"x", claim=claim)
+    expected = StreamClosed if head.closed and head.closed_by != claim else Duplicate
+    _expect(engine, retry, expected)
+
+
+def _expect(engine: Engine, command: Append, expected: type[ProtocolError | Duplicate]) -> None:
+    try:
+        given: object = engine.execute(command)
+    except ProtocolError as error:
+        given = error
+    if not isinstance(given, expected):
+        raise Violation(f"{command} gives {given!r}, not {expected.__name__}")

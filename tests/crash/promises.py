@@ -1,0 +1,108 @@
+"""Promises: every state that a store has been on its way to, and how far it was said to have come, and when.
+
+After a crash a store must be in one of these states, and not in one before the last acknowledged. Where changes are
+ordered within a stream only, each stream must be.
+"""
+
+from tests.crash.modes import Mode
+from tests.crash.snapshot import Snapshot, StreamState
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class Promises:
+    """What a store may hold, in the order in which it came to it."""
+
+    def __init__(self, mode: Mode, begin: Snapshot) -> None:
+        """Begin with a state that is on the disk for certain."""
+        self._mode = mode
+        self._history = [begin]
+        self._acknowledged = [(0, 0)]
+
+    @property
+    def last(self) -> int:
+        """The number of the newest state."""
+        return len(self._history) - 1
+
+    def state(self, number: int) -> Snapshot:
+        return self._history[number]
+
+    def expect(self, snapshot: Snapshot) -> int:
+        """Add the state after one more change. Gives its number."""
+        self._history.append(snapshot)
+        return self.last
+
+    def acknowledge(self, number: int, at: int) -> None:
+        """Note that a state was said to be durable when the tape was `at` operations long."""
+        self._acknowledged.append((at, number))
+
+    def forget_after(self, at: int) -> None:
+        """Take back the acknowledgements that a crash prevented."""
+        self._acknowledged = [(when, number) for when, number in self._acknowledged if when <= at]
+
+    def due(self, at: int, *, power_failed: bool) -> int:
+        """Give the state that must not be lost by a crash at this length of the tape."""
+        if power_failed and not self._mode.survives_power:
+            return 0
+        return max(number for when, number in self._acknowledged if when <= at)
+
+    def judge(self, found: Snapshot, due: int) -> None:
+        """Find the state among those that are allowed."""
+        if self._mode.atomic:
+            if found not in self._history[due:]:
+                raise Violation(f"this is no state from change {due} to {self.last}: {self._difference(found, due)}")
+        else:
+            for name in {name for state in self._history for name in state}:
+                self._judge_stream(name, found.get(name), due)
+        for name, state in found.items():
+            _judge_forks(name, state, found)
+
+    def _judge_stream(self, name: bytes, found: StreamState | None, due: int) -> None:
+        allowed = [_alone(state.get(name)) for state in self._history[due:]]
+        if _alone(found) not in allowed:
+            raise Violation(f"{name!r} is in no state that it had since change {due}: {self._describe(found)}")
+
+    def _difference(self, found: Snapshot, due: int) -> str:
+        """Describe how what was found differs from the allowed state that is nearest to it."""
+        names = {*found, *(name for state in self._history[due:] for name in state)}
+
+        def differing(state: Snapshot) -> list[bytes]:
+            return sorted(name for name in names if state.get(name) != found.get(name))
+
+        nearest = min(self._history[due:], key=lambda state: len(differing(state)))
+        return "; ".join(
+            f"{name[:10]!r} is {self._describe(found.get(name))}, not {self._describe(nearest.get(name))}"
+            for name in differing(nearest)
+        )
+
+    def _describe(self, state: StreamState | None) -> str:
+        if state is None:
+            return "absent"
+        head = state.head
+        return (
+            f"[incarnation {head.identity.incarnation} tail {head.tail} closed {head.closed} deleted {head.deleted} "
+            f"seq {head.stream_seq!r} producers {sorted(state.producers.values(), key=str)} own {len(state.own)} bytes "
+            f"hash {hash(state.own):x} messages {state.messages} appends {state.appends} forks {state.fork_count}]"
+        )
+
+
+def _alone(state: StreamState | None) -> object:
+    """Give what belongs to a stream by itself: its forks are other streams."""
+    if state is None:
+        return None
+    return state.head, state.producers, state.own, state.messages, state.appends
+
+
+def _judge_forks(name: bytes, state: StreamState, found: Snapshot) -> None:
+    forks = [other.head.identity.fork for other in found.values()]
+    number = state.head.identity.incarnation
+    count = sum(bool(fork and fork.source_incarnation == number) for fork in forks)
+    if count != state.fork_count:
+        raise Violation(f"{name!r} is said to have {state.fork_count} forks and has {count}")
+    fork = state.head.identity.fork
+    if fork:
+        source = found.get(fork.source)
+        if source is None or source.head.identity.incarnation != fork.source_incarnation:
+            raise Violation(f"{name!r} has lost its source {fork.source!r}")

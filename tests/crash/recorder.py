@@ -1,0 +1,147 @@
+"""The disk of the file system, with everything that is done to it recorded on a tape.
+
+Folders that are made behind its back are noticed when something is done in them, so that a name that nobody synced is
+known to be unsafe.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from everbrook.storage.disk import File, OsDisk
+from tests.crash.operations import (
+    Committed,
+    Created,
+    Cut,
+    FolderSynced,
+    Made,
+    Operation,
+    Removed,
+    Renamed,
+    Synced,
+    Wrote,
+)
+from tests.crash.tape import Tape
+
+Forgets = Callable[[Operation], bool]
+
+
+def forgets_nothing(_operation: Operation) -> bool:
+    return False
+
+
+class RecordingFile:
+    """A file that tells what is done to it."""
+
+    def __init__(self, file: File, number: int, disk: "RecordingDisk") -> None:
+        self._file = file
+        self._number = number
+        self._disk = disk
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self._disk.record(Wrote(self._number, bytes(data)))
+
+    def sync(self) -> None:
+        self._disk.record(Synced(self._number))
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+        self._disk.record(Cut(self._number, size))
+
+    def close(self) -> None:
+        if self in self._disk.open_files:
+            self._disk.open_files.remove(self)
+            self._file.close()
+
+
+class RecordingDisk(OsDisk):
+    """A disk that records. What it `forgets` it only pretends to have done."""
+
+    def __init__(self, root: Path, tape: Tape, forgets: Forgets = forgets_nothing) -> None:
+        self.root = root
+        self.tape = tape
+        self.open_files: list[RecordingFile] = []
+        self._forgets = forgets
+        before = tape.disk_after(len(tape))
+        present = before.everything()
+        self._folders = {Path(), *present.folders}
+        self._numbers = before.numbers()
+        self._next = max([*self._numbers.values(), *before.files()], default=-1) + 1
+        self._images = {number: present.files[path] for path, number in self._numbers.items()}
+
+    def record(self, operation: Operation) -> None:
+        if not self._forgets(operation):
+            self.tape.operations.append(operation)
+
+    def path_of(self, file: int) -> Path:
+        """Give the path of a file that has one."""
+        return next(path for path, number in self._numbers.items() if number == file)
+
+    def _place(self, path: Path) -> Path:
+        """Give a path as it is on the tape, its folders noticed."""
+        place = path.relative_to(self.root)
+        for folder in reversed(place.parents):
+            self._notice(folder)
+        return place
+
+    def _notice(self, folder: Path) -> None:
+        if folder not in self._folders:
+            self._folders.add(folder)
+            self.record(Made(folder))
+
+    def _number(self, place: Path) -> int:
+        """Give a new file its number."""
+        number = self._numbers[place] = self._next
+        self._next += 1
+        self.record(Created(place, number))
+        return number
+
+    def _opened(self, file: File, number: int) -> File:
+        opened = RecordingFile(file, number, self)
+        self.open_files.append(opened)
+        return opened
+
+    def create(self, path: Path) -> File:
+        file = super().create(path)
+        return self._opened(file, self._number(self._place(path)))
+
+    def open(self, path: Path) -> File:
+        return self._opened(super().open(path), self._numbers[self._place(path)])
+
+    def rename(self, source: Path, target: Path) -> None:
+        super().rename(source, target)
+        old, new = self._place(source), self._place(target)
+        assert old.parent == new.parent, "files are renamed within a folder"
+        self._numbers[new] = self._numbers.pop(old)
+        self.record(Renamed(old, new, self._numbers[new]))
+
+    def remove(self, path: Path) -> None:
+        super().remove(path)
+        place = self._place(path)
+        del self._numbers[place]
+        self.record(Removed(place))
+
+    def sync_folder(self, folder: Path) -> None:
+        place = self._place(folder)
+        self._notice(place)
+        for path in sorted(folder.iterdir()):
+            if path.is_dir():
+                self._notice(path.relative_to(self.root))
+        self.record(FolderSynced(place))
+
+    def committed(self, path: Path, *, synced: bool = True) -> None:
+        """Record what a database has made of its file."""
+        place, image = self._place(path), path.read_bytes()
+        number = self._numbers[place] if place in self._numbers else self._number(place)
+        if self._images.get(number) != image:
+            self._images[number] = image
+            self.record(Committed(number, image, synced))
+
+    def abandon(self) -> None:
+        """Let the descriptors go, as the end of a process does."""
+        for file in list(self.open_files):
+            file.close()

@@ -1,0 +1,142 @@
+"""Generations of crash and recovery, all drawn from one seed, so that each failure replays.
+
+In each generation a store is opened and used, and every operation of its disk recorded. Then it crashes at several
+points of the recording: each time what is left is opened and held against the promises. The last of these crashes is
+where the next generation begins.
+"""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from msgspec import Struct
+
+from tests.crash.machine import Machine
+from tests.crash.modes import MODES
+from tests.crash.operations import described
+from tests.crash.probe import probe
+from tests.crash.promises import Promises, Violation
+from tests.crash.recorder import Forgets, forgets_nothing
+from tests.crash.snapshot import Snapshot, stored_snapshot
+from tests.crash.tape import Tape
+from tests.crash.workload import NAMES, Workload
+from tests.crash.writer import Driver, write
+from tests.engine.fakes import START_MS
+
+GENERATIONS = 4
+POINTS = 12
+POINTS_PER_SEED = GENERATIONS * POINTS
+SHOWN = 12
+
+class Plan(Struct, frozen=True):
+    """What to replay. With `only`, one point is judged, and the others gone through as far as they lead there."""
+
+    mode: str
+    seed: int
+    driver: Driver = write
+    forgets: Forgets = forgets_nothing
+    only: int | None = None
+
+
+class Crash(Struct, frozen=True):
+    """A moment at which everything stops."""
+
+    point: int
+    at: int
+    power_failed: bool
+
+
+class Replay:
+    """One seed's generations."""
+
+    def __init__(self, plan: Plan, patch: pytest.MonkeyPatch) -> None:
+        self._plan = plan
+        self._chance = Random(f"{plan.mode} {plan.seed}")
+        self._mode = MODES[plan.mode]
+        self._machine = Machine(self._mode, plan.seed, patch, plan.forgets)
+        self._tape = Tape()
+        self._promises = Promises(self._mode, {})
+        self._expected: Snapshot = {}
+        self._workload = Workload(self._chance, START_MS)
+
+    def points(self) -> Iterator[int]:
+        """Crash at one point after the other."""
+        for generation in range(GENERATIONS):
+            begin = len(self._tape)
+            self._live()
+            crashes = self._crashes(generation, begin)
+            for crash in crashes:
+                if crash is crashes[-1] or self._plan.only in {None, crash.point}:
+                    self._crash(crash, begin, leads_on=crash is crashes[-1])
+                    yield crash.point
+                if crash.point == self._plan.only:
+                    return
+
+    def _live(self) -> None:
+        """Open the store, find it as it was left, and use it."""
+        with self._machine.running(self._tape) as storage:
+            if stored_snapshot(storage, NAMES) != self._expected:
+                raise Violation(f"seed {self._plan.seed}: opened once more, the store is another")
+            self._promises.acknowledge(self._promises.last, len(self._tape))
+            self._plan.driver(self._machine, storage, self._promises, self._workload, self._chance)
+        self._workload.now += 1000
+
+    def _crashes(self, generation: int, begin: int) -> list[Crash]:
+        places = [self._chance.randint(begin, len(self._tape)) for _ in range(POINTS)]
+        return [
+            Crash(generation * POINTS + number, at, power_failed=self._chance.random() < 0.7)
+            for number, at in enumerate(places)
+        ]
+
+    def _crash(self, crash: Crash, begin: int, *, leads_on: bool) -> None:
+        chance = Random(f"{self._plan.seed} {crash.point}")
+        after = self._tape.fail_power if crash.power_failed else self._tape.kill
+        left = after(crash.at, chance)
+        due = self._promises.due(crash.at, power_failed=crash.power_failed)
+        try:
+            found = self._recover(Tape(left.base, list(left.operations)), due)
+        except Exception as error:
+            raise Violation(self._report(crash, begin, error)) from error
+        if leads_on:
+            self._lead_on(crash, left, found)
+
+    def _recover(self, left: Tape, due: int) -> Snapshot:
+        """Open what a crash left, twice: the first opening may be cut short too."""
+        with self._machine.running(left) as storage:
+            if damages := getattr(storage, "damages", None):
+                raise Violation(f"a crash was taken for damage: {damages}")
+            found = stored_snapshot(storage, NAMES)
+            self._promises.judge(found, due)
+            probe(storage, found, self._workload.now)
+        with self._machine.running(left) as storage:
+            if stored_snapshot(storage, NAMES) != found:
+                raise Violation("opened a second time, the store is another")
+        return found
+
+    def _lead_on(self, crash: Crash, left: Tape, found: Snapshot) -> None:
+        if crash.power_failed:
+            self._promises = Promises(self._mode, found)
+        else:
+            self._promises.forget_after(crash.at)
+            self._promises.expect(found)
+        self._tape, self._expected = left, found
+
+    def _report(self, crash: Crash, begin: int, error: Exception) -> str:
+        plan = self._plan
+        kind = "the power failed" if crash.power_failed else "the process was killed"
+        first = max(begin, crash.at - SHOWN)
+        last = [f"  {number} {described(self._tape.operations[number])}" for number in range(first, crash.at)]
+        return "\n".join(
+            [
+                f"{plan.mode}, seed {plan.seed}, point {crash.point}: {kind} after {crash.at} operations",
+                *last,
+                f"{type(error).__name__}: {error}",
+                f"replay it with: python -m tests.crash --mode {plan.mode} --seed {plan.seed} --point {crash.point}",
+            ]
+        )
+
+
+def replay(plan: Plan) -> Iterator[int]:
+    """Crash at every point of a plan."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield from Replay(plan, patch).points()

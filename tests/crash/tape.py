@@ -1,0 +1,169 @@
+"""A tape: an image, and everything that happened to it since.
+
+A crash cuts the tape. If only the process dies, all that was done is still there, and what was not synced is as unsafe
+as before: the tape goes on. If the power fails, chance decides about everything that was not synced, and a new tape
+begins with what is left.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+from tests.crash.image import Image
+from tests.crash.operations import (
+    Committed,
+    ContentOperation,
+    Created,
+    Cut,
+    FolderSynced,
+    Made,
+    NameOperation,
+    Operation,
+    Removed,
+    Renamed,
+    Synced,
+    Wrote,
+)
+from tests.crash.survival import surviving_content, surviving_names, written
+
+ROOT = Path()
+Names = dict[str, int | None]
+"""The names in a folder: the number of a file, or None for a folder."""
+Contents = Callable[[bytes, list[ContentOperation]], bytes]
+Listing = Callable[[Names, list[NameOperation]], Names]
+
+
+class Tape:
+    """Records operations, and gives the images that a crash may leave."""
+
+    def __init__(self, base: Image | None = None, operations: list[Operation] | None = None) -> None:
+        self.base = base or Image()
+        self.operations: list[Operation] = operations or []
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def kill(self, length: int, chance: Random) -> "Tape":
+        """Let the process die after some operations. The one that it was busy with may be half done."""
+        kept = list(islice(self.operations, length))
+        if length < len(self.operations):
+            kept += _begun(self.operations[length], chance)
+        return Tape(self.base, kept)
+
+    def fail_power(self, length: int, chance: Random) -> "Tape":
+        """Let the power fail after some operations."""
+        return Tape(self.disk_after(length).survivors(chance))
+
+    def disk_after(self, length: int) -> "DiskState":
+        """Give the disk as it is after some operations."""
+        disk = DiskState(self.base)
+        for operation in islice(self.operations, length):
+            disk.take(operation)
+        return disk
+
+
+def _begun(operation: Operation, chance: Random) -> list[Operation]:
+    if isinstance(operation, Wrote) and chance.random() < 0.5:
+        return [Wrote(operation.file, operation.data[: chance.randrange(len(operation.data) + 1)])]
+    if isinstance(operation, Committed) and chance.random() < 0.5:
+        return [Committed(operation.file, operation.image, synced=False)]
+    return []
+
+
+class DiskState:
+    """What is on the disk for certain, and what is on its way there."""
+
+    def __init__(self, base: Image) -> None:
+        self._contents = {number: base.files[path] for path, number in base.numbered().items()}
+        self._unsynced: dict[int, list[ContentOperation]] = {}
+        self._names: dict[Path, Names] = {ROOT: {}}
+        self._unsynced_names: dict[Path, list[NameOperation]] = {}
+        for folder in base.folders:
+            self._names.setdefault(folder, {})
+            self._names.setdefault(folder.parent, {})[folder.name] = None
+        for path, number in base.numbered().items():
+            self._names[path.parent][path.name] = number
+
+    def take(self, operation: Operation) -> None:
+        """Let an operation happen."""
+        if isinstance(operation, Wrote | Cut):
+            self._unsynced.setdefault(operation.file, []).append(operation)
+        elif isinstance(operation, Synced):
+            self._settle(operation.file)
+        elif isinstance(operation, Committed):
+            self._unsynced.setdefault(operation.file, []).append(operation)
+            if operation.synced:
+                self._settle(operation.file)
+        elif isinstance(operation, FolderSynced):
+            changes = self._unsynced_names.pop(operation.path, [])
+            self._names[operation.path] = renamed(self._names.get(operation.path, {}), changes)
+        else:
+            self._take_name(operation)
+
+    def _settle(self, file: int) -> None:
+        self._contents[file] = written(self._contents.get(file, b""), self._unsynced.pop(file, []))
+
+    def _take_name(self, operation: NameOperation) -> None:
+        path = operation.target if isinstance(operation, Renamed) else operation.path
+        self._unsynced_names.setdefault(path.parent, []).append(operation)
+
+    def files(self) -> list[int]:
+        """Give the number of every file there has been."""
+        return [*self._contents, *self._unsynced]
+
+    def numbers(self) -> dict[Path, int]:
+        """Give the files that have a name now, by it."""
+        listed = {folder: self._listed(folder) for folder in {*self._names, *self._unsynced_names}}
+        return {
+            folder / name: number
+            for folder, names in listed.items()
+            for name, number in names.items()
+            if number is not None
+        }
+
+    def _listed(self, folder: Path) -> Names:
+        return renamed(self._names.get(folder, {}), self._unsynced_names.get(folder, []))
+
+    def everything(self) -> Image:
+        """Give what a process sees that starts now."""
+        return self._image(written, renamed)
+
+    def survivors(self, chance: Random) -> Image:
+        """Give what a power failure may leave."""
+        return self._image(
+            lambda content, changes: surviving_content(content, changes, chance),
+            lambda names, changes: renamed(names, surviving_names(changes, chance)),
+        )
+
+    def _image(self, content_of: Contents, names_of: Listing) -> Image:
+        folders: list[Path] = []
+        files: dict[Path, bytes] = {}
+        waiting = [ROOT]
+        while waiting:
+            folder = waiting.pop()
+            names = names_of(self._names.get(folder, {}), self._unsynced_names.get(folder, []))
+            for name, file in sorted(names.items()):
+                path = folder / name
+                if file is None:
+                    folders.append(path)
+                    waiting.append(path)
+                else:
+                    files[path] = content_of(self._contents.get(file, b""), self._unsynced.get(file, []))
+        return Image(tuple(folders), files)
+
+
+def renamed(names: Names, changes: list[NameOperation]) -> Names:
+    """Give the names in a folder after changes."""
+    names = dict(names)
+    for change in changes:
+        if isinstance(change, Made):
+            names[change.path.name] = None
+        elif isinstance(change, Created):
+            names[change.path.name] = change.file
+        elif isinstance(change, Removed):
+            names.pop(change.path.name, None)
+        else:
+            names.pop(change.source.name, None)
+            names[change.target.name] = change.file
+    return names

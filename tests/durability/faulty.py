@@ -1,0 +1,84 @@
+"""A disk with faults: a sync that fails, or a quota, on top of the real file system."""
+
+import errno
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from everbrook.storage.disk import File, OsDisk
+
+
+@dataclass
+class Faults:
+    """What is wrong with a disk, from now on."""
+
+    sync_error: int | None = None
+    """The error of every sync."""
+    syncs_before_error: int = 0
+    """How many syncs still work before that."""
+    room_bytes: int | None = None
+    """How much can be written before the disk is full. A write that does not fit is torn."""
+    refused_syncs: int = field(default=0, init=False)
+
+    def sync(self) -> None:
+        """Let a sync pass, or not."""
+        if self.sync_error is None:
+            return
+        if self.syncs_before_error:
+            self.syncs_before_error -= 1
+            return
+        self.refused_syncs += 1
+        raise OSError(self.sync_error, os.strerror(self.sync_error))
+
+    def take(self, size: int) -> int:
+        """Give as much room as there is."""
+        if self.room_bytes is None:
+            return size
+        taken = min(size, self.room_bytes)
+        self.room_bytes -= taken
+        return taken
+
+
+class FaultyFile:
+    """A file on such a disk."""
+
+    def __init__(self, file: File, faults: Faults) -> None:
+        self._file = file
+        self._faults = faults
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    @size.setter
+    def size(self, value: int) -> None:
+        self._file.size = value
+
+    def write(self, data: bytes) -> None:
+        taken = self._faults.take(len(data))
+        self._file.write(data[:taken])
+        if taken < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def sync(self) -> None:
+        self._faults.sync()
+        self._file.sync()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class FaultyDisk(OsDisk):
+    """The file system, with faults."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def create(self, path: Path) -> File:
+        return FaultyFile(super().create(path), self._faults)
+
+    def open(self, path: Path) -> File:
+        return FaultyFile(super().open(path), self._faults)

@@ -1,0 +1,24 @@
+"""The durable modes, and how a test opens their storages on a disk of its own."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from everbrook.settings import StorageMode
+from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.api import Storage
+from everbrook.storage.disk import Disk
+
+Open = Callable[[Disk, Path], Storage]
+
+
+def _open_acid(disk: Disk, folder: Path) -> Storage:
+    return AcidStorage(disk, folder, shard_count=1, salt=7)
+
+
+# Those whose acknowledgements are on the disk, and so can meet its faults.
+SYNCED: Mapping[StorageMode, Open] = {
+    StorageMode.ACID: _open_acid,
+}
+
+# Those that survive the end of the process.
+SURVIVING = tuple(SYNCED)

@@ -1,0 +1,38 @@
+"""Those who deal with the engine: readers that follow a stream, and answers that wait."""
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.feed import Batch
+from everbrook.engine.stream import Stream
+from everbrook.protocol.errors import Unavailable
+from tests.engine.fakes import RecordingReader
+
+
+class Follower(RecordingReader):
+    """A reader that stays until the stream is closed or ended."""
+
+    def __init__(self, engine: Engine, stream: Stream, since: int) -> None:
+        super().__init__()
+        self.engine = engine
+        self.stream = stream
+        self.since = since
+        self.start = stream.committed.tail
+        self.incarnation = stream.committed.identity.incarnation
+        self.here = True
+
+    def deliver(self, batch: Batch) -> None:
+        super().deliver(batch)
+        if batch.page.final:
+            self.leave()
+
+    def leave(self) -> None:
+        self.engine.leave(self.stream, self)
+        self.here = False
+
+
+class Answer:
+    """An answer that waits for what it rests on."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.told: list[Unavailable | None] = []
+        self.refused = False

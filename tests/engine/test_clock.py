@@ -1,0 +1,50 @@
+"""Time, and numbers for streams that no stream has had."""
+
+import time
+
+from everbrook.engine.clock import Clock, Incarnations
+from tests.engine.rig import Rig
+
+
+def test_the_clock_counts_milliseconds() -> None:
+    before = time.time() * 1000
+    now = Clock().now()
+    assert before - 1 <= now <= time.time() * 1000 + 1
+
+
+def test_chance_is_a_fraction() -> None:
+    drawn = [Clock().chance() for _ in range(100)]
+    assert all(0 <= number < 1 for number in drawn)
+    assert len(set(drawn)) > 1
+
+
+def test_incarnations_increase_while_the_clock_stands_still() -> None:
+    incarnations = Incarnations()
+    numbers = [incarnations.next(1_800_000_000_000) for _ in range(10_000)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_incarnations_increase_when_the_clock_goes_back() -> None:
+    incarnations = Incarnations()
+    numbers = [incarnations.next(now) for now in (1_800_000_000_000, 1_700_000_000_000, 1_800_000_000_001)]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_later_process_gives_numbers_beyond_those_of_an_earlier_one() -> None:
+    earlier, later = Incarnations(), Incarnations()
+    last = [earlier.next(1_800_000_000_000) for _ in range(1000)][-1]
+    assert later.next(1_800_000_000_001) > last
+
+
+def test_incarnations_fit_in_eight_bytes_for_a_while() -> None:
+    year_2200 = 7_258_118_400_000
+    assert Incarnations().next(year_2200) < 2**63
+
+
+def test_each_stream_of_an_engine_is_another_incarnation(rig: Rig) -> None:
+    seen = set()
+    for _ in range(3):
+        for name in (b"a", b"b"):
+            seen.add(rig.create(name).head.identity.incarnation)
+            rig.delete(name)
+    assert len(seen) == 6

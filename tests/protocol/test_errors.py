@@ -1,0 +1,116 @@
+"""Refusals know their status, code and headers."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everbrook.protocol import errors
+from everbrook.protocol.errors import (
+    BadRequest,
+    Conflict,
+    HeadersTooLarge,
+    MethodNotAllowed,
+    NotFound,
+    PayloadTooLarge,
+    ProtocolError,
+    RequestTimeout,
+    StaleEpoch,
+    StreamClosed,
+    StreamGone,
+    TooManyProducers,
+    Unavailable,
+    VersionNotSupported,
+    quoted,
+)
+from tests.protocol.generated import generated
+
+
+def kinds(root: type[ProtocolError]) -> Iterator[type[ProtocolError]]:
+    for kind in root.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+ALL = sorted(kinds(ProtocolError), key=lambda kind: kind.__name__)
+
+
+def test_no_two_kinds_share_a_code() -> None:
+    codes = [kind.code for kind in ALL]
+
+    assert len(set(codes)) == len(codes)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_kind_is_found_again_by_its_code(kind: type[ProtocolError]) -> None:
+    assert ProtocolError.by_code[kind.code] is kind
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_kind_refuses_with_a_status_that_http_knows_as_an_error(kind: type[ProtocolError]) -> None:
+    assert HTTPStatus(kind.status) >= HTTPStatus.BAD_REQUEST
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_tree_that_opens_the_module_names_every_kind(kind: type[ProtocolError]) -> None:
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "kind, status",
+    [
+        (BadRequest, 400),
+        (StaleEpoch, 403),
+        (NotFound, 404),
+        (MethodNotAllowed, 405),
+        (RequestTimeout, 408),
+        (Conflict, 409),
+        (StreamGone, 410),
+        (PayloadTooLarge, 413),
+        (TooManyProducers, 429),
+        (HeadersTooLarge, 431),
+        (Unavailable, 503),
+        (VersionNotSupported, 505),
+    ],
+)
+def test_a_family_of_refusals_shares_its_status(kind: type[ProtocolError], status: int) -> None:
+    """§5: response codes."""
+    assert {member.status for member in (kind, *kinds(kind))} == {status}
+
+
+def test_a_refusal_carries_its_detail_and_its_headers() -> None:
+    refusal = StreamClosed("closed", ((b"Stream-Closed", b"true"),))
+
+    assert (str(refusal), refusal.detail, refusal.headers) == ("closed", "closed", ((b"Stream-Closed", b"true"),))
+
+
+def test_a_refusal_without_headers_has_none() -> None:
+    assert BadRequest("no").headers == ()
+
+
+@pytest.mark.parametrize("kind", [TooManyProducers, Unavailable])
+def test_an_overloaded_server_says_when_to_come_back(kind: type[ProtocolError]) -> None:
+    """Better than the reference: overload answers 429 or 503 with `Retry-After`, beside what else there is to say."""
+    headers = kind("later", ((b"X", b"y"),)).headers
+
+    assert headers == ((b"X", b"y"), (b"Retry-After", b"%d" % (kind.retry_after_secs or 0)))
+
+
+@generated
+@given(st.binary(max_size=200))
+def test_whatever_a_client_sent_is_shown_on_one_line_and_bounded(text: bytes) -> None:
+    shown = quoted(text)
+
+    assert shown.isprintable()
+    assert len(shown) < 700
+
+
+def test_a_client_sees_its_text_as_it_sent_it() -> None:
+    assert quoted("é\n".encode()) == r"'é\n'"
+
+
+@pytest.mark.parametrize("length, end", [(64, "x'"), (65, "x…'")])
+def test_long_text_is_cut_with_a_mark(length: int, end: str) -> None:
+    assert quoted(b"x" * length) == "'" + "x" * 63 + end

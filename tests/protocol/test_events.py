@@ -1,0 +1,91 @@
+"""The events of a live read."""
+
+import base64
+import json
+
+import pytest
+
+from everbrook.protocol.events import encode_page
+from everbrook.protocol.messages import pack
+from everbrook.protocol.reading import Page
+from everbrook.protocol.sse import Decoder, Event
+from everbrook.protocol.state import Head
+from tests.protocol.views import BYTES, JSON, TEXT, head_of
+
+
+def events(page: Page, stored: bytes, cursor: int = 9) -> list[Event]:
+    return Decoder().feed(encode_page(page, stored, cursor))
+
+
+def control(page: Page, cursor: int = 9) -> object:
+    return json.loads(events(page, b"", cursor)[-1].data)
+
+
+def whole(head: Head) -> Page:
+    return Page(head, 0, head.tail)
+
+
+def test_a_page_is_its_data_and_then_where_it_ends() -> None:
+    """§5.8: a control event follows every data event."""
+    assert [event.type for event in events(whole(head_of(tail=5)), b"hello")] == [b"data", b"control"]
+
+
+def test_an_empty_page_is_a_control_event_alone() -> None:
+    """§8: a reader at the tail learns at once where it stands."""
+    assert [event.type for event in events(Page(head_of(tail=5), 5, 5), b"")] == [b"control"]
+
+
+@pytest.mark.parametrize(
+    "head, end, fields",
+    [
+        (head_of(tail=5), 3, {"streamNextOffset": "0000000000000003", "streamCursor": "9"}),
+        (head_of(tail=5), 5, {"streamNextOffset": "0000000000000005", "streamCursor": "9", "upToDate": True}),
+        (head_of(tail=5, closed=True), 3, {"streamNextOffset": "0000000000000003", "streamCursor": "9"}),
+        (
+            head_of(tail=5, closed=True),
+            5,
+            {"streamNextOffset": "0000000000000005", "upToDate": True, "streamClosed": True},
+        ),
+    ],
+)
+def test_a_control_event_says_where_the_reader_stands(head: Head, end: int, fields: dict[str, object]) -> None:
+    """§5.8: a flag is there only when it is true; a closed stream needs no cursor."""
+    assert control(Page(head, 0, end)) == fields
+
+
+def test_a_control_event_stands_on_one_line_right_after_its_type() -> None:
+    """§5.8; readers match `event: control` directly followed by `data:{`."""
+    written = encode_page(Page(head_of(tail=5), 5, 5), b"", 9)
+
+    assert written.startswith(b'event: control\ndata:{"streamNextOffset":"0000000000000005",')
+
+
+def test_both_events_carry_the_offset_after_the_page_as_their_id() -> None:
+    """A browser that reconnects sends it as Last-Event-ID."""
+    assert {event.id for event in events(whole(head_of(tail=5)), b"hello")} == {b"0000000000000005"}
+
+
+def test_text_travels_as_it_is() -> None:
+    """§5.8."""
+    assert events(whole(head_of(TEXT, tail=6)), b"a\nb c\n")[0] == Event(b"data", b"a\nb c\n", b"0000000000000006")
+
+
+def test_json_travels_as_an_array_that_parses_by_itself() -> None:
+    """§5.8, §9.1.5."""
+    head = head_of(JSON)
+    stored, ends = pack(head.identity, b'[{"a":\n1},\r[2]]', 0)
+
+    data = events(Page(head, 0, ends[-1]), stored)[0].data
+    assert json.loads(data) == [{"a": 1}, [2]]
+
+
+def test_other_bytes_travel_in_base64() -> None:
+    """§5.8."""
+    assert base64.b64decode(events(whole(head_of(BYTES, tail=3)), b"\xff\n\0")[0].data) == b"\xff\n\0"
+
+
+def test_json_with_parameters_or_capitals_is_still_text() -> None:
+    """§5.8: decided by the media type, not by how it was written."""
+    head = head_of(JSON, tail=2)
+
+    assert events(whole(head), b"1,")[0].data == b"[1]"

@@ -1,0 +1,151 @@
+"""JSON mode: messages come back byte for byte."""
+
+import json
+import re
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from everbrook.protocol.errors import InvalidJson
+from everbrook.protocol.json_mode import join_messages, pack_messages, split_messages
+from tests.protocol.generated import generated
+
+blanks = st.text(" \t\r\n", max_size=2)
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,5})?([eE][+-]?[0-9]{1,3})?", fullmatch=True)
+strings = st.one_of(
+    st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters='"\\'), max_size=5),
+    st.sampled_from([r"\n", r"\u00e9", r"\ud83d\ude00", r"\/", r"\"", "é", ","]),
+).map('"{}"'.format)
+scalars = st.one_of(numbers, strings, st.sampled_from(["true", "false", "null"]))
+
+
+def objects(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Objects as text, so that a key may come twice."""
+    members = st.builds("{}{}{}:{}{}".format, blanks, strings, blanks, blanks, values)
+    return st.lists(members, max_size=3).map(lambda found: "{" + ",".join(found) + "}")
+
+
+def arrays(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    items = st.builds("{}{}{}".format, blanks, values, blanks)
+    return st.builds("[{}{}]".format, blanks, st.lists(items, max_size=3).map(",".join))
+
+
+texts = st.recursive(scalars, lambda values: st.one_of(objects(values), arrays(values)), max_leaves=8)
+
+
+padded = st.tuples(blanks, texts, blanks)
+
+
+def split(body: bytes) -> list[bytes]:
+    return [bytes(message) for message in split_messages(body)]
+
+
+@generated
+@given(blanks, st.lists(padded, max_size=5), blanks)
+def test_messages_of_an_array_are_kept_byte_for_byte(
+    before: str, messages: list[tuple[str, str, str]], after: str
+) -> None:
+    """§9.1.2: one level is flattened. Whitespace around a message is not part of it."""
+    body = before + "[" + ",".join("".join(parts) for parts in messages) + "]" + after
+
+    assert split(body.encode()) == [message.encode() for _, message, _ in messages]
+
+
+@generated
+@given(padded.filter(lambda parts: not parts[1].startswith("[")))
+def test_a_value_that_is_no_array_is_one_message(parts: tuple[str, str, str]) -> None:
+    """§9.1.1."""
+    assert split("".join(parts).encode()) == [parts[1].encode()]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"100000000000000000000000000000000000001",
+        b"1e2",
+        b"-0.0",
+        b"1E+400",
+        b'{"b":1,"a":2,"b":3}',
+        b'{ "a" :\t[ 1 ,\n2 ] }',
+        b'"\\u0041\\/"',
+        '"é\N{GRINNING FACE}\N{LINE SEPARATOR}"'.encode(),
+        b'""',
+    ],
+)
+def test_what_a_parser_would_rewrite_comes_back_as_it_was_sent(message: bytes) -> None:
+    """Better than the reference: nothing is parsed and written anew."""
+    stored, _ = pack_messages(message, 0)
+
+    assert join_messages(stored) == b"[" + message + b"]"
+
+
+@pytest.mark.parametrize(
+    "body, messages",
+    [
+        (b'{"event": "created"}', [b'{"event": "created"}']),
+        (b'[{"event": "a"}, {"event": "b"}]', [b'{"event": "a"}', b'{"event": "b"}']),
+        (b"[[1,2], [3,4]]", [b"[1,2]", b"[3,4]"]),
+        (b"[[[1,2,3]]]", [b"[[1,2,3]]"]),
+        (b"[[]]", [b"[]"]),
+        (b"[]", []),
+        (b" [ ] ", []),
+    ],
+)
+def test_exactly_one_level_is_flattened(body: bytes, messages: list[bytes]) -> None:
+    """§9.1.2, §9.1.3: the examples of the specification, and the empty array."""
+    assert split(body) == messages
+
+
+@generated
+@given(st.lists(texts, max_size=5))
+def test_stored_messages_read_as_one_array(messages: list[str]) -> None:
+    """§9.1.5; no messages are an empty array."""
+    array = ("[" + ",".join(messages) + "]").encode()
+
+    assert join_messages(pack_messages(array, 0)[0]) == array
+
+
+@generated
+@given(st.text('{}[],:"\\ \n\t\r\x0001e.-+Eutrfalsn\x1f\x7fé', max_size=8))
+@example('"\t"')
+@example("1 2")
+@example("[1,]")
+@example('{"a":1,}')
+@example("01")
+@example("-")
+@example("1.")
+@example("NaN")
+@example('"\\x"')
+@example("\N{ZERO WIDTH NO-BREAK SPACE}1")
+@example("")
+def test_what_another_strict_parser_refuses_is_refused_and_nothing_else(text: str) -> None:
+    """§9.1.4: appended data must be valid JSON."""
+    assume(not re.search(r"\\u[dD]", text))
+    try:
+        json.loads(text, parse_constant=int)  # no number is called NaN
+    except ValueError:
+        with pytest.raises(InvalidJson, match="the body must be JSON"):
+            split_messages(text.encode())
+    else:
+        split_messages(text.encode())
+
+
+@pytest.mark.parametrize("body", [b'"\xff"', b'"\xed\xa0\x80"', b"\xff", b'["\xc3"]', b'{"\xe9":1}'])
+def test_text_that_is_not_utf8_is_refused(body: bytes) -> None:
+    """§9.1.4."""
+    with pytest.raises(InvalidJson, match=r"the body must be JSON in UTF-8: .* at byte"):
+        split_messages(body)
+
+
+@pytest.mark.parametrize("opening, closing", [(b"[", b"]"), (b'{"a":', b"}")])
+def test_nesting_too_deep_is_refused(opening: bytes, closing: bytes) -> None:
+    """§9.1.4: 400, not a crash."""
+    with pytest.raises(InvalidJson, match="nested less deeply"):
+        split_messages(opening * 100_000 + b"1" + closing * 100_000)
+
+
+def test_a_lone_surrogate_is_refused() -> None:
+    """Gap G-03: it stands for no character."""
+    with pytest.raises(InvalidJson):
+        split_messages(rb'"\ud800"')

@@ -1,0 +1,263 @@
+"""Lifetimes: sliding and absolute expiry, and when a stream can still be spoken to."""
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound
+from everbrook.protocol.lifetime import (
+    MAX_TIME_MS,
+    deadline,
+    ended,
+    format_expires_at,
+    living_stream,
+    parse_expires_at,
+    parse_ttl,
+)
+from everbrook.protocol.state import Identity
+from tests.protocol.generated import generated
+from tests.protocol.views import NOW, TEXT, KeptStream, Streams
+
+FIRST_TIME_MS = -62_135_596_800_000  # 0001-01-01T00:00:00Z
+
+
+def identity(ttl_secs: int | None = None, expires_at: int | None = None) -> Identity:
+    return Identity(b"s", 1, TEXT, TEXT, NOW, ttl_secs, expires_at)
+
+
+def kept(stream: KeptStream) -> Streams:
+    streams = Streams()
+    streams.kept[b"s"] = stream
+    return streams
+
+
+def stream(*, expires_at: int | None = None, deleted: bool = False, fork_count: int = 0) -> KeptStream:
+    made = Streams().hold(b"s")
+    made.head = replace(made.head, identity=identity(expires_at=expires_at), deleted=deleted)
+    made.fork_count = fork_count
+    return made
+
+
+@generated
+@given(st.integers(0, 10**10))
+def test_a_ttl_is_decimal_digits(secs: int) -> None:
+    """§5.1."""
+    assert parse_ttl(b"%d" % secs, 0) == secs
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"abc", b"-1", b"+60", b"00060", b"00", b"60.5", b"3.6e3", b"1e3", b" 60", b"60 ", b"60\n", b"6_0", b"\xb2"],
+)
+def test_another_spelling_of_a_ttl_is_refused(text: bytes) -> None:
+    """§5.1: no leading zeros, plus signs, decimal points or scientific notation."""
+    with pytest.raises(InvalidHeader, match="Stream-TTL must be decimal digits without leading zeros"):
+        parse_ttl(text, NOW)
+
+
+@pytest.mark.parametrize("text", [b"%d" % ((MAX_TIME_MS - NOW) // 1000 + 1), b"9" * 15, b"9" * 40, b"9" * 5000])
+def test_a_ttl_beyond_what_a_date_can_hold_is_refused(text: bytes) -> None:
+    """Better than the reference; gap G-13."""
+    with pytest.raises(InvalidHeader, match="must end before the year 10000"):
+        parse_ttl(text, NOW)
+
+
+def test_the_longest_ttl_ends_with_the_calendar() -> None:
+    """Gap G-13."""
+    longest = (MAX_TIME_MS - NOW) // 1000
+
+    assert parse_ttl(b"%d" % longest, NOW) == longest
+
+
+@pytest.mark.parametrize(
+    "text, moment",
+    [
+        (b"1970-01-01T00:00:00Z", 0),
+        (b"1970-01-01t00:00:01z", 1000),
+        (b"1970-01-01T00:00:00.1Z", 100),
+        (b"1970-01-01T00:00:00.123Z", 123),
+        (b"1970-01-01T00:00:00.123+00:00", 123),
+        (b"1970-01-01T00:00:00-00:00", 0),
+        (b"1970-01-01T01:00:00+01:00", 0),
+        (b"1969-12-31T18:30:00-05:30", 0),
+        (b"1969-12-31T23:59:59.750Z", -250),
+        (b"1972-02-29T23:59:59Z", 68_255_999_000),
+    ],
+)
+def test_an_expiry_is_an_rfc_3339_timestamp(text: bytes, moment: int) -> None:
+    """§5.1."""
+    assert parse_expires_at(text) == moment
+
+
+def test_an_expiry_is_never_rounded_up() -> None:
+    """A stream does not outlive the moment that was asked for."""
+    assert parse_expires_at(b"1970-01-01T00:00:00.9999999999Z") == 999
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"not-a-timestamp",
+        b"1970-01-01",
+        b"1970-01-01T00:00:00",
+        b"1970-01-01 00:00:00Z",
+        b"1970-01-01T00:00Z",
+        b"1970-01-01T00:00:00.Z",
+        b"1970-01-01T00:00:00,5Z",
+        b"1970-01-01T00:00:00+0000",
+        b"1970-01-01T00:00:00+00:60",
+        b"1970-01-01T24:00:00Z",
+        b"1970-01-01T00:60:00Z",
+        b"1970-01-01T00:00:00Z\n",
+        b" 1970-01-01T00:00:00Z",
+        b"70-01-01T00:00:00Z",
+        b"1800000000",
+        "\N{FULLWIDTH DIGIT ONE}970-01-01T00:00:00Z".encode(),
+    ],
+)
+def test_another_notation_of_time_is_refused(text: bytes) -> None:
+    """§5.1."""
+    with pytest.raises(InvalidHeader, match="Stream-Expires-At must be an RFC 3339 timestamp"):
+        parse_expires_at(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"1970-02-29T00:00:00Z",
+        b"1970-13-01T00:00:00Z",
+        b"1970-00-01T00:00:00Z",
+        b"0000-01-01T00:00:00Z",
+        b"0001-01-01T00:00:00+01:00",
+        b"9999-12-31T23:59:59-01:00",
+    ],
+)
+def test_a_moment_outside_the_calendar_is_refused(text: bytes) -> None:
+    """Better than the reference: 400, never a crash when it is shown."""
+    with pytest.raises(InvalidHeader, match="Stream-Expires-At must be a real date and time"):
+        parse_expires_at(text)
+
+
+@generated
+@given(st.integers(FIRST_TIME_MS, MAX_TIME_MS))
+def test_an_expiry_reads_back_as_it_is_shown(moment: int) -> None:
+    """§5.5."""
+    assert parse_expires_at(format_expires_at(moment)) == moment
+
+
+@generated
+@given(st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)), st.integers(-1439, 1439))  # noqa: DTZ001 - zones come next
+def test_an_expiry_means_the_same_moment_in_any_zone(local: datetime, minutes: int) -> None:
+    """§5.1."""
+    moment = local.replace(microsecond=0, tzinfo=timezone(timedelta(minutes=minutes)))
+
+    assert parse_expires_at(moment.isoformat().encode()) == int(moment.timestamp()) * 1000
+
+
+def test_an_expiry_is_shown_in_utc_with_milliseconds() -> None:
+    """§5.5."""
+    assert format_expires_at(NOW + 7) == b"2027-01-15T08:00:00.007Z"
+
+
+def test_a_ttl_counts_from_the_last_touch() -> None:
+    """§5.1: it slides."""
+    assert deadline(identity(ttl_secs=60), NOW + 5) == NOW + 60_005
+
+
+def test_an_absolute_expiry_never_moves() -> None:
+    """§5.1."""
+    assert deadline(identity(expires_at=NOW + 9), NOW) == deadline(identity(expires_at=NOW + 9), NOW + 8) == NOW + 9
+
+
+def test_a_stream_without_a_lifetime_has_no_deadline() -> None:
+    assert deadline(identity(), NOW) is None
+
+
+def test_a_stream_ends_at_its_deadline_and_not_before() -> None:
+    """§5.1."""
+    made = stream(expires_at=NOW)
+
+    assert [ended(made.head, made, NOW + late) for late in (-1, 0, 1)] == [False, True, True]
+
+
+def test_a_touch_postpones_the_end_of_a_sliding_stream() -> None:
+    """§5.1: each read or write resets the countdown."""
+    made = Streams().hold(b"s", ttl_secs=1)
+    made.touched_at = NOW + 999
+
+    assert not ended(made.head, made, NOW + 1998)
+    assert ended(made.head, made, NOW + 1999)
+
+
+def test_a_sliding_stream_does_not_end_while_somebody_follows_it() -> None:
+    """§5.1: a stream with active live readers does not expire."""
+    made = Streams().hold(b"s", ttl_secs=1)
+    made.followed = True
+
+    assert not ended(made.head, made, NOW + 10**9)
+
+
+def test_an_absolute_expiry_comes_whoever_follows() -> None:
+    """§5.1: it never moves."""
+    made = stream(expires_at=NOW)
+    made.followed = True
+
+    assert not ended(made.head, made, NOW - 1)
+    assert ended(made.head, made, NOW)
+
+
+def test_a_soft_deleted_stream_has_ended_whoever_follows_and_however_long_it_had() -> None:
+    """§4.2."""
+    made = Streams().hold(b"s", ttl_secs=1)
+    made.head, made.followed = replace(made.head, deleted=True), True
+
+    assert ended(made.head, made, NOW)
+    assert ended(made.head, made, NOW + 1000)
+
+
+def test_a_ttl_of_zero_is_over_at_once() -> None:
+    """§5.1: non-negative, so zero is one."""
+    made = Streams().hold(b"s", ttl_secs=0)
+
+    assert ended(made.head, made, NOW)
+
+
+def test_a_soft_deleted_stream_has_ended() -> None:
+    """§4.2."""
+    made = stream(deleted=True)
+
+    assert ended(made.head, made, NOW)
+
+
+def test_a_stream_that_lives_is_given() -> None:
+    made = stream(expires_at=NOW + 1)
+
+    assert living_stream(kept(made), b"s", NOW) is made
+
+
+def test_a_stream_that_never_was_is_not_found() -> None:
+    """§5.2: 404."""
+    with pytest.raises(StreamNotFound, match="no stream at 'x'"):
+        living_stream(Streams(), b"x", NOW)
+
+
+def test_an_expired_stream_is_not_found() -> None:
+    """§5.1: 404."""
+    with pytest.raises(StreamNotFound, match="no stream at 's'"):
+        living_stream(kept(stream(expires_at=NOW)), b"s", NOW)
+
+
+def test_a_soft_deleted_stream_is_gone() -> None:
+    """§4.2: 410."""
+    with pytest.raises(StreamGone, match="'s' was deleted"):
+        living_stream(kept(stream(deleted=True, fork_count=1)), b"s", NOW)
+
+
+def test_an_expired_stream_that_forks_read_is_gone() -> None:
+    """Gap G-07: expiry soft-deletes as DELETE does."""
+    with pytest.raises(StreamGone):
+        living_stream(kept(stream(expires_at=NOW, fork_count=1)), b"s", NOW)

@@ -1,0 +1,65 @@
+"""The state of a stream."""
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Drop, Write
+from everbrook.protocol.commands import Append, Create, Delete, Expire, ForkFrom
+from everbrook.protocol.outcomes import Appended, Closed, Created, Decision, Deleted, Duplicate, Existing
+from everbrook.protocol.query import ReadQuery
+from everbrook.protocol.reading import Page
+from everbrook.protocol.sse import Event
+from everbrook.protocol.state import Claim, Fork, Producer
+from tests.protocol.views import BYTES, JSON, NOW, TEXT, head_of
+
+
+@pytest.mark.parametrize("media_type, json", [(JSON, True), (TEXT, False), (BYTES, False), (b"text/json", False)])
+def test_only_application_json_is_kept_as_messages(media_type: bytes, json: object) -> None:
+    """§9.1."""
+    assert head_of(media_type).identity.json is json
+
+
+def test_json_is_told_by_the_media_type_not_by_the_header_as_sent() -> None:
+    """§9.1."""
+    assert replace(head_of(JSON).identity, content_type=b"Application/JSON; charset=utf-8").json
+
+
+def test_a_stream_begins_at_zero_and_a_fork_where_it_diverges() -> None:
+    """§8: one offset space."""
+    plain = head_of().identity
+
+    assert plain.first_own_offset == 0
+    assert replace(plain, fork=Fork(b"source", 1, offset=7, anchor=5, sub_offset=2)).first_own_offset == 7
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        head_of(),
+        head_of().identity,
+        Fork(b"source", 1, 0),
+        Claim(b"p", 0, 0),
+        Producer(0, 0, NOW),
+        Write(head_of()),
+        Drop(head_of()),
+        Create(b"s", NOW, 1),
+        ForkFrom(b"s"),
+        Append(b"s", NOW),
+        Delete(b"s", NOW),
+        Expire(b"s", NOW),
+        Created(head_of()),
+        Existing(head_of()),
+        Appended(head_of()),
+        Closed(head_of()),
+        Duplicate(head_of(), Producer(0, 0, NOW)),
+        Decision(Deleted()),
+        Page(head_of(), 0, 0),
+        ReadQuery(0),
+        Event(b"data", b""),
+    ],
+)
+def test_what_a_decision_saw_and_said_can_not_be_changed_behind_it(value: Struct) -> None:
+    """Pending and durable state are references to the same values, and every decision replays."""
+    with pytest.raises(AttributeError, match="immutable"):
+        setattr(value, value.__struct_fields__[0], None)

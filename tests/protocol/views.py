@@ -1,0 +1,159 @@
+"""A view of streams kept in plain lists, for decisions without an engine.
+
+A fork copies what it inherits: wasteful, and plainly right. Every change is checked for what holds of all of them.
+"""
+
+from dataclasses import dataclass, field
+
+from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.commands import Append, Command, Create, ForkFrom
+from everbrook.protocol.decide import decide
+from everbrook.protocol.outcomes import Outcome
+from everbrook.protocol.state import Claim, Head, Identity, Producer
+
+NOW = 1_800_000_000_000
+WEEK = 7 * 86_400_000
+TEXT = b"text/plain"
+BYTES = b"application/octet-stream"
+JSON = b"application/json"
+
+
+def head_of(
+    content_type: bytes = TEXT, *, tail: int = 0, closed: bool = False, incarnation: int = 1, name: bytes = b"s"
+) -> Head:
+    """A head that no decision made, for rules that need no more than one."""
+    return Head(Identity(name, incarnation, content_type, content_type, NOW), tail, NOW, closed)
+
+
+def numbered(
+    seq: int,
+    body: bytes = b"x",
+    *,
+    epoch: int = 0,
+    producer: bytes = b"p",
+    now: int = NOW,
+    close: bool = False,
+) -> Append:
+    """An append to the text stream `s` that a producer numbered."""
+    return Append(b"s", now, TEXT, body, close, Claim(producer, epoch, seq))
+
+
+@dataclass
+class KeptStream:
+    """One stream: its bytes, where its messages and its appends end, and what is remembered of it."""
+
+    head: Head
+    touched_at: int = NOW
+    followed: bool = False
+    fork_count: int = 0
+    stored: bytes = b""
+    ends: list[int] = field(default_factory=list)
+    append_ends: list[int] = field(default_factory=list)
+    producers: dict[bytes, Producer] = field(default_factory=dict)
+
+    def producer(self, producer_id: bytes) -> Producer | None:
+        return self.producers.get(producer_id)
+
+    def idle_producers(self, now: int) -> tuple[bytes, ...]:
+        return tuple(name for name, known in self.producers.items() if known.seen_at < now - WEEK)
+
+    def is_boundary(self, offset: int) -> bool:
+        return offset in {0, *self.ends}
+
+    def boundary_at_or_before(self, offset: int) -> int:
+        return max(end for end in (0, *self.ends) if end <= offset)
+
+    def boundary_after(self, offset: int) -> int:
+        return min(end for end in self.ends if end > offset)
+
+    def append_end(self, offset: int) -> int:
+        return min(end for end in self.append_ends if end > offset)
+
+    def fork_at(self, head: Head, offset: int) -> "KeptStream":
+        return KeptStream(
+            head,
+            head.written_at,
+            stored=self.stored[:offset],
+            ends=[*(end for end in self.ends if end < offset), offset],
+            append_ends=[*(end for end in self.append_ends if end < offset), offset],
+        )
+
+    def write(self, write: Write) -> None:
+        assert write.head.identity.incarnation == self.head.identity.incarnation
+        assert write.head.tail == len(self.stored) + len(write.data)
+        assert bool(write.data) == bool(write.ends)
+        assert not write.ends or write.ends[-1] == write.head.tail
+        assert list(write.ends) == sorted(set(write.ends))
+        self.head, self.touched_at = write.head, write.head.written_at
+        self.stored += write.data
+        self.ends.extend(write.ends)
+        self.append_ends.extend(write.ends[-1:])
+        for producer_id in write.forgotten:
+            del self.producers[producer_id]
+        if write.producer_id is not None:
+            assert write.producer is not None
+            self.producers[write.producer_id] = write.producer
+
+
+class Streams:
+    """The streams of a server that remembers in dicts. It is the `View` of the decisions it runs."""
+
+    def __init__(self) -> None:
+        self.kept: dict[bytes, KeptStream] = {}
+        self._incarnation = 0
+
+    def stream(self, name: bytes) -> KeptStream | None:
+        return self.kept.get(name)
+
+    def next_incarnation(self) -> int:
+        self._incarnation += 1
+        return self._incarnation
+
+    def run(self, command: Command) -> Outcome:
+        """Decide on a command and keep what it changes."""
+        decision = decide(self, command)
+        self.keep(decision.change)
+        return decision.outcome
+
+    def keep(self, change: Change) -> None:
+        for edit in change:
+            if isinstance(edit, Drop):
+                self._drop(edit.head)
+            else:
+                self._write(edit)
+
+    def _drop(self, head: Head) -> None:
+        dropped = self.kept.pop(head.identity.name)
+        assert dropped.head is head
+        assert dropped.fork_count == 0, "forks still read what was dropped"
+        if fork := head.identity.fork:
+            self.kept[fork.source].fork_count -= 1
+
+    def _write(self, write: Write) -> None:
+        identity = write.head.identity
+        stream = self.kept.get(identity.name)
+        assert write.created == (stream is None)
+        if stream is None:
+            stream = self.kept[identity.name] = self._admit(write.head)
+        stream.write(write)
+
+    def _admit(self, head: Head) -> KeptStream:
+        fork = head.identity.fork
+        if fork is None:
+            return KeptStream(head)
+        source = self.kept[fork.source]
+        assert source.head.identity.incarnation == fork.source_incarnation
+        source.fork_count += 1
+        return source.fork_at(head, fork.offset)
+
+    def hold(self, name: bytes, *bodies: bytes, content_type: bytes = TEXT, ttl_secs: int | None = None) -> KeptStream:
+        """Create a stream and append each body to it."""
+        self.run(Create(name, NOW, self.next_incarnation(), content_type, ttl_secs=ttl_secs))
+        for body in bodies:
+            self.run(Append(name, NOW, content_type, body))
+        return self.kept[name]
+
+    def fork(self, name: bytes, source: bytes, offset: int | None = None, sub_offset: int = 0) -> KeptStream:
+        """Create a fork."""
+        self.run(Create(name, NOW, self.next_incarnation(), fork=ForkFrom(source, offset, sub_offset)))
+        return self.kept[name]

@@ -1,0 +1,61 @@
+"""Drafts: streams as the deciding side sees them, from which the edits come that a storage is given."""
+
+from itertools import accumulate
+from typing import Self
+
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Drop, Write
+from everbrook.protocol.content_type import JSON
+from everbrook.protocol.state import Fork, Head, Identity, Producer
+
+NOW = 1_800_000_000_000
+TEXT = b"text/plain"
+
+
+class Draft:
+    """One incarnation of a stream. Each edit carries its head on, and it remembers what a storage should give back."""
+
+    def __init__(
+        self, name: bytes, incarnation: int, *, json: bool = False, source: Self | None = None, offset: int = 0
+    ) -> None:
+        self.name: bytes = name
+        self.incarnation: int = incarnation
+        media_type = JSON if json else TEXT
+        fork = Fork(source.name, source.incarnation, offset) if source else None
+        identity = Identity(name, incarnation, media_type + b"; charset=utf-8", media_type, NOW, fork=fork)
+        self.first = identity.first_own_offset
+        self.head = Head(identity, self.first, NOW)
+        self.data = b""
+        self._created = False
+        self.boundaries = [self.first]
+        self.append_ends: list[int] = []
+        self.producers: dict[bytes, Producer] = {}
+
+    def write(
+        self,
+        *messages: bytes,
+        producer: tuple[bytes, Producer] | None = None,
+        forgotten: tuple[bytes, ...] = (),
+        closed: bool = False,
+        deleted: bool = False,
+    ) -> Write:
+        """Append messages together, or change only what stands beside them."""
+        ends = tuple(accumulate(map(len, messages), initial=self.head.tail))[1:]
+        data = b"".join(messages)
+        tail = self.head.tail + len(data)
+        self.head = replace(self.head, tail=tail, closed=closed, deleted=deleted, written_at=self.head.written_at + 1)
+        self.data += data
+        self.boundaries.extend(ends)
+        self.append_ends.extend(ends[-1:])
+        for producer_id in forgotten:
+            self.producers.pop(producer_id, None)
+        if producer:
+            self.producers.update([producer])
+        writer, state = producer or (None, None)
+        created, self._created = not self._created, True
+        return Write(self.head, data, ends, writer, state, forgotten, created)
+
+    def drop(self) -> Drop:
+        """End the stream."""
+        return Drop(self.head)

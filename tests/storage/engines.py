@@ -1,0 +1,76 @@
+"""Which storage engines the contract holds for, and how a test opens them.
+
+A new engine is one more line in `ENGINES`; one that outlives its process is then also tested with every commit followed
+by a reopening.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from msgspec import Struct
+
+from everbrook.protocol.change import Change
+from everbrook.storage.acid.engine import FOLD_AT_BYTES, AcidStorage
+from everbrook.storage.api import Storage
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.memory import MemoryStorage
+from tests.storage.journal import JournalStorage
+
+
+class StorageEngine(Struct, frozen=True):
+    """A way to open a storage that keeps its files, if it has any, in a folder."""
+
+    open: Callable[[Path], Storage]
+    durable: bool
+
+
+def open_acid(folder: Path, fold_at_bytes: int) -> Storage:
+    return AcidStorage(OsDisk(), folder / "acid", shard_count=2, salt=7, fold_at_bytes=fold_at_bytes)
+
+
+def open_files(folder: Path, *, durable: bool, segment_bytes: int) -> Storage:
+    return FileStorage(OsDisk(), folder / "files", durable=durable, salt=7, segment_bytes=segment_bytes)
+
+
+ENGINES = {
+    "memory": StorageEngine(lambda _folder: MemoryStorage(), durable=False),
+    "journal": StorageEngine(lambda folder: JournalStorage(folder / "journal"), durable=True),
+    "acid": StorageEngine(lambda folder: open_acid(folder, FOLD_AT_BYTES), durable=True),
+    "acid-folding": StorageEngine(lambda folder: open_acid(folder, 300), durable=True),
+    "file-fast": StorageEngine(lambda folder: open_files(folder, durable=False, segment_bytes=2**20), durable=True),
+    "file-durable": StorageEngine(lambda folder: open_files(folder, durable=True, segment_bytes=300), durable=True),
+}
+
+# The ways to run the contract: as it is, and where it can be, with a reopening after every commit.
+WAYS = [(name, False) for name in ENGINES] + [(name, True) for name, engine in ENGINES.items() if engine.durable]
+WAY_NAMES = [f"{name}-reopened" if reopening else name for name, reopening in WAYS]
+
+
+class Store:
+    """A storage under test, open within a `with`."""
+
+    def __init__(self, engine: StorageEngine, folder: Path, *, reopening: bool) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._reopening = reopening
+        self.storage = engine.open(folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self.storage.close()
+
+    def commit(self, *group: Change) -> None:
+        """Make a group durable, then visible."""
+        self.storage.persist(group)
+        self.storage.apply(group)
+        if self._reopening:
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Let everything go, as a process does that ends, and begin again."""
+        self.storage.close()
+        self.storage = self._engine.open(self._folder)

@@ -1,0 +1,222 @@
+"""`docs/format.md` says enough to read a store: here a journal and a shard are decoded by it, with none of our code."""
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Write
+from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer
+from tests.storage.checking import commit, open_acid
+from tests.storage.drafts import NOW, Draft
+
+PAGE = Path(__file__).parents[2] / "docs" / "format.md"
+FORMAT = PAGE.read_text(encoding="utf-8")
+
+
+class Reader:
+    """Takes fields off bytes, as the page describes them."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def take(self, layout: str) -> Any:  # noqa: ANN401 - whatever the layout says
+        values = struct.unpack_from(layout, self.data, self.at)
+        self.at += struct.calcsize(layout)
+        return values if len(values) > 1 else values[0]
+
+    def text(self) -> bytes:
+        return self.bytes(self.take("<H"))
+
+    def bytes(self, length: int) -> bytes:
+        self.at += length
+        return self.data[self.at - length : self.at]
+
+    @property
+    def left(self) -> bool:
+        return self.at < len(self.data)
+
+
+def identity(reader: Reader) -> dict[str, Any]:
+    incarnation, created_at, flags, ttl, expires_at = reader.take("<QqBqq")
+    found = {"incarnation": incarnation, "created_at": created_at, "name": reader.text(), "type": reader.text()}
+    if flags & 1:
+        found["ttl"] = ttl
+    if flags & 2:
+        found["expires_at"] = expires_at
+    if flags & 4:
+        source, offset, anchor, sub_offset = reader.take("<QQQQ")
+        found["fork"] = (source, offset, anchor if flags & 8 else None, sub_offset, reader.text())
+    return found
+
+
+def head(reader: Reader) -> dict[str, Any]:
+    tail, written_at, flags = reader.take("<QqB")
+    found = {"tail": tail, "written_at": written_at, "flags": flags}
+    if flags & 4:
+        epoch, sequence = reader.take("<QQ")
+        found["closer"] = (epoch, sequence, reader.text())
+    if flags & 8:
+        found["stream_seq"] = reader.text()
+    return found
+
+
+def payload(reader: Reader, flags: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if flags & 16:
+        found["producer"] = (*reader.take("<QQq"), reader.text())
+    if flags & 32:
+        found["forgotten"] = [reader.text() for _ in range(reader.take("<I"))]
+    length, messages = reader.take("<II")
+    lengths = [reader.take("<I") for _ in range(messages)] if messages > 1 else [length] * messages
+    found["messages"] = [reader.bytes(size) for size in lengths]
+    return found
+
+
+def edit(reader: Reader) -> dict[str, Any]:
+    kind = reader.take("<B")
+    if kind == 3:
+        return {"kind": "drop"} | identity(reader)
+    found = {"kind": "create"} | identity(reader) if kind == 1 else {"kind": "write", "incarnation": reader.take("<Q")}
+    found |= head(reader)
+    return found | payload(reader, found["flags"])
+
+
+def journal(data: bytes) -> list[tuple[int, int, list[dict[str, Any]]]]:
+    """Every record of a file: its number, what was synced before it, and its edits."""
+    reader = Reader(data)
+    magic, salt, first, checksum = reader.take("<4sIQI")
+    assert (magic, checksum) == (b"EBL1", zlib.crc32(data[:16]))
+    found = []
+    while reader.left:
+        start = reader.at
+        magic, checksum, length, number, synced = reader.take("<4sIIQQ")
+        assert (magic, checksum) == (b"EBR1", zlib.crc32(data[start + 8 : reader.at + length], salt))
+        assert number == first + len(found)
+        body = Reader(reader.bytes(length))
+        edits = []
+        while body.left:
+            edits.append(edit(body))
+        found.append((number, synced, edits))
+    return found
+
+
+def written(folder: Path) -> list[tuple[int, int, list[dict[str, Any]]]]:
+    [path] = (folder / "journal").iterdir()
+    assert path.name == "journal-00000000000000000001.log"
+    return journal(path.read_bytes())
+
+
+def test_a_journal_is_decoded_by_hand(tmp_path: Path) -> None:
+    text, batch = Draft(b"a/text", 7), Draft(b"b", 8, json=True)
+    storage = open_acid(tmp_path)
+    commit(storage, (text.write(b"one"),), (batch.write(b"1,", b"22,"),))
+    commit(storage, (text.write(b"two", closed=True), batch.drop()))
+    first, second, third = written(tmp_path)
+    assert first == (
+        1,
+        0,
+        [
+            {
+                "kind": "create",
+                "incarnation": 7,
+                "created_at": NOW,
+                "name": b"a/text",
+                "type": b"text/plain; charset=utf-8",
+                "tail": 3,
+                "written_at": NOW + 1,
+                "flags": 0,
+                "messages": [b"one"],
+            }
+        ],
+    )
+    assert (second[:2], second[2][0]["messages"], second[2][0]["tail"]) == ((2, 0), [b"1,", b"22,"], 5)
+    assert third[:2] == (3, 2)
+    write, drop = third[2]
+    assert (write["kind"], write["incarnation"], write["flags"], write["messages"]) == ("write", 7, 1, [b"two"])
+    assert (drop["kind"], drop["incarnation"], drop["name"]) == ("drop", 8, b"b")
+    storage.close()
+
+
+def test_everything_that_may_be_absent_is_decoded_by_hand(tmp_path: Path) -> None:
+    source = Draft(b"s", 1)
+    who = Identity(b"f", 2, b"a/b", b"a/b", 11, 60, 12, Fork(b"s", 1, 3, 1, 2))
+    closed = Head(who, 5, 13, closed=True, closed_by=Claim(b"p", 4, 5), stream_seq=b"\xff", deleted=True)
+    storage = open_acid(tmp_path)
+    commit(storage, (source.write(b"one"),))
+    commit(storage, (Write(closed, b"xy", (5,), b"p", Producer(4, 5, 6), (b"q", b"r"), created=True),))
+    [[made]] = [edits for number, _, edits in written(tmp_path) if number == 2]
+    assert (made["ttl"], made["expires_at"], made["fork"]) == (60, 12, (1, 3, 1, 2, b"s"))
+    assert (made["closer"], made["stream_seq"]) == ((4, 5, b"p"), b"\xff")
+    assert (made["producer"], made["forgotten"], made["messages"]) == ((4, 5, 6, b"p"), [b"q", b"r"], [b"xy"])
+    assert made["flags"] == 1 | 2 | 4 | 8 | 16 | 32
+    storage.close()
+
+
+def shard_of(incarnation: int, count: int) -> int:
+    bits = count.bit_length() - 1
+    return (incarnation * 0x9E3779B97F4A7C15 % 2**64) >> (64 - bits) if bits else 0
+
+
+def shard(folder: Path, number: int) -> dict[str, dict[bytes, bytes]]:
+    """Every row of a shard, its seal verified and taken off."""
+    names = ("meta", "names", "streams", "producers", "forks", "chunks", "indexes", "mortal")
+    found: dict[str, dict[bytes, bytes]] = {name: {} for name in names}
+    path = str(folder / f"shard-{number:03d}")
+    with lmdb.open(path, readonly=True, lock=False, max_dbs=8) as env, env.begin() as transaction:
+        for name in names:
+            for key, sealed in transaction.cursor(env.open_db(name.encode(), txn=transaction, create=False)):
+                value, seal = sealed[:-4], sealed[-4:]
+                assert seal == struct.pack("<I", zlib.crc32(value, zlib.crc32(key)))
+                found[name][key] = value
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_shard_is_decoded_by_hand(tmp_path: Path, count: int) -> None:
+    stream = Draft(b"json", 0x1234567890ABCDEF, json=True)
+    stream.head = replace(stream.head, identity=replace(stream.head.identity, ttl_secs=60))
+    storage = open_acid(tmp_path, count)
+    commit(storage, (stream.write(b"1,", b"22,", producer=(b"p", Producer(1, 2, 3))),), (stream.write(b"333,"),))
+    fork = Draft(b"fork", 99, source=stream, offset=5)
+    commit(storage, (fork.write(b"x" * 200_000),))
+    storage.close()
+    assert json.loads((tmp_path / "manifest.json").read_text()) == {"format": 1, "mode": "acid", "shard_count": count}
+    rows, key = shard(tmp_path, shard_of(stream.incarnation, count)), struct.pack(">Q", stream.incarnation)
+    assert rows["meta"] == {b"applied": struct.pack("<Q", 3)}
+    names = shard(tmp_path, zlib.crc32(b"json") % count)["names"]
+    assert names[b"json"] == key
+    row = Reader(rows["streams"][key])
+    assert (identity(row)["name"], head(row)["tail"], row.left) == (b"json", 9, False)
+    assert struct.unpack("<QQq", rows["producers"][key + b"p"]) == (1, 2, 3)
+    assert rows["forks"] == {key + struct.pack(">Q", 99): b""}
+    assert rows["mortal"] == {key: b""}
+    assert rows["chunks"][key + struct.pack(">Q", 0)] == b"1,22,333,"
+    index = rows["indexes"][key + struct.pack(">Q", 0)]
+    assert struct.unpack("<III3I2I2Q", index) == (3, 2, 2, 2, 5, 9, 5, 9, NOW + 1, NOW + 2)
+    forked = shard(tmp_path, shard_of(99, count))["chunks"]
+    assert forked[struct.pack(">QQ", 99, 5)] == b"x" * 200_000
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "`<4sIQI`, 20 bytes",
+        "`EBL1`",
+        "`<4sIIQQ`",
+        "`EBR1`",
+        "`<QqBqq`",
+        "`<QqB`",
+        "`crc32(value, crc32(key))`",
+        "`(i × 0x9E3779B97F4A7C15 mod 2⁶⁴) >> (64 − b)`".replace("i ×", "i ×"),
+        "`crc32(name) mod count`",
+        "`>QQ` incarnation, offset of its first byte",
+    ],
+)
+def test_the_page_states_what_this_test_uses(stated: str) -> None:
+    assert stated in FORMAT

@@ -1,0 +1,110 @@
+"""The contract, generated: whatever is committed in whatever groups, a storage holds what a few dictionaries hold."""
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.state import Producer
+from everbrook.storage.api import Record
+from tests.storage.drafts import Draft
+from tests.storage.engines import ENGINES, WAYS, Store
+
+NAMES = st.sampled_from([b"a", b"b", b"c", b"d"])
+MESSAGES = st.lists(st.binary(min_size=1, max_size=5), max_size=3)
+
+
+class StorageMachine(RuleBasedStateMachine):
+    """Collects changes into a group, and commits it now and then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = TemporaryDirectory()
+        self._streams: dict[bytes, Draft] = {}
+        self._group: list[Change] = []
+        self._incarnation = 0
+
+    @initialize(way=st.sampled_from(WAYS))
+    def open(self, way: tuple[str, bool]) -> None:
+        name, reopening = way
+        self._store = Store(ENGINES[name], Path(self._folder.name), reopening=reopening)
+        self._empty_bytes = self._store.storage.used_bytes
+
+    @rule(name=NAMES, source=NAMES, json=st.booleans(), messages=MESSAGES, data=st.data())
+    def create(self, *, name: bytes, source: bytes, json: bool, messages: list[bytes], data: st.DataObject) -> None:
+        """A name that is taken passes to the new stream in the same change."""
+        old = self._streams.get(name)
+        if old and self._forks()[old.incarnation]:
+            return
+        origin = self._streams.get(source) if source != name else None
+        offset = data.draw(st.integers(0, origin.head.tail)) if origin else 0
+        self._incarnation += 1
+        stream = Draft(name, self._incarnation, json=json, source=origin, offset=offset)
+        write = stream.write(*(messages if json else messages[:1]))
+        self._streams[name] = stream
+        self._group.append((old.drop(), write) if old else (write,))
+
+    @rule(name=NAMES, messages=MESSAGES, producer=st.sampled_from([None, b"p", b"q"]), closed=st.booleans())
+    def write(self, *, name: bytes, messages: list[bytes], producer: bytes | None, closed: bool) -> None:
+        stream = self._streams.get(name)
+        if stream is None:
+            return
+        if stream.head.identity.media_type == b"text/plain":
+            messages = messages[:1]
+        state = (producer, Producer(0, len(stream.data), len(messages))) if producer else None
+        forgotten = tuple(known for known in stream.producers if producer and known != producer and closed)
+        self._group.append((stream.write(*messages, producer=state, forgotten=forgotten, closed=closed),))
+
+    @rule(name=NAMES)
+    def drop(self, name: bytes) -> None:
+        stream = self._streams.get(name)
+        if stream and not self._forks()[stream.incarnation]:
+            del self._streams[name]
+            self._group.append((stream.drop(),))
+
+    def _forks(self) -> Counter[int]:
+        forks = (stream.head.identity.fork for stream in self._streams.values())
+        return Counter(fork.source_incarnation for fork in forks if fork)
+
+    @precondition(lambda self: self._group)
+    @rule()
+    def commit(self) -> None:
+        """A group takes no more memory than it was said to."""
+        group, self._group = self._group, []
+        storage = self._store.storage
+        writes = [edit for change in group for edit in change if isinstance(edit, Write)]
+        allowed = storage.used_bytes + sum(storage.cost_bytes(write) for write in writes)
+        self._store.commit(*group)
+        assert self._store.storage.used_bytes <= allowed
+
+    @invariant()
+    def it_holds_what_was_committed(self) -> None:
+        if self._group:
+            return
+        storage, forks = self._store.storage, self._forks()
+        for name in (b"a", b"b", b"c", b"d"):
+            stream = self._streams.get(name)
+            record = storage.load(name)
+            if stream is None:
+                assert record is None
+                continue
+            assert record == Record(stream.head, stream.producers)
+            assert storage.read(stream.incarnation, stream.first, stream.head.tail) == stream.data
+            assert storage.fork_count(stream.incarnation) == forks[stream.incarnation]
+
+    def teardown(self) -> None:
+        while self._streams:
+            for name in tuple(self._streams):
+                self.drop(name)
+        self._store.commit(*self._group)
+        assert self._store.storage.used_bytes == self._empty_bytes
+        self._store.storage.close()
+        self._folder.cleanup()
+
+
+TestStorage = StorageMachine.TestCase
+TestStorage.settings = settings(derandomize=True, max_examples=60, stateful_step_count=30, deadline=None, database=None)
