@@ -33,6 +33,7 @@ class Target(Struct, frozen=True):
 
 TARGETS = [
     Target("http1", "memory"),
+    Target("http1", "acid"),
     Target("asgi", "memory"),
 ]
 

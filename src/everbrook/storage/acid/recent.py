@@ -17,8 +17,8 @@ class RecentStream:
         self.producers: dict[bytes, Producer] = {}
         self.forgotten: set[bytes] = set()
 
-    def write(self, write: Write) -> int:
-        """Take a write. Tells how much memory its bytes took."""
+    def write(self, write: Write) -> None:
+        """Take a write."""
         self.head = write.head
         for producer_id in write.forgotten:
             self.producers.pop(producer_id, None)
@@ -27,10 +27,10 @@ class RecentStream:
             self.producers[write.producer_id] = write.producer
             self.forgotten.discard(write.producer_id)
         if not write.data:
-            return 0
+            return
         if self.run is None:
             self.run = Run(write.head.tail - len(write.data), batched=write.head.identity.json)
-        return self.run.append(write.data, write.ends, write.head.written_at)
+        self.run.append(write.data, write.ends, write.head.written_at)
 
 
 class Recent:
@@ -42,7 +42,6 @@ class Recent:
         self.dropped: dict[int, Head] = {}
         self.forked: dict[int, set[int]] = {}
         self.unforked: dict[int, set[int]] = {}
-        self.used_bytes = 0
 
     def apply(self, edit: Edit, *, shelved: bool = False) -> None:
         """Take an edit. If the stream's shard has it already, only names and forks are entered.
@@ -65,13 +64,11 @@ class Recent:
         stream = self.streams.get(identity.incarnation)
         if stream is None:
             stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
-        self.used_bytes += stream.write(write)
+        stream.write(write)
 
     def _drop(self, drop: Drop) -> None:
         identity = drop.head.identity
         stream = self.streams.pop(identity.incarnation, None)
-        if stream and stream.run:
-            self.used_bytes -= stream.run.used_bytes
         if stream is None or not stream.created:
             self.dropped[identity.incarnation] = drop.head
         if self.names.get(identity.name, identity.incarnation) == identity.incarnation:
