@@ -55,12 +55,10 @@ def _bar(label: str) -> "Iterator[Progress]":
 def format_report(report: "Report") -> "Iterator[str]":
     """Say what was found, the damage last, where it is read."""
     tally = report.tally
-    yield (
-        f"{report.folder}: {report.mode}, {tally.streams} streams with {tally.stream_bytes} bytes of their own; "
-        f"{tally.records} changes are still in the journal"
-    )
+    journal = f"; changes still in the journal: {tally.records}" if tally.records else ""
+    yield f"{report.folder}: {report.mode}, streams: {tally.streams}, their bytes: {tally.stream_bytes}{journal}"
     yield from (f"  {remark.text}" for remark in report.remarks)
     yield from (f"  damaged: {damage}" for damage in report.damages[:MOST_DAMAGES])
     if len(report.damages) > MOST_DAMAGES:
         yield f"  and {len(report.damages) - MOST_DAMAGES} more"
-    yield "  every byte verifies" if report.sound else f"  {len(report.damages)} places are damaged"
+    yield "  every byte verifies" if report.sound else f"  damaged places: {len(report.damages)}"

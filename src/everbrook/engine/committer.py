@@ -9,12 +9,25 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from msgspec import Struct
+
 from everbrook.engine.clock import Scheduler
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
 from everbrook.storage.api import Storage, StorageFull
 
 Parked = Callable[[Unavailable | None], None]
+
+
+MAX_REMEMBERED_REFUSALS = 64
+
+
+class Refused(Struct, frozen=True):
+    """Numbers of changes that there was no room for."""
+
+    first: int
+    last: int
+    failure: Unavailable
 
 
 class Committer:
@@ -39,6 +52,7 @@ class Committer:
         self._queue: list[Change] = []
         self._under_way = False
         self._parked: deque[tuple[int, Parked]] = deque()
+        self._refused: deque[Refused] = deque(maxlen=MAX_REMEMBERED_REFUSALS)
         self.last = 0
         self.durable = 0
         self.failure: Unavailable | None = None
@@ -58,8 +72,10 @@ class Committer:
 
     def park(self, number: int, answer: Parked) -> None:
         """Call `answer` when change `number` is durable, or with the reason why it never will be."""
-        if number <= self.durable or self.failure:
-            answer(None if number <= self.durable else self.failure)
+        if number <= self.durable:
+            answer(next((past.failure for past in self._refused if past.first <= number <= past.last), None))
+        elif self.failure:
+            answer(self.failure)
         else:
             self._parked.append((number, answer))
 
@@ -100,13 +116,18 @@ class Committer:
             self._parked.popleft()[1](None)
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
-        """Give up what there is no room for, and all that was decided on top of it. The storage is as it was."""
+        """Give up what there is no room for, and all that was decided on top of it. The storage is as it was.
+
+        The numbers of what was refused are settled and never come back: an answer must not rest on another change.
+        """
+        failure = Unavailable(f"nothing can be stored now: {error}")
         refused = group + self._queue
         self._queue = []
         self._under_way = False
-        self.last = self.durable
+        self._refused.append(Refused(self.durable + 1, self.last, failure))
+        self.durable = self.last
         self._roll_back(refused)
-        self._answer_all(Unavailable(f"nothing can be stored now: {error}"))
+        self._answer_all(failure)
 
     def _answer_all(self, failure: Unavailable) -> None:
         parked, self._parked = self._parked, deque()

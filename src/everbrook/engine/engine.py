@@ -13,7 +13,7 @@ from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
-from everbrook.protocol.change import Edit, Write
+from everbrook.protocol.change import Change, Edit, Write
 from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamNotFound, Unavailable, quoted
@@ -22,6 +22,8 @@ from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Outcome, Untouched
 from everbrook.protocol.reading import Page, locate, page_from
 from everbrook.storage.api import Storage
+
+EXPIRY_RETRY_MS = 10_000
 
 
 class Engine:
@@ -37,7 +39,7 @@ class Engine:
         self._streams = Streams(
             storage, clock.now(), limits.producer_idle_ms, self._watch, self._expiry.forget, self._make_room
         )
-        self._committer = Committer(storage, scheduler, self._streams.publish, self._streams.roll_back)
+        self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back)
         self._patrol = ExpiryPatrol(storage, scheduler, clock, self._expire_name)
 
     # Deciding
@@ -119,10 +121,16 @@ class Engine:
     def _make_room(self) -> None:
         self.scheduler.call_soon(self._streams.trim)
 
-    def _watch(self, stream: Stream) -> None:
+    def _watch(self, stream: Stream, not_before: int = 0) -> None:
         end = deadline(stream.head.identity, stream.touched_at)
         if end is not None:
-            self._expiry.watch(stream, end)
+            self._expiry.watch(stream, max(end, not_before))
+
+    def _roll_back(self, changes: list[Change]) -> None:
+        """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
+        not_before = self.clock.now() + EXPIRY_RETRY_MS
+        for stream in self._streams.roll_back(changes):
+            self._watch(stream, not_before)
 
     # Reading
 

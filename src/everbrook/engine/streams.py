@@ -47,6 +47,7 @@ class Streams:
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
+        self._crowded = False
 
     def stream(self, name: bytes) -> Stream | None:
         """Give the newest state of a stream, for a decision."""
@@ -76,8 +77,7 @@ class Streams:
             stream = self._adopt(link.head)
             self._refresh(stream, link)
             self._newest[link.head.identity.name] = self._visible[link.head.identity.name] = stream
-        if self._storage.blocking and len(self._visible) > MAX_RESIDENT:
-            self._on_crowd()
+        self._look_for_a_crowd()
         return self._newest[name]
 
     def _adopt(self, head: Head) -> Stream:
@@ -94,8 +94,15 @@ class Streams:
         stream.producers = dict(record.producers)
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
 
+    def _look_for_a_crowd(self) -> None:
+        if self._storage.blocking and len(self._visible) > MAX_RESIDENT and not self._crowded:
+            self._crowded = True
+            self._on_crowd()
+
     def trim(self) -> None:
         """Let idle streams go, those first that came first; the others get another turn."""
+        self._crowded = False
+        before = len(self._visible)
         for name in list(islice(self._visible, EVICTION_SLICE)):
             stream = self._visible.pop(name)
             if stream.idle and self._newest.get(name) is stream:
@@ -104,6 +111,8 @@ class Streams:
                 self._on_departure(stream)
             else:
                 self._visible[name] = stream
+        if len(self._visible) < before:
+            self._look_for_a_crowd()
 
     # Changes
 
@@ -147,6 +156,7 @@ class Streams:
         if write.created:
             self._visible[identity.name] = self._arriving.pop(identity.incarnation)
             self._settle_fork(write)
+            self._look_for_a_crowd()
         stream = self._visible[identity.name]
         stream.commit()
         if write.head.deleted:
@@ -158,22 +168,23 @@ class Streams:
         if fork and (source := self._visible.get(fork.source)):
             source.pending_forks -= 1
 
-    def roll_back(self, changes: Iterable[Change]) -> None:
-        """Forget changes that were refused by the storage, all that are on their way."""
-        for stream in self._arriving.values():
-            self._on_departure(stream)
+    def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
+        """Forget changes that the storage refused, all that are on their way. Gives the streams that they were of."""
+        for arriving in self._arriving.values():
+            self._on_departure(arriving)
         self._arriving.clear()
-        for edit in (edit for change in changes for edit in change):
-            identity = edit.head.identity
-            self._restore(identity.name)
-            if identity.fork:
-                self._restore(identity.fork.source)
+        identities = [edit.head.identity for change in changes for edit in change]
+        names = {identity.name for identity in identities}
+        names.update(identity.fork.source for identity in identities if identity.fork)
+        return [stream for name in names if (stream := self._restore(name))]
 
-    def _restore(self, name: bytes) -> None:
+    def _restore(self, name: bytes) -> Stream | None:
         self._newest.pop(name, None)
         stream, record = self._visible.get(name), self._storage.load(name)
-        if stream and record:
-            stream.lineage.unapplied.clear()
-            stream.pending_forks = 0
-            self._refresh(stream, record)
-            self._newest[name] = stream
+        if stream is None or record is None:
+            return None
+        stream.lineage.unapplied.clear()
+        stream.pending_forks = 0
+        self._refresh(stream, record)
+        self._newest[name] = stream
+        return stream

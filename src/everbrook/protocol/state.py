@@ -40,6 +40,11 @@ class Identity(Struct, frozen=True, gc=False):
         return self.media_type == JSON
 
     @property
+    def mortal(self) -> bool:
+        """Whether the stream can expire (§5.1)."""
+        return self.ttl_secs is not None or self.expires_at is not None
+
+    @property
     def first_own_offset(self) -> int:
         """Where the stream's own bytes begin: what lies before is its source's."""
         return self.fork.offset if self.fork else 0

@@ -42,9 +42,11 @@ def _open_acid(settings: StorageSettings) -> Storage:
 
 
 def _open_files(settings: StorageSettings) -> Storage:
-    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
+    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
+    from everbrook.storage.files.engine import FileStorage  # noqa: PLC0415
 
-    raise StoreError(f"storage mode {settings.mode} is not there yet; acid is the durable one")
+    durable = settings.mode is StorageMode.FILE_DURABLE
+    return FileStorage(OsDisk(), Path(settings.data_dir) / "file", durable=durable, salt=secrets.randbits(32))
 
 
 def assemble(settings: Settings, storage: Storage) -> Application:

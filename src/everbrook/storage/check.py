@@ -187,6 +187,10 @@ def _inspect(folder: Path, manifest: Manifest, outgoing: Connection) -> None:
             from everbrook.storage.acid.check import check_acid  # noqa: PLC0415 - only what the mode needs
 
             check_acid(folder, manifest.shard_count, notebook)
+        case "file":
+            from everbrook.storage.files.check import check_files  # noqa: PLC0415
+
+            check_files(folder, notebook)
         case other:
             notebook.damage(f"a store of mode {other!r}, which this version does not know")
     outgoing.send(notebook.tally)

@@ -42,6 +42,13 @@ class AcidStorage:
         """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
         disk.make_folder(folder)
         self._lock = FolderLock(folder)
+        try:
+            self._open(disk, folder, shard_count, salt, fold_at_bytes)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, disk: Disk, folder: Path, shard_count: int, salt: int, fold_at_bytes: int) -> None:
         open_manifest(disk, folder, Manifest(FORMAT, "acid", shard_count))
         disk.make_folder(folder / "journal")
         self._fold_at_bytes = fold_at_bytes
@@ -176,7 +183,17 @@ class AcidStorage:
         return producers
 
     def mortal(self, after: int, limit: int) -> list[Head]:
-        return self._shelf.mortal(after, limit)
+        """Give streams that can expire: those on the shelf that live, and those that have not got there."""
+        recent = {
+            incarnation: stream.head
+            for layer in reversed(self._layers())
+            for incarnation, stream in layer.streams.items()
+            if incarnation > after and stream.head.identity.mortal
+        }
+        dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
+        shelved = {head.identity.incarnation: head for head in self._shelf.mortal(after, limit)}
+        heads = {**shelved, **recent}
+        return [heads[incarnation] for incarnation in sorted(heads.keys() - dropped)[:limit]]
 
     def fork_count(self, incarnation: int) -> int:
         forks = self._shelf.forks(incarnation)

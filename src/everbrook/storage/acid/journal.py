@@ -16,6 +16,10 @@ from everbrook.storage.record import LOG_HEADER, Record, frame, log_header, pars
 _PREFIX, _SUFFIX = "journal-", ".log"
 
 
+# A file of the journal: where it is, the salt and first number in its header, and what it holds.
+Log = tuple[Path, tuple[int, int], bytes]
+
+
 class Damage(Struct, frozen=True):
     """Numbers that were on the disk and can't be read any more, and where they should be."""
 
@@ -53,14 +57,16 @@ class Journal:
         One that nobody knew to be there was torn with its group: it ends the journal.
         """
         logs = self._read_logs()
-        found = [(path, record) for path, salt, log in logs for record in records(log, salt)]
+        found = [(path, record) for path, header, log in logs for record in records(log, header[0])]
+        # A file is begun when everything before it is on the disk.
         synced = max((record.synced for _, record in found), default=0)
+        synced = max((synced, applied, *(first - 1 for _, (_, first), _ in logs)))
         kept: list[Record] = []
         expected, place = applied + 1, (self._folder, 0)
         self.last = applied
         for path, record in found:
             if record.number > expected:
-                if expected > max(synced, applied):
+                if expected > synced:
                     break
                 self.damages.append(Damage(*place, expected, record.number - 1))
             if record.number >= expected:
@@ -70,9 +76,9 @@ class Journal:
         self._cut_torn(logs, place)
         return kept
 
-    def _read_logs(self) -> list[tuple[Path, int, bytes]]:
+    def _read_logs(self) -> list[Log]:
         """Read every file. One without a whole header was begun when the crash came, and holds nothing."""
-        logs: list[tuple[Path, int, bytes]] = []
+        logs: list[Log] = []
         for name in self._disk.names(self._folder):
             if not name.endswith(_SUFFIX):
                 continue
@@ -80,7 +86,7 @@ class Journal:
             log = self._disk.read(path)
             header = parse_log_header(log)
             if header:
-                logs.append((path, header[0], log))
+                logs.append((path, header, log))
             elif len(log) <= LOG_HEADER.size:
                 self._disk.remove(path)
             else:
@@ -95,7 +101,7 @@ class Journal:
         self._disk.rename(path, aside)
         self.damages.append(Damage(aside, 0, first, first))
 
-    def _cut_torn(self, logs: list[tuple[Path, int, bytes]], place: tuple[Path, int]) -> None:
+    def _cut_torn(self, logs: list[Log], place: tuple[Path, int]) -> None:
         """Cut the journal behind its last good record, so that nothing torn is ever read again.
 
         What is kept is synced: it may have been read from memory that only this system has, and is built upon.

@@ -214,7 +214,7 @@ class Fold:
         identity = stream.head.identity
         key = INCARNATION.pack(identity.incarnation)
         self._put("streams", key, pack_identity(identity) + pack_head(stream.head))
-        if stream.created and (identity.ttl_secs is not None or identity.expires_at is not None):
+        if stream.created and identity.mortal:
             self._put("mortal", key, b"")
         for producer_id in stream.forgotten:
             self._delete("producers", key + producer_id)

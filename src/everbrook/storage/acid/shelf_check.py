@@ -80,8 +80,7 @@ class CheckedShelf(Shelf):
         first_chunk = PLACE.pack(identity.incarnation, identity.first_own_offset)
         if head.tail > identity.first_own_offset and shard.get(b"chunks", first_chunk) is None:
             yield "its first bytes are missing"
-        mortal = identity.ttl_secs is not None or identity.expires_at is not None
-        if mortal and shard.get(b"mortal", INCARNATION.pack(identity.incarnation)) is None:
+        if identity.mortal and shard.get(b"mortal", INCARNATION.pack(identity.incarnation)) is None:
             yield "it can expire and is not among those that can"
         if identity.incarnation in self._touched.streams:
             return
@@ -129,7 +128,7 @@ class CheckedShelf(Shelf):
     def _check_mortal(self, shard: CheckedShard) -> None:
         for key, _ in shard.rows(b"mortal"):
             head = shard.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
-            if head is None or (head.identity.ttl_secs is None and head.identity.expires_at is None):
+            if head is None or not head.identity.mortal:
                 self._notebook.damage("it is not a stream that can expire", f"stream {key.hex()}")
 
     def _check_chunks(self, shard: CheckedShard) -> None:

@@ -139,6 +139,11 @@ class Catalogue:
         self._snapshot_bytes = 0
 
     @property
+    def begun(self) -> bool:
+        """Whether it can be written to."""
+        return self._file is not None
+
+    @property
     def size(self) -> int:
         """How many bytes the file holds."""
         return self._file.size if self._file else 0

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
-from everbrook.storage.api import Record
+from everbrook.storage.api import Record, StorageFull
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents
 from everbrook.storage.files.damage import Damage
@@ -19,7 +20,7 @@ from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.pens import SEGMENT_BYTES, Pens
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.recovery import recover, sweep
-from everbrook.storage.files.writer import Writer
+from everbrook.storage.files.writer import Writer, refusal_of
 from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, open_manifest
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,16 @@ class FileStorage:
         self._finish(contents)
         # What is written without syncs has to be synced by whoever opens the store as a durable one.
         doubted = doubt.generation if syncer.durable else generation + 1
-        self._catalogue.begin(self._entries, generation, doubted, number)
+        self._begin = partial(self._catalogue.begin, self._entries, generation, doubted, number)
+        with suppress(StorageFull):
+            self._begin_catalogue()
+
+    def _begin_catalogue(self) -> None:
+        """Nothing can be written before. If there is no room for it yet, what is there can still be read."""
+        try:
+            self._begin()
+        except OSError as error:
+            raise refusal_of(error) from error
 
     def _finish(self, contents: Contents) -> None:
         """Finish what an earlier time began."""
@@ -95,6 +105,8 @@ class FileStorage:
         return 0
 
     def persist(self, group: Sequence[Change]) -> None:
+        if not self._catalogue.begun:
+            self._begin_catalogue()
         self._writer.persist(group)
 
     def apply(self, group: Sequence[Change]) -> None:

@@ -10,13 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from everbrook.protocol.change import Change, Drop, Write
-from everbrook.storage.api import StorageFull
+from everbrook.storage.api import StorageFull, refusal
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.files.catalogue import Catalogue, is_joint, pack_commit, pack_joint
 from everbrook.storage.files.handles import SyncFailed
 from everbrook.storage.files.pens import Pens
 
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 RENEW_AT_BYTES = 4 * 1024 * 1024
 
 Numbered = tuple[int, Change]
@@ -29,6 +28,7 @@ class Writer:
         self._disk = disk
         self._catalogue = catalogue
         self._pens = pens
+        self._made: set[Path] = set()
         self._folders: set[Path] = set()
         self._undo: list[Callable[[], None]] = []
         self.number = number
@@ -44,11 +44,12 @@ class Writer:
             for batch in _batches(number, group):
                 self._write_batch(batch)
         except OSError as error:
-            if not is_full(error):
-                self.failed = True
-                raise
-            self._take_back(number)
-            raise StorageFull(f"the disk is full: {error.strerror}") from error
+            self.failed = True
+            refused = refusal_of(error)
+            if isinstance(refused, StorageFull):
+                self._take_back(number)
+                raise refused from error
+            raise
         except BaseException:
             self.failed = True
             raise
@@ -56,7 +57,6 @@ class Writer:
             self._undo.clear()
 
     def _take_back(self, number: int) -> None:
-        self.failed = True
         while self._undo:
             self._undo.pop()()
         self._pens.clear()
@@ -65,12 +65,13 @@ class Writer:
 
     def _renew_catalogue(self) -> None:
         """Begin the catalogue anew when most of it is past. If there is no room, it can wait."""
-        if self._catalogue.grown > max(RENEW_AT_BYTES, self._catalogue.size // 2):
-            try:
-                self._catalogue.renew(self.number)
-            except OSError as error:
-                if not is_full(error):
-                    raise
+        if self._catalogue.grown <= max(RENEW_AT_BYTES, self._catalogue.size // 2):
+            return
+        try:
+            self._catalogue.renew(self.number)
+        except OSError as error:
+            if not isinstance(refusal_of(error), StorageFull):
+                raise
 
     def _write_batch(self, batch: list[Numbered]) -> None:
         joint = [(number, pack_joint(change)) for number, change in batch if is_joint(change)]
@@ -126,8 +127,11 @@ class Writer:
         self._sync([file])
 
     def _create(self, path: Path) -> File:
-        self._disk.make_folder(path.parent)
-        self._folders.add(path.parent)
+        folder = path.parent
+        if folder not in self._made:
+            self._disk.make_folder(folder)
+            self._made.add(folder)
+        self._folders.add(folder)
         self._undo.append(lambda: self._remove(path))
         return self._pens.handles.create(path)
 
@@ -166,9 +170,9 @@ class Writer:
         self._pens.close()
 
 
-def is_full(error: OSError) -> bool:
-    """Tell whether an error only says that there is no room. After a failed sync that is no comfort."""
-    return error.errno in NO_ROOM and not isinstance(error, SyncFailed)
+def refusal_of(error: OSError) -> Exception:
+    """Tell a write that found no room from an error after which nobody knows. A failed sync is always such a one."""
+    return error if isinstance(error, SyncFailed) else refusal(error)
 
 
 def _enters(change: Change) -> bool:
@@ -177,16 +181,21 @@ def _enters(change: Change) -> bool:
 
 
 def _batches(number: int, group: Sequence[Change]) -> Iterator[list[Numbered]]:
-    """Number the changes and part them: a joint change is a batch by itself, what lies between two is one."""
+    """Number the changes and part them into batches, each of which is durable before the next begins.
+
+    Within a batch the order counts for each stream alone. A joint change is a batch by itself. A soft deletion begins
+    one: it rests on forks, which are other streams, and must not be there without them.
+    """
     batch: list[Numbered] = []
     for change in group:
         number += 1
-        if is_joint(change):
-            if batch:
-                yield batch
-            yield [(number, change)]
+        joint = is_joint(change)
+        if batch and (joint or any(isinstance(edit, Write) and edit.head.deleted for edit in change)):
+            yield batch
             batch = []
-        else:
-            batch.append((number, change))
+        batch.append((number, change))
+        if joint:
+            yield batch
+            batch = []
     if batch:
         yield batch
