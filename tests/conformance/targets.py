@@ -34,6 +34,8 @@ class Target(Struct, frozen=True):
 TARGETS = [
     Target("http1", "memory"),
     Target("http1", "acid"),
+    Target("http1", "file-fast"),
+    Target("http1", "file-durable"),
     Target("asgi", "memory"),
 ]
 

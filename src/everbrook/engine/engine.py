@@ -187,7 +187,9 @@ class Engine:
         if stream.feed:
             stream.feed.leave(reader)
             if not stream.feed:
+                # Whoever follows a stream reads it until the last moment (§5.1).
                 stream.feed = None
+                stream.touched_at = max(stream.touched_at, self.clock.now())
 
     def _next_batch(self, stream: Stream, position: int) -> Batch | None:
         head = stream.committed

@@ -109,7 +109,8 @@ class AsgiApplication:
 async def _read_request(scope: Scope, receive: Receive, max_body_bytes: int) -> Request | None:
     """Read a whole request, or None if the client went away before it was whole."""
     headers: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
+    for name, sent in scope["headers"]:
+        value = sent.strip(b" \t")
         headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
     body = await _read_body(receive, max_body_bytes)
     if body is None:

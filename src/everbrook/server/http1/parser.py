@@ -137,7 +137,7 @@ class RequestParser:
         """
         if not self._in_head:
             return
-        name = name.lower()
+        name, value = name.lower(), value.rstrip(b" \t")
         if name in self.headers:
             if name == b"host":
                 raise BadRequest("the Host header must be given once")

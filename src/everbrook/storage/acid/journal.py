@@ -73,6 +73,9 @@ class Journal:
                 kept.append(record)
                 expected = record.number + 1
             self.last, place = max(self.last, record.number), (path, record.end)
+        if expected <= synced:
+            self.damages.append(Damage(*place, expected, synced))
+            self.last = synced
         self._cut_torn(logs, place)
         return kept
 

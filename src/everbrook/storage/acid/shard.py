@@ -23,6 +23,7 @@ from everbrook.storage.acid.chunks import (
     unpack_index,
 )
 from everbrook.storage.acid.recent import RecentStream
+from everbrook.storage.acid.residency import Residency
 from everbrook.storage.packing import (
     Unpacker,
     pack_head,
@@ -63,6 +64,7 @@ class Shard:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._residency = Residency(folder / "data.mdb")
         self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=8, readahead=False)
         self._meta = self._env.open_db(b"meta")
         self._names = self._env.open_db(b"names")
@@ -82,6 +84,7 @@ class Shard:
         return int(NUMBER.unpack(packed)[0]) if packed else 0
 
     def _get(self, database: "lmdb._Database", key: bytes) -> bytes | None:
+        self._residency.look()
         with self._env.begin() as transaction:
             sealed = transaction.get(key, db=database)
         return None if sealed is None else self._unsealed(key, bytes(sealed))
@@ -121,6 +124,7 @@ class Shard:
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
         """Give the bytes of a stream from `start` to `end`."""
+        self._residency.look()
         parts: list[bytes] = []
         with self._env.begin(buffers=True) as transaction:
             cursor = transaction.cursor(self._chunks)

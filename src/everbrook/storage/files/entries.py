@@ -39,7 +39,7 @@ class Entries:
         self.names[identity.name] = identity.incarnation
         if identity.fork:
             self._forks.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
-        if identity.ttl_secs is not None or identity.expires_at is not None:
+        if identity.mortal:
             insort(self._mortal, identity.incarnation)
 
     def _drop(self, identity: Identity) -> None:

@@ -37,14 +37,17 @@ class SegmentIndex:
 
     def add(self, write: Write, end: int) -> None:
         """Take in a write whose record ends at `end`: its bytes are the last of the record."""
-        if not write.data:
-            return
-        self.tail += len(write.data)
-        self.messages.extend(write.ends)
+        if write.data:
+            self.append(len(write.data), write.ends, end - len(write.data), write.head.written_at)
+
+    def append(self, size: int, ends: tuple[int, ...], place: int, time: int) -> None:
+        """Take in an append of `size` bytes that begin at `place` in the file."""
+        self.tail += size
+        self.messages.extend(ends)
         if self.appends is not self.messages:
-            self.appends.append(write.ends[-1])
-        self.places.append(end - len(write.data))
-        self.times.append(write.head.written_at)
+            self.appends.append(ends[-1])
+        self.places.append(place)
+        self.times.append(time)
 
     def read(self, disk: Disk, path: Path, start: int, end: int) -> bytes:
         """Read bytes out of the segment's file: at once, and without what lies between the appends."""

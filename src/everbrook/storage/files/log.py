@@ -7,16 +7,20 @@ it was written when what is missing was known to be on the disk; else the gap wa
 
 from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
 
 from everbrook.protocol.change import Write
-from everbrook.protocol.state import Identity
+from everbrook.protocol.state import Head, Identity
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.index import SegmentIndex
 from everbrook.storage.files.state import STATE, StreamState, unpack_state
-from everbrook.storage.packing import Damaged, Unpacker, unpack_edit
+from everbrook.storage.packing import WRITE, Damaged, Unpacker, unpack_edit
 from everbrook.storage.record import LOG_HEADER, MAGIC, Record, parse_log_header, record_at
 
 EVERYTHING = 1 << 64
+
+# A write that has neither flags nor more messages than one: kind, incarnation, tail, time, flags, bytes, messages.
+PLAIN = Struct("<BQQqBII")
 
 
 class StreamLog:
@@ -49,12 +53,22 @@ class StreamLog:
             if record.number > limit:
                 self.hidden = True
                 return
-            write = _unpack_write(record.body, self.state.head.identity)
-            self.state.take(write)
             self.position, self.number = base + record.end, record.number
-            self.index.add(write, self.position)
+            self._take_body(record.body)
         if proves_loss(data, self.position - base, self.salt, self.number):
             raise Damage(path, self.position)
+
+    def _take_body(self, body: bytes) -> None:
+        """Take a write in. Most change nothing but the tail: those take a short way."""
+        identity = self.state.head.identity
+        kind, _, tail, written_at, flags, size, messages = PLAIN.unpack_from(body)
+        if kind == WRITE and flags == 0 and messages == 1:
+            self.state.head = Head(identity, tail, written_at)
+            self.index.append(size, (tail,), self.position - size, written_at)
+        else:
+            write = _unpack_write(body, identity)
+            self.state.take(write)
+            self.index.add(write, self.position)
 
     def enter(self, segment: int, salt: int, first: Record) -> None:
         """Go on in the next segment."""
