@@ -7,7 +7,7 @@ UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
 LOCK := requirements-dev.lock
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-CODE := src tests tools bench
+CODE := src tests tools bench soak
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve up test protocol-coverage check format conformance bench docs soak lock
@@ -63,5 +63,5 @@ up: ## (later) the whole deployment
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: ## (later) the long-running test
-	@echo "make soak: there is no soak test yet; 'make test' runs what there is" >&2; exit 1
+soak: setup ## kill servers, fail disks, replay crashes, fill a store with a million streams
+	$(BIN)/python -m soak

@@ -7,16 +7,19 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.cases import CASES, DEFAULT_CASES
+from bench.cases import CASES, DEFAULT_CASES, DURABLE_CASES
 from bench.constant import generator_cost_us
 from bench.processes import StartFailed
 from bench.reference import node_version
 from bench.report import Report, format_report, write_json
-from bench.rounds import RoundFailed, take_turns
-from bench.subjects import SUBJECTS
+from bench.rounds import Contest, RoundFailed, take_turns
+from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject
 from tools.node import NodeUnavailable
 
 _RESULTS = Path(__file__).resolve().parent / "results"
+# With a disk there are more servers to take turns; so many rounds keep the whole run within ten minutes.
+ROUNDS, DURABLE_ROUNDS, QUICK_ROUNDS = 5, 3, 2
+SECONDS, QUICK_SECONDS = 2.0, 0.5
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,14 +39,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=f"Cases: {', '.join(CASES)}.")
     parser.add_argument("--quick", action="store_true", help="2 rounds of half a second: a check, not a measurement")
-    parser.add_argument("--rounds", type=int, help="how often the servers take turns in each case (default 5)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        help=f"how often the servers take turns in each case (default {ROUNDS}, {DURABLE_ROUNDS} with a disk)",
+    )
     parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
-    parser.add_argument("--cases", type=_names(CASES), default=DEFAULT_CASES, help="comma-separated")
-    parser.add_argument("--subjects", type=_names(SUBJECTS), default=("everbrook-memory",), help="comma-separated")
+    parser.add_argument("--cases", type=_names(CASES), help="comma-separated")
+    parser.add_argument("--subjects", type=_names(SUBJECTS), default=DEFAULT_SUBJECTS, help="comma-separated")
     parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     options = parser.parse_args(arguments)
-    options.rounds = options.rounds or (2 if options.quick else 5)
-    options.seconds = options.seconds or (0.5 if options.quick else 2.0)
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else None)
+    options.seconds = options.seconds or (QUICK_SECONDS if options.quick else SECONDS)
     return options
 
 
@@ -60,19 +67,30 @@ def _names(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
 
 def _run(options: argparse.Namespace) -> Report:
     report = Report(
-        rounds=options.rounds,
+        rounds=options.rounds or ROUNDS,
         seconds=options.seconds,
         versions={"everbrook": version("everbrook"), "node": node_version()},
         generator_us=generator_cost_us(min(options.seconds, 1.0)),
     )
-    for subject in (SUBJECTS[name] for name in options.subjects):
-        for case in (CASES[name] for name in options.cases):
-            print(f"{subject.name}: {case.title} …", file=sys.stderr)
-            turns = take_turns(
-                case, subject, SUBJECTS[subject.reference or subject.name], options.rounds, options.seconds
-            )
-            report.add(turns)
+    for contest in _contests([SUBJECTS[name] for name in options.subjects]):
+        durable = contest.memory is not None
+        rounds = options.rounds or (DURABLE_ROUNDS if durable else ROUNDS)
+        for case in (CASES[name] for name in options.cases or (DURABLE_CASES if durable else DEFAULT_CASES)):
+            print(f"{', '.join(subject.name for subject in contest.subjects)}: {case.title} …", file=sys.stderr)
+            for turns in take_turns(case, contest, rounds, options.seconds):
+                report.add(turns)
     return report
+
+
+def _contests(subjects: list[Subject]) -> list[Contest]:
+    """Let those with the same reference take turns together, so that it is measured once for all of them."""
+    groups: dict[tuple[str, str | None], list[Subject]] = {}
+    for subject in subjects:
+        groups.setdefault((subject.reference or subject.name, subject.beside), []).append(subject)
+    return [
+        Contest(tuple(group), SUBJECTS[reference], SUBJECTS[beside] if beside else None)
+        for (reference, beside), group in groups.items()
+    ]
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from itertools import count, repeat
 
+from bench.catchup import CatchUp
 from bench.channel import Expectation
 from bench.load import Case, ClosedLoop, RequestPlan, Target
 from bench.longpoll import LongPoll
@@ -112,9 +113,17 @@ _CASES: tuple[Case, ...] = (
     FanOut(name="sse-500", title="SSE, 500 readers, 100 messages/s", readers=500, rate=100),
 )
 
-_FURTHER_CASES: tuple[Case, ...] = (
+# What a disk is asked for: its syncs shared by more and more connections, and a long read.
+_DURABLE_CASES: tuple[Case, ...] = (
+    _small_appends(1, 1),
     _small_appends(16, 1),
+    _small_appends(64, 1),
     _small_appends(256, 1),
+    _small_appends(64, 64),
+    CatchUp(name="catch-up", title="catch-up, 100 MB of 100 B messages, MB", messages=1_000_000),
+)
+
+_FURTHER_CASES: tuple[Case, ...] = (
     _small_appends(256, 256),
     ClosedLoop(
         name="get-100x100",
@@ -129,4 +138,13 @@ _FURTHER_CASES: tuple[Case, ...] = (
 )
 
 DEFAULT_CASES: tuple[str, ...] = tuple(case.name for case in _CASES)
-CASES: Mapping[str, Case] = {case.name: case for case in (*_CASES, *_FURTHER_CASES)}
+DURABLE_CASES: tuple[str, ...] = tuple(case.name for case in _DURABLE_CASES)
+CASES: Mapping[str, Case] = {case.name: case for case in (*_CASES, *_DURABLE_CASES, *_FURTHER_CASES)}
+
+# What the durable modes are built to reach: a ratio to the reference's file mode, or for a long read MB a second.
+AIMS: Mapping[str, str] = {
+    "append-c1-s1": ">= 3x",
+    "append-c64-s1": ">= 20x",
+    "append-c64-s64": ">= 15x",
+    "catch-up": ">= 500 MB/s",
+}

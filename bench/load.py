@@ -32,10 +32,14 @@ class Target:
 
 @dataclass(slots=True)
 class Load:
-    """What the load generator saw. `missing` counts deliveries that never came."""
+    """What the load generator saw. `missing` counts deliveries that never came.
+
+    `done` is how much was done, in the unit of the case, where that is not one per latency.
+    """
 
     latencies_ns: list[int] = field(default_factory=list)
     missing: int = 0
+    done: float | None = None
 
 
 class Case(Protocol):

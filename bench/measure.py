@@ -50,7 +50,7 @@ def exercise(case: Case, server: ServerProcess, prefix: str, bounds: Bounds) -> 
 
 def _sample(case: Case, subject: str, round_number: int, outcome: Outcome) -> Sample:
     meter, ordered_ns = outcome.meter, sorted(outcome.load.latencies_ns)
-    operations = len(ordered_ns)
+    operations = len(ordered_ns) if outcome.load.done is None else outcome.load.done
     return Sample(
         case=case.name,
         subject=subject,

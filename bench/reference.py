@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).resolve().parent
 
 
 def command(port: int) -> list[str]:
-    """How to start the reference in memory mode."""
+    """How to start the reference; with a folder as one more argument it keeps streams in files."""
     return [str(_node().executable), str(_FOLDER / "reference.mjs"), str(port)]
 
 

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bench.cases import CASES
+from bench.cases import AIMS, CASES
 from bench.rounds import Turns
 from bench.summary import Comparison, Figures, Sample, compare
 
 _HEADINGS = ("case", "per second", "x", "CPU µs", "x less", "p50 / p99 ms", "CPU %", "RSS MB")
+_DURABLE_HEADINGS = (*_HEADINGS, "x memory", "aim")
 _BUSY_SHARE = 0.9
 
 
@@ -30,8 +31,9 @@ class Report:
     def add(self, turns: Turns) -> None:
         """Take in one case; idle memory hardly differs between starts, so the last start speaks."""
         self.idle_rss_mb |= turns.idle_rss_mb
-        self.samples += [*turns.ours, *turns.reference]
-        self.comparisons.append(compare(turns.ours, turns.reference))
+        known = {id(sample) for sample in self.samples}  # several subjects share the turns of one reference
+        self.samples += [s for s in (*turns.ours, *turns.reference, *turns.memory) if id(s) not in known]
+        self.comparisons.append(compare(turns.ours, turns.reference, turns.memory))
 
 
 def machine() -> dict[str, str]:
@@ -46,10 +48,10 @@ def machine() -> dict[str, str]:
 
 def format_report(report: Report) -> str:
     """The table and what one has to know to read it."""
-    rows = [_HEADINGS, *(_row(comparison) for comparison in report.comparisons)]
-    lines = _align(rows)
-    lines.append("")
+    lines = [line for table in _tables(report.comparisons) for line in table]
     lines.append("Each pair is ours | reference. Ratios are medians of the rounds' ratios; above 1 is in our favour.")
+    if any(comparison.memory_ratio is not None for comparison in report.comparisons):
+        lines.append("x memory: what is left of the speed of our memory mode in the same rounds.")
     lines.append(
         f"Generator: {report.generator_us:.1f} µs of its own CPU per append; * it was busy, so ours is a bound."
     )
@@ -64,6 +66,24 @@ def write_json(report: Report, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine(), **asdict(report)}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _tables(comparisons: Sequence[Comparison]) -> list[list[str]]:
+    """One table for each pair of servers."""
+    pairs: dict[tuple[str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        pairs.setdefault((comparison.ours.subject, comparison.reference.subject), []).append(comparison)
+    return [[f"{ours} | {theirs}", *_table(rows), ""] for (ours, theirs), rows in pairs.items()]
+
+
+def _table(comparisons: Sequence[Comparison]) -> list[str]:
+    if all(comparison.memory_ratio is None for comparison in comparisons):
+        return _align([_HEADINGS, *(_row(comparison) for comparison in comparisons)])
+    return _align([_DURABLE_HEADINGS, *(_durable_row(comparison) for comparison in comparisons)])
+
+
+def _durable_row(comparison: Comparison) -> tuple[str, ...]:
+    return (*_row(comparison), f"{comparison.memory_ratio:.2f}", AIMS.get(comparison.case, ""))
 
 
 def _row(comparison: Comparison) -> tuple[str, ...]:

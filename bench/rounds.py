@@ -1,5 +1,6 @@
 """The rounds of a case: both servers run throughout and are loaded in turn, so a drift of the machine hits both."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from time import sleep
 
@@ -25,22 +26,42 @@ class Turns:
     idle_rss_mb: dict[str, float] = field(default_factory=dict)
     ours: list[Sample] = field(default_factory=list)
     reference: list[Sample] = field(default_factory=list)
+    memory: list[Sample] = field(default_factory=list)
 
 
-def take_turns(case: Case, subject: Subject, reference: Subject, rounds: int, seconds: float) -> Turns:
-    """Start both servers afresh and load one after the other, round by round.
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Servers that take turns: ours, the one reference they all have, and our memory mode if it is wanted beside."""
 
-    A subject that is a reference itself meets a second copy of itself: its ratios show the noise of the machine.
-    """
-    turns = Turns()
-    with subject.start() as our_server, reference.start() as reference_server:
+    subjects: tuple[Subject, ...]
+    reference: Subject
+    memory: Subject | None = None
+
+    @property
+    def servers(self) -> list[Subject]:
+        """Everyone, in the order of the turns.
+
+        A subject that is a reference itself meets a second copy of itself: its ratios show the noise of the machine.
+        """
+        return [*self.subjects, self.reference, *([self.memory] if self.memory else [])]
+
+
+def take_turns(case: Case, contest: Contest, rounds: int, seconds: float) -> list[Turns]:
+    """Start all servers afresh and load one after the other, round by round. Gives the turns of each subject."""
+    servers = contest.servers
+    samples: list[list[Sample]] = [[] for _ in servers]
+    with ExitStack() as stack:
+        running = [stack.enter_context(subject.start()) for subject in servers]
         sleep(_IDLE_SECS)
-        turns.idle_rss_mb[subject.name] = resident_bytes(our_server.pid) / 1e6
-        turns.idle_rss_mb[reference.name] = resident_bytes(reference_server.pid) / 1e6
+        idle_rss_mb = {
+            subject.name: resident_bytes(server.pid) / 1e6 for subject, server in zip(servers, running, strict=True)
+        }
         for number in range(rounds):
-            turns.ours.append(_take_turn(case, subject, our_server, number, seconds))
-            turns.reference.append(_take_turn(case, reference, reference_server, number, seconds))
-    return turns
+            for subject, server, taken in zip(servers, running, samples, strict=True):
+                taken.append(_take_turn(case, subject, server, number, seconds))
+    ours, others = samples[: len(contest.subjects)], samples[len(contest.subjects) :]
+    memory = others[1] if contest.memory else []
+    return [Turns(idle_rss_mb, taken, others[0], memory) for taken in ours]
 
 
 def _take_turn(case: Case, subject: Subject, server: ServerProcess, number: int, seconds: float) -> Sample:

@@ -13,7 +13,7 @@ class Sample:
     case: str
     subject: str
     round: int
-    operations: int
+    operations: float
     missing: int
     per_second: float
     p50_ms: float
@@ -42,13 +42,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A case on a server and on its reference. Both ratios are the better the greater they are."""
+    """A case on a server and on its reference. All ratios are the better the greater they are.
+
+    `memory_ratio` says how much of the speed of our memory mode is left, where that took its turns too.
+    """
 
     case: str
     ours: Figures
     reference: Figures
     speed_ratio: float
     cpu_ratio: float
+    memory_ratio: float | None = None
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -77,13 +81,15 @@ def summarise(samples: Sequence[Sample]) -> Figures:
     )
 
 
-def compare(ours: Sequence[Sample], reference: Sequence[Sample]) -> Comparison:
-    """Compare two servers under one case, round by round."""
+def compare(ours: Sequence[Sample], reference: Sequence[Sample], memory: Sequence[Sample] = ()) -> Comparison:
+    """Compare two servers under one case, round by round, and with our memory mode if that was measured as well."""
     rounds = list(zip(ours, reference, strict=True))
+    memory_rounds = list(zip(ours, memory, strict=bool(memory)))
     return Comparison(
         case=ours[0].case,
         ours=summarise(ours),
         reference=summarise(reference),
         speed_ratio=median(mine.per_second / theirs.per_second for mine, theirs in rounds),
         cpu_ratio=median(theirs.cpu_us / mine.cpu_us for mine, theirs in rounds),
+        memory_ratio=median(mine.per_second / fast.per_second for mine, fast in memory_rounds) if memory else None,
     )

@@ -35,21 +35,24 @@ class Survived:
     slowest_start_secs: float
 
 
+def fork(random: Random) -> Random:
+    """Give a thread a source of its own: what it draws does not depend on the others."""
+    return Random(random.getrandbits(64))  # noqa: S311 - it must replay
+
+
 class Load:
     """All writers, and the threads that drive them from one kill to the next."""
 
     def __init__(self, port: int, random: Random) -> None:
         self._port = port
         self.shared = SharedStream("/v1/stream/soak/shared")
-        producers = [
-            IdempotentProducer(f"producer-{n}", self.shared, Random(random.random())) for n in range(PRODUCERS)
-        ]
+        producers = [IdempotentProducer(f"producer-{number}", self.shared, fork(random)) for number in range(PRODUCERS)]
         self.writers: Sequence[Writer] = (
             *producers,
-            SequencedWriter("sequenced", Random(random.random())),
+            SequencedWriter("sequenced", fork(random)),
             BatchWriter("batches"),
             BulkWriter("bulk"),
-            Churner("churn", Random(random.random())),
+            Churner("churn", fork(random)),
         )
         self._failures: list[Exception] = []
 
@@ -95,10 +98,12 @@ class Load:
             client.close()
 
 
-def soak_kills(mode: str, folder: Path, *, kills: int, seed: int, max_secs: float) -> Survived:
+def soak_kills(
+    mode: str, folder: Path, *, kills: int, seed: int, max_secs: float, under: Sequence[str] = ()
+) -> Survived:
     """Kill a server `kills` times; stop early, between two kills, when the time is over."""
     random = Random(seed)  # noqa: S311 - it must replay
-    server = Server(mode, folder)
+    server = Server(mode, folder, under=under)
     load = Load(server.port, random)
     begin, slowest, messages, done = time.monotonic(), 0.0, 0, 0
     with server:
@@ -109,9 +114,8 @@ def soak_kills(mode: str, folder: Path, *, kills: int, seed: int, max_secs: floa
             start_secs = server.start()
             slowest = max(slowest, start_secs)
             messages = _checked(load, server, seed, done)
-            say(
-                f"{mode}: kill {done} of {kills} after {load_secs:.2f} s, up in {start_secs:.2f} s, {messages:,} messages"
-            )
+            timing = f"after {load_secs:.2f} s, up in {start_secs:.2f} s"
+            say(f"{mode}: kill {done} of {kills} {timing}, {messages:,} messages")
             if time.monotonic() - begin > max_secs:
                 break
         _stop_well(server, load, seed, done)

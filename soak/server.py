@@ -1,6 +1,5 @@
 """A real server on a data folder: started, killed without warning, and started again on the same port."""
 
-import contextlib
 import os
 import signal
 import socket
@@ -36,12 +35,18 @@ class Server:
     """`everbrook serve` in one storage mode, on one folder and one port, however often it is started."""
 
     def __init__(
-        self, mode: str, folder: Path, *, under: Sequence[str] = (), settings: Mapping[str, str] | None = None
+        self,
+        mode: str,
+        folder: Path,
+        *,
+        under: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+        port: int = 0,
     ) -> None:
-        """Describe a server. `under` is a command that runs it, such as a tracer."""
+        """Describe a server. `under` is a command that runs it, such as a tracer; without a port one is chosen."""
         self.mode = mode
         self.folder = folder
-        self.port = free_port()
+        self.port = port or free_port()
         self._command = [*under, EVERBROOK, "serve", "--port", str(self.port)]
         self._settings = {
             "DS_STORAGE__MODE": mode,
@@ -88,7 +93,7 @@ class Server:
         while time.monotonic() < begin + START_TIMEOUT_SECS:
             if self._process.poll() is not None:
                 raise ServerFailed(f"the server ended with {self._process.returncode}:\n{self.output}")
-            with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
+            if self._accepts():
                 return time.monotonic() - begin
             time.sleep(0.005)
         raise ServerFailed(f"the server accepted no connection within {START_TIMEOUT_SECS:g} s:\n{self.output}")
@@ -106,4 +111,14 @@ class Server:
             return 0
         if self._process.poll() is None:
             os.killpg(self._process.pid, number)
-        return self._process.wait(STOP_TIMEOUT_SECS)
+        code = self._process.wait(STOP_TIMEOUT_SECS)
+        while self._accepts():  # what ran under a tracer may end a moment after it
+            time.sleep(0.005)
+        return code
+
+    def _accepts(self) -> bool:
+        try:
+            socket.create_connection((HOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from soak.client import Answer, Client, Refused
+from soak.client import Answer, Client
 from soak.ledger import Log, PromiseBroken, message, parse, parse_json, verify
 
 _BYTES, _JSON = "application/octet-stream", "application/json"
@@ -87,7 +87,7 @@ class IdempotentProducer:
 
 
 class SequencedWriter:
-    """Says where its append belongs with Stream-Seq and repeats an unanswered one: a conflict tells that it is there."""
+    """Numbers its appends with Stream-Seq and repeats an unanswered one: a conflict tells that it is there."""
 
     def __init__(self, name: str, random: Random) -> None:
         self._path = f"/v1/stream/soak/{name}"
@@ -264,8 +264,3 @@ class Churner:
             if exists and (answer.body != b"x" * 10 or (answer.headers.get("stream-closed") == "true") is not closed):
                 raise PromiseBroken(f"{path} must be {'closed' if closed else 'open'} with 10 bytes, got {answer}")
         return 0
-
-
-def explain(error: Exception) -> str:
-    """Say what went wrong in one line."""
-    return f"{type(error).__name__}: {error}" if isinstance(error, Refused | PromiseBroken) else repr(error)

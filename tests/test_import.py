@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = {"asyncio", "click", "httptools", "pyspark", "rich", "uvloop"}
+HEAVY = {"asyncio", "click", "httptools", "lmdb", "pyspark", "rich", "uvloop"}
 
 
 def loaded_by(statement: str) -> set[str]:

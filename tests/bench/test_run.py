@@ -10,7 +10,7 @@ from bench import __main__ as command
 from bench.cases import CASES
 from bench.report import Report, format_report, write_json
 from bench.rounds import Turns
-from bench.subjects import Subject
+from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject
 from bench.summary import Sample
 from tests.bench.test_summary import sample
 
@@ -78,3 +78,31 @@ def test_the_json_holds_every_sample(tmp_path: Path) -> None:
     content = json.loads((tmp_path / "new" / "results.json").read_text())
     assert [entry["per_second"] for entry in content["samples"]] == [100, 100, 50, 50]
     assert content["comparisons"][0]["speed_ratio"] == 2
+
+
+@pytest.mark.usefixtures("_known_case")
+def test_a_durable_table_shows_what_is_left_of_the_speed_of_memory() -> None:
+    report = Report(rounds=1, seconds=1, versions={}, generator_us=7.0)
+    report.add(Turns({}, [sample()], [sample(per_second=50)], [sample(per_second=400)]))
+
+    assert "x memory" in format_report(report)
+    assert " 0.25 " in format_report(report)
+
+
+@pytest.mark.usefixtures("_known_case")
+def test_the_turns_of_a_shared_reference_are_reported_once() -> None:
+    report = Report(rounds=1, seconds=1, versions={}, generator_us=7.0)
+    shared = [sample(per_second=50)]
+    report.add(Turns({}, [sample()], shared))
+    report.add(Turns({}, [sample()], shared))
+
+    assert len(report.samples) == 3
+
+
+def test_subjects_with_one_reference_take_turns_together() -> None:
+    contests = command._contests([SUBJECTS[name] for name in DEFAULT_SUBJECTS])
+
+    assert [[subject.name for subject in contest.servers] for contest in contests] == [
+        ["everbrook-memory", "node-memory"],
+        ["everbrook-acid", "everbrook-file-durable", "node-file", "everbrook-memory"],
+    ]

@@ -59,3 +59,11 @@ def test_both_ratios_are_above_one_when_ours_is_better() -> None:
 def test_a_round_without_its_counterpart_is_an_error() -> None:
     with pytest.raises(ValueError, match="shorter"):
         compare([sample(), sample()], [sample()])
+
+
+def test_what_is_left_of_the_speed_of_memory_is_taken_within_a_round() -> None:
+    ours = [sample(per_second=value) for value in (10.0, 20.0, 90.0)]
+    memory = [sample(per_second=value) for value in (100.0, 40.0, 100.0)]
+
+    assert compare(ours, ours, memory).memory_ratio == 0.5
+    assert compare(ours, ours).memory_ratio is None

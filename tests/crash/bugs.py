@@ -5,10 +5,9 @@ Some only forget to do something to the disk; others change the code as a slip o
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -18,10 +17,11 @@ from msgspec.structs import replace
 from everbrook.engine.committer import Committer, Parked
 from everbrook.engine.engine import Engine
 from everbrook.protocol.change import Change, Drop, Edit, Write
+from everbrook.protocol.commands import Append
 from everbrook.protocol.outcomes import Duplicate, Outcome
 from everbrook.storage import record
 from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.journal import Journal
+from everbrook.storage.acid.journal import Journal, Segment
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import APPLIED, Fold
 from everbrook.storage.acid.shelf import Shelf
@@ -29,12 +29,12 @@ from everbrook.storage.disk import Disk, File
 from everbrook.storage.manifest import MANIFEST, Manifest
 from everbrook.storage.packing import pack_edit
 from everbrook.storage.record import Record, log_header
+from tests.crash.modes import MODES
 from tests.crash.operations import FolderSynced, Operation, Synced
 from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
-from tests.crash.server import serve
-from tests.crash.writer import Driver, write
 
-ALL = ("acid",)
+Result = TypeVar("Result")
+ALL = tuple(MODES)
 ACID = ("acid",)
 
 
@@ -48,7 +48,7 @@ class Bug(Struct, frozen=True):
     modes: Sequence[str]
     sow: Callable[[pytest.MonkeyPatch], None] = sows_nothing
     forgets: Forgets = forgets_nothing
-    driver: Driver = write
+    level: str = "storage"
 
 
 def _syncs_no_file(operation: Operation) -> bool:
@@ -67,10 +67,10 @@ def _does_not_sync_its_own_name(operation: Operation) -> bool:
     return operation == FolderSynced(Path())
 
 
-def _without_syncing(call: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
+def _without_syncing(call: Callable[..., Result], *args: object) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RecordingFile, "sync", lambda _file: None)
-        return call(*args, **options)
+        return call(*args)
 
 
 def _delete_without_sync(patch: pytest.MonkeyPatch) -> None:
@@ -130,12 +130,8 @@ def _leave_what_was_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def _build_on_what_only_memory_has(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "recover", partial_method(Journal.recover))
-
-
-def partial_method(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a method that syncs no file."""
-    return lambda *args, **options: partial(_without_syncing, method)(*args, **options)
+    really_recover = Journal.recover
+    patch.setattr(Journal, "recover", lambda *args: _without_syncing(really_recover, *args))
 
 
 def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +150,7 @@ def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
         file.sync()
         journal._disk.sync_folder(journal._folder)
         journal._file = file
-        journal._segments.append(type("Segment", (), {"path": path, "last": journal.last})())
+        journal._segments.append(Segment(path, journal.last))
         return file
 
     patch.setattr(Journal, "_begin", begin)
@@ -217,11 +213,11 @@ def _write_the_manifest_in_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def _answer_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
-    """A duplicate changes nothing, so why should it wait for anything?"""
+    """A duplicate changes nothing, so it need not wait, or so it seems."""
     really_execute = Engine.execute
     outcomes: list[Outcome] = []
 
-    def execute(engine: Engine, command: Any) -> Outcome:  # noqa: ANN401 - as the method it replaces
+    def execute(engine: Engine, command: Append) -> Outcome:
         outcomes[:] = []
         outcomes.append(really_execute(engine, command))
         return outcomes[0]
@@ -235,11 +231,11 @@ def _answer_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _answer_refusals_at_once(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is stored when a command is refused, so why should it wait for anything?"""
+    """Nothing is stored when a command is refused, so it need not wait, or so it seems."""
     really_execute = Engine.execute
     refused: list[bool] = []
 
-    def execute(engine: Engine, command: Any) -> Outcome:  # noqa: ANN401 - as the method it replaces
+    def execute(engine: Engine, command: Append) -> Outcome:
         refused[:] = [True]
         outcome: Outcome = really_execute(engine, command)
         refused.clear()
@@ -282,7 +278,7 @@ BUGS = {
     "take what one shard has for what all have": Bug(ACID, _take_what_a_shard_has_for_what_all_have),
     "replay what a shard has already": Bug(ACID, _replay_what_a_shard_has),
     "write the manifest in place": Bug(ALL, _write_the_manifest_in_place),
-    "answer a duplicate before the append it repeats": Bug(ALL, _answer_duplicates_at_once, driver=serve),
-    "answer a refusal before what it rests on": Bug(ALL, _answer_refusals_at_once, driver=serve),
-    "answer before the commit": Bug(ALL, _answer_before_the_commit, driver=serve),
+    "answer a duplicate before the append it repeats": Bug(ALL, _answer_duplicates_at_once, level="engine"),
+    "answer a refusal before what it rests on": Bug(ALL, _answer_refusals_at_once, level="engine"),
+    "answer before the commit": Bug(ALL, _answer_before_the_commit, level="engine"),
 }

@@ -1,4 +1,4 @@
-"""LMDB under the recorder: its writes bypass our disk, so each commit is recorded as one operation, done or not done."""
+"""LMDB under the recorder: its writes bypass our disk, so each commit is one operation, done or not done."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +31,9 @@ class WatchedTransaction:
         self._transaction.__enter__()
         return self
 
-    def __exit__(self, *raised: Any) -> None:  # noqa: ANN401
-        self._transaction.__exit__(*raised)
+    def __exit__(self, *raised: object) -> None:
+        leave: Callable[..., object] = self._transaction.__exit__
+        leave(*raised)
         self._committed()
 
 

@@ -20,6 +20,7 @@ from tests.crash.tape import Tape
 # Nothing here needs a disk that keeps anything: memory is as good, and fast.
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, not a file; every folder in it has a random name
 FOLDING = "everbrook.storage.acid.engine.ThreadPoolExecutor"
+SYNCING = "everbrook.storage.files.handles.ThreadPoolExecutor"
 COMMITTING = "everbrook.engine.committer.ThreadPoolExecutor"
 
 
@@ -37,6 +38,7 @@ class Machine:
         self._locks: list[FolderLock] = []
         self._salt = 0
         patch.setattr(FOLDING, self.jobs)
+        patch.setattr(SYNCING, Jobs())
         patch.setattr(COMMITTING, self.commits)
         self._watch_locks(patch)
 

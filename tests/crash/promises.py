@@ -4,6 +4,7 @@ After a crash a store must be in one of these states, and not in one before the 
 ordered within a stream only, each stream must be.
 """
 
+from everbrook.protocol.change import Change
 from tests.crash.modes import Mode
 from tests.crash.snapshot import Snapshot, StreamState
 
@@ -20,6 +21,7 @@ class Promises:
         self._mode = mode
         self._history = [begin]
         self._acknowledged = [(0, 0)]
+        self._joint: dict[int, list[bytes]] = {}
 
     @property
     def last(self) -> int:
@@ -29,9 +31,11 @@ class Promises:
     def state(self, number: int) -> Snapshot:
         return self._history[number]
 
-    def expect(self, snapshot: Snapshot) -> int:
+    def expect(self, snapshot: Snapshot, change: Change = ()) -> int:
         """Add the state after one more change. Gives its number."""
         self._history.append(snapshot)
+        if len(change) > 1:
+            self._joint[self.last] = [edit.head.identity.name for edit in change]
         return self.last
 
     def acknowledge(self, number: int, at: int) -> None:
@@ -42,11 +46,14 @@ class Promises:
         """Take back the acknowledgements that a crash prevented."""
         self._acknowledged = [(when, number) for when, number in self._acknowledged if when <= at]
 
-    def due(self, at: int, *, power_failed: bool) -> int:
+    def due(self, at: int) -> int:
         """Give the state that must not be lost by a crash at this length of the tape."""
-        if power_failed and not self._mode.survives_power:
-            return 0
         return max(number for when, number in self._acknowledged if when <= at)
+
+    def judge_readable(self, found: Snapshot) -> None:
+        """Find each stream in a state that it once had: how much is left was not promised, only that it is whole."""
+        for name, state in found.items():
+            self._judge_stream(name, state, 0)
 
     def judge(self, found: Snapshot, due: int) -> None:
         """Find the state among those that are allowed."""
@@ -54,15 +61,20 @@ class Promises:
             if found not in self._history[due:]:
                 raise Violation(f"this is no state from change {due} to {self.last}: {self._difference(found, due)}")
         else:
-            for name in {name for state in self._history for name in state}:
-                self._judge_stream(name, found.get(name), due)
+            names = {name for state in self._history for name in state}
+            places = {name: self._judge_stream(name, found.get(name), due) for name in names}
+            for number, together in self._joint.items():
+                _judge_joint(number, {name: places[name] for name in together if name in places})
         for name, state in found.items():
             _judge_forks(name, state, found)
 
-    def _judge_stream(self, name: bytes, found: StreamState | None, due: int) -> None:
-        allowed = [_alone(state.get(name)) for state in self._history[due:]]
-        if _alone(found) not in allowed:
+    def _judge_stream(self, name: bytes, found: StreamState | None, due: int) -> list[int]:
+        """Find a stream in a state that is allowed. Gives the numbers of all that look like it."""
+        alone = _alone(found)
+        places = [number for number in range(due, len(self._history)) if _alone(self.state(number).get(name)) == alone]
+        if not places:
             raise Violation(f"{name!r} is in no state that it had since change {due}: {self._describe(found)}")
+        return places
 
     def _difference(self, found: Snapshot, due: int) -> str:
         """Describe how what was found differs from the allowed state that is nearest to it."""
@@ -95,12 +107,21 @@ def _alone(state: StreamState | None) -> object:
     return state.head, state.producers, state.own, state.messages, state.appends
 
 
+def _judge_joint(number: int, places: dict[bytes, list[int]]) -> None:
+    """A change over several streams is there for all of them, or for none."""
+    there = all(any(place >= number for place in each) for each in places.values())
+    if not there and not all(any(place < number for place in each) for each in places.values()):
+        raise Violation(f"change {number} is there for some of {sorted(places)} only")
+
+
 def _judge_forks(name: bytes, state: StreamState, found: Snapshot) -> None:
     forks = [other.head.identity.fork for other in found.values()]
     number = state.head.identity.incarnation
     count = sum(bool(fork and fork.source_incarnation == number) for fork in forks)
     if count != state.fork_count:
         raise Violation(f"{name!r} is said to have {state.fork_count} forks and has {count}")
+    if state.head.deleted and not count:
+        raise Violation(f"{name!r} was deleted, and nothing that is left will ever clear it away")
     fork = state.head.identity.fork
     if fork:
         source = found.get(fork.source)

@@ -36,13 +36,11 @@ class RecordingFile:
         self._file = file
         self._number = number
         self._disk = disk
-
-    @property
-    def size(self) -> int:
-        return self._file.size
+        self.size = file.size
 
     def write(self, data: bytes) -> None:
         self._file.write(data)
+        self.size = self._file.size
         self._disk.record(Wrote(self._number, bytes(data)))
 
     def sync(self) -> None:
@@ -50,6 +48,7 @@ class RecordingFile:
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
+        self.size = size
         self._disk.record(Cut(self._number, size))
 
     def close(self) -> None:

@@ -13,29 +13,39 @@ from msgspec import Struct
 
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES
-from tests.crash.operations import described
+from tests.crash.operations import Cut, Wrote, described
 from tests.crash.probe import probe
 from tests.crash.promises import Promises, Violation
 from tests.crash.recorder import Forgets, forgets_nothing
-from tests.crash.snapshot import Snapshot, stored_snapshot
+from tests.crash.server import serve
+from tests.crash.snapshot import Snapshot, readable_snapshot, stored_snapshot
 from tests.crash.tape import Tape
 from tests.crash.workload import NAMES, Workload
-from tests.crash.writer import Driver, write
+from tests.crash.writer import write
 from tests.engine.fakes import START_MS
 
 GENERATIONS = 4
 POINTS = 12
 POINTS_PER_SEED = GENERATIONS * POINTS
+UNSYNCED = 0.5
+POWER_FAILED = 0.6
 SHOWN = 12
+DRIVERS = {"storage": write, "engine": serve}
+
 
 class Plan(Struct, frozen=True):
     """What to replay. With `only`, one point is judged, and the others gone through as far as they lead there."""
 
     mode: str
     seed: int
-    driver: Driver = write
+    level: str = "storage"
     forgets: Forgets = forgets_nothing
     only: int | None = None
+
+    @property
+    def command(self) -> str:
+        """What replays it on the command line."""
+        return f"python -m tests.crash --mode {self.mode} --level {self.level} --seed {self.seed}"
 
 
 class Crash(Struct, frozen=True):
@@ -63,7 +73,11 @@ class Replay:
         """Crash at one point after the other."""
         for generation in range(GENERATIONS):
             begin = len(self._tape)
-            self._live()
+            try:
+                self._live()
+            except Exception as error:
+                said = f"{type(error).__name__}: {error}"
+                raise Violation(f"{said}\nreplay it with: {self._plan.command} --points 1") from error
             crashes = self._crashes(generation, begin)
             for crash in crashes:
                 if crash is crashes[-1] or self._plan.only in {None, crash.point}:
@@ -75,30 +89,41 @@ class Replay:
     def _live(self) -> None:
         """Open the store, find it as it was left, and use it."""
         with self._machine.running(self._tape) as storage:
-            if stored_snapshot(storage, NAMES) != self._expected:
-                raise Violation(f"seed {self._plan.seed}: opened once more, the store is another")
+            assert stored_snapshot(storage, NAMES) == self._expected, "opened once more, the store is another"
             self._promises.acknowledge(self._promises.last, len(self._tape))
-            self._plan.driver(self._machine, storage, self._promises, self._workload, self._chance)
+            DRIVERS[self._plan.level](self._machine, storage, self._promises, self._workload, self._chance)
         self._workload.now += 1000
 
     def _crashes(self, generation: int, begin: int) -> list[Crash]:
-        places = [self._chance.randint(begin, len(self._tape)) for _ in range(POINTS)]
-        return [
-            Crash(generation * POINTS + number, at, power_failed=self._chance.random() < 0.7)
-            for number, at in enumerate(places)
-        ]
+        """Choose the moments of a generation, more often those at which a write has not been synced."""
+        chance, operations = self._chance, self._tape.operations
+        unsynced = [at for at in range(begin + 1, len(operations)) if isinstance(operations[at - 1], Wrote | Cut)]
+        crashes: list[Crash] = []
+        for number in range(POINTS):
+            anywhere = chance.randint(begin, len(operations))
+            at = chance.choice(unsynced) if unsynced and chance.random() < UNSYNCED else anywhere
+            power_failed = chance.random() < POWER_FAILED and (self._mode.survives_power or number < POINTS - 1)
+            crashes.append(Crash(generation * POINTS + number, at, power_failed))
+        return crashes
 
     def _crash(self, crash: Crash, begin: int, *, leads_on: bool) -> None:
         chance = Random(f"{self._plan.seed} {crash.point}")
         after = self._tape.fail_power if crash.power_failed else self._tape.kill
         left = after(crash.at, chance)
-        due = self._promises.due(crash.at, power_failed=crash.power_failed)
         try:
-            found = self._recover(Tape(left.base, list(left.operations)), due)
+            if crash.power_failed and not self._mode.survives_power:
+                self._look(left)
+                return
+            found = self._recover(Tape(left.base, list(left.operations)), self._promises.due(crash.at))
         except Exception as error:
             raise Violation(self._report(crash, begin, error)) from error
         if leads_on:
             self._lead_on(crash, left, found)
+
+    def _look(self, left: Tape) -> None:
+        """Open what is left of a store that does not promise to outlive its machine. What it shows must be whole."""
+        with self._machine.running(left) as storage:
+            self._promises.judge_readable(readable_snapshot(storage, NAMES))
 
     def _recover(self, left: Tape, due: int) -> Snapshot:
         """Open what a crash left, twice: the first opening may be cut short too."""
@@ -131,7 +156,7 @@ class Replay:
                 f"{plan.mode}, seed {plan.seed}, point {crash.point}: {kind} after {crash.at} operations",
                 *last,
                 f"{type(error).__name__}: {error}",
-                f"replay it with: python -m tests.crash --mode {plan.mode} --seed {plan.seed} --point {crash.point}",
+                f"replay it with: {plan.command} --point {crash.point}",
             ]
         )
 

@@ -1,12 +1,12 @@
-"""The whole engine on a store until it crashes: commands, answers and reads, with the turns of the loop, the commits and
-the folds in any order.
-"""
+"""The whole engine on a store until it crashes: commands, answers, reads, commits and folds, in any order."""
 
+from contextlib import suppress
 from random import Random
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.change import Change
+from everbrook.protocol.commands import Command, Create
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
@@ -38,6 +38,7 @@ class Server:
         self._promises = promises
         self._workload = workload
         self._first = promises.last
+        self._changed: dict[bytes, int] = {}
         self._streams = revived(promises.state(promises.last), Followed())
         self._clock = FakeClock()
         self._clock.micros = workload.now * 1000
@@ -51,7 +52,8 @@ class Server:
 
         def submit(change: Change) -> None:
             self._streams.keep(change)
-            self._promises.expect(kept_snapshot(self._streams))
+            number = self._promises.expect(kept_snapshot(self._streams), change)
+            self._changed.update((edit.head.identity.name, number) for edit in change)
             really_submit(change)
 
         committer.submit = submit  # type: ignore[method-assign]
@@ -71,17 +73,22 @@ class Server:
         engine = self._engine
         command = self._workload.next(self._streams, engine.new_incarnation())
         self._clock.micros = self._workload.now * 1000
-        try:
+        with suppress(ProtocolError):
             engine.execute(command)
-        except ProtocolError:
-            pass
-        number = self._first + engine.last_change
+        number = self._rests_on(command)
 
         def answer(failure: Unavailable | None) -> None:
             if failure is None:
                 self._promises.acknowledge(number, len(self._machine.disk.tape))
 
         engine.when_durable(engine.last_change, answer)
+
+    def _rests_on(self, command: Command) -> int:
+        """Give the change without which the answer to a command might be another."""
+        names = [command.name]
+        if isinstance(command, Create) and command.fork:
+            names.append(command.fork.source)
+        return max(self._changed.get(name, self._first) for name in names)
 
     def _turn(self) -> None:
         self._scheduler.settle()

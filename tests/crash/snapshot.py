@@ -1,7 +1,10 @@
 """Snapshots: everything that can be seen of a set of streams, taken from a storage or from the model."""
 
+from contextlib import suppress
+
 from msgspec import Struct
 
+from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.api import Storage
 from tests.protocol.views import KeptStream, Streams
@@ -42,6 +45,15 @@ def stored_snapshot(storage: Storage, names: tuple[bytes, ...]) -> Snapshot:
     """Read streams out of a storage."""
     found = {name: stored_state(storage, name) for name in names}
     return {name: state for name, state in found.items() if state}
+
+
+def readable_snapshot(storage: Storage, names: tuple[bytes, ...]) -> Snapshot:
+    """Read those streams out of a storage of which it does not say that they are damaged."""
+    found: Snapshot = {}
+    for name in names:
+        with suppress(StreamDamaged):
+            found.update(stored_snapshot(storage, (name,)))
+    return found
 
 
 def kept_state(stream: KeptStream) -> StreamState:

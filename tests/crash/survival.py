@@ -16,18 +16,20 @@ BLOCK_LOST = 0.35
 
 def surviving_content(content: bytes, changes: Sequence[ContentOperation], chance: Random) -> bytes:
     """Give a content that a file may have after a power failure."""
-    if not changes:
-        return content
     if any(isinstance(change, Committed) for change in changes):
         return _committed(content, changes, chance)
-    fate = chance.choice(("lost", "kept", "torn", "scattered"))
-    if fate == "lost":
-        return content
-    if fate == "kept":
-        return written(content, changes)
+    fate = chance.choice(("lost", "kept", "torn", "holed", "scattered"))
+    if fate in {"lost", "kept"} or not changes:
+        return content if fate == "lost" else written(content, changes)
     if fate == "torn" or any(isinstance(change, Cut) for change in changes):
         return _torn(content, changes, chance)
-    return _scattered(content, written(content, changes), chance)
+    blocks = _blocks(len(content), written(content, changes), chance.choice(BLOCK_BYTES))
+    if fate == "holed":
+        lost = {chance.randrange(len(blocks))} if blocks else set()
+        return content + _without(blocks, lost, chance)
+    lost = {number for number in range(len(blocks)) if chance.random() < BLOCK_LOST}
+    scattered = content + _without(blocks, lost, chance)
+    return scattered if chance.random() < 0.7 else scattered[: chance.randint(len(content), len(scattered))]
 
 
 def _committed(content: bytes, changes: Sequence[ContentOperation], chance: Random) -> bytes:
@@ -55,19 +57,21 @@ def _torn(content: bytes, changes: Sequence[ContentOperation], chance: Random) -
     return content
 
 
-def _scattered(content: bytes, after: bytes, chance: Random) -> bytes:
-    """Lose some of the blocks that were not synced."""
-    step = chance.choice(BLOCK_BYTES)
-    parts = [content]
-    start = len(content)
-    while start < len(after):
-        block = after[start : (start // step + 1) * step]
-        if chance.random() < BLOCK_LOST:
-            block = bytes(len(block)) if chance.random() < 0.7 else chance.randbytes(len(block))
-        parts.append(block)
-        start += len(block)
-    scattered = b"".join(parts)
-    return scattered if chance.random() < 0.7 else scattered[: chance.randint(len(content), len(after))]
+def _blocks(start: int, content: bytes, size: int) -> list[bytes]:
+    """Cut what follows `start` where the blocks of a disk end."""
+    blocks: list[bytes] = []
+    while start < len(content):
+        blocks.append(content[start : (start // size + 1) * size])
+        start += len(blocks[-1])
+    return blocks
+
+
+def _without(blocks: list[bytes], lost: set[int], chance: Random) -> bytes:
+    """Put blocks together, those that are lost as zeros or as what lay there before."""
+    for number in lost:
+        size = len(blocks[number])
+        blocks[number] = bytes(size) if chance.random() < 0.7 else chance.randbytes(size)
+    return b"".join(blocks)
 
 
 def surviving_names(changes: Sequence[NameOperation], chance: Random) -> list[NameOperation]:

@@ -1,6 +1,7 @@
-"""What uses a store until it crashes: the smallest possible writer, which decides, persists, acknowledges and applies."""
+"""The smallest possible use of a store until it crashes: decide, persist, acknowledge, apply."""
 
-from collections.abc import Callable
+from contextlib import suppress
+from itertools import chain
 from random import Random
 
 from everbrook.engine.clock import Incarnations
@@ -13,10 +14,8 @@ from tests.crash.promises import Promises
 from tests.crash.snapshot import kept_snapshot, revived
 from tests.crash.workload import Workload
 
-MAX_GROUP = 4
+JOINT = 0.15
 GROUPS = (3, 14)
-
-Driver = Callable[[Machine, Storage, Promises, Workload, Random], None]
 
 
 class Writer:
@@ -33,24 +32,39 @@ class Writer:
     def run(self, chance: Random) -> None:
         """Write some groups. Background work comes when chance has it."""
         for _ in range(chance.randint(*GROUPS)):
-            self._commit([self._decide() for _ in range(chance.randint(1, MAX_GROUP))])
+            group = [self._joint() if chance.random() < JOINT else self._single() for _ in range(chance.randint(1, 6))]
+            self._commit(list(chain.from_iterable(group)))
             if chance.random() < 0.5:
                 self._machine.jobs.run()
         if chance.random() < 0.2:
             self._storage.close()
 
+    def _single(self) -> list[Change]:
+        change = self._decide()
+        self._promises.expect(kept_snapshot(self._streams), change)
+        return [change]
+
+    def _joint(self) -> list[Change]:
+        """Make one change of two, if they are about different streams: it must be there entirely or not at all."""
+        first = self._decide()
+        between = kept_snapshot(self._streams)
+        second = self._decide()
+        if {edit.head.identity.name for edit in first}.isdisjoint(edit.head.identity.name for edit in second):
+            self._promises.expect(kept_snapshot(self._streams), first + second)
+            return [first + second]
+        self._promises.expect(between, first)
+        self._promises.expect(kept_snapshot(self._streams), second)
+        return [first, second]
+
     def _decide(self) -> Change:
         """Draw commands until one changes something."""
         while True:
             command = self._workload.next(self._streams, self._incarnations.next(self._workload.now))
-            try:
+            with suppress(ProtocolError):
                 change = decide(self._streams, command).change
-            except ProtocolError:
-                continue
-            if change:
-                self._streams.keep(change)
-                self._promises.expect(kept_snapshot(self._streams))
-                return change
+                if change:
+                    self._streams.keep(change)
+                    return change
 
     def _commit(self, group: list[Change]) -> None:
         self._storage.persist(group)

@@ -7,6 +7,7 @@ from everbrook.settings import StorageMode
 from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk
+from everbrook.storage.files.engine import FileStorage
 
 Open = Callable[[Disk, Path], Storage]
 
@@ -15,10 +16,15 @@ def _open_acid(disk: Disk, folder: Path) -> Storage:
     return AcidStorage(disk, folder, shard_count=1, salt=7)
 
 
+def _open_file_durable(disk: Disk, folder: Path) -> Storage:
+    return FileStorage(disk, folder, durable=True, salt=7)
+
+
 # Those whose acknowledgements are on the disk, and so can meet its faults.
 SYNCED: Mapping[StorageMode, Open] = {
     StorageMode.ACID: _open_acid,
+    StorageMode.FILE_DURABLE: _open_file_durable,
 }
 
 # Those that survive the end of the process.
-SURVIVING = tuple(SYNCED)
+SURVIVING = (*SYNCED, StorageMode.FILE_FAST)

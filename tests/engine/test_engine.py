@@ -5,7 +5,7 @@ import pytest
 from everbrook.engine.limits import Limits
 from everbrook.protocol.errors import InvalidOffset, StreamGone, StreamNotFound
 from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.outcomes import Appended, Duplicate
+from everbrook.protocol.outcomes import Appended
 from everbrook.protocol.state import Claim
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 
@@ -126,49 +126,6 @@ def test_a_soft_deleted_stream_keeps_its_bytes_for_its_forks(rig: Rig) -> None:
     assert rig.content(b"c") == b"1"
     with pytest.raises(StreamGone):
         rig.open(b"a")
-
-
-# Loading
-
-
-def test_a_stream_is_loaded_as_it_was(rig: Rig) -> None:
-    rig.create(b"a", b"1")
-    rig.append(b"a", b"2", claim=Claim(b"p", 0, 0), close=True)
-    rig.restart()
-    assert rig.content(b"a") == b"12"
-    assert isinstance(rig.append(b"a", b"2", claim=Claim(b"p", 0, 0), close=True), Duplicate)
-
-
-def test_a_fork_is_loaded_with_its_sources(rig: Rig) -> None:
-    rig.create(b"a", b"1")
-    rig.fork(b"b", b"a", body=b"2")
-    rig.fork(b"c", b"b", body=b"3")
-    rig.delete(b"b")
-    rig.restart()
-    assert rig.content(b"c") == b"123"
-    with pytest.raises(StreamGone):
-        rig.open(b"b")
-    rig.delete(b"c")
-    assert rig.content(b"a") == b"1"
-
-
-def test_a_source_is_loaded_with_its_forks_counted(rig: Rig) -> None:
-    rig.create(b"a", b"1")
-    rig.fork(b"f", b"a")
-    rig.restart()
-    rig.delete(b"a")
-    with pytest.raises(StreamGone):
-        rig.open(b"a")
-    assert rig.content(b"f") == b"1"
-
-
-def test_a_fork_whose_source_is_loaded_already_is_loaded(rig: Rig) -> None:
-    rig.create(b"a", b"1")
-    rig.fork(b"f", b"a", body=b"2")
-    rig.restart()
-    source = rig.open(b"a")
-    assert rig.content(b"f") == b"12"
-    assert rig.open(b"a") is source
 
 
 # Reading

@@ -89,7 +89,7 @@ class CrampedMachine(DelayedMachine):
 
     @rule()
     def forget(self) -> None:
-        self.engine._streams._evict()
+        self.engine._streams.trim()
 
     @pending
     @rule()

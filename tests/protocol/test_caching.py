@@ -14,6 +14,10 @@ from tests.protocol.views import NOW, head_of
 DEFAULT = b"public, max-age=60, stale-while-revalidate=300"
 
 
+def policy_of(page: Page, deadline: int | None = None) -> bytes:
+    return cache_control(page, deadline, NOW, private=False)
+
+
 @st.composite
 def pages(draw: st.DrawFn) -> Page:
     tail = draw(st.integers(0, 4))
@@ -77,17 +81,17 @@ def test_a_page_may_be_kept_for_a_minute() -> None:
     """§10.1: chunks at the tail too."""
     head = head_of(tail=5)
 
-    assert cache_control(Page(head, 0, 3), None, NOW) == cache_control(Page(head, 0, 5), None, NOW) == DEFAULT
+    assert policy_of(Page(head, 0, 3)) == policy_of(Page(head, 0, 5)) == DEFAULT
 
 
 def test_nothing_yet_is_not_kept() -> None:
     """Order of authority, catch-up caching: what it says changes with the next append."""
-    assert cache_control(Page(head_of(tail=5), 5, 5), None, NOW) == b"no-cache"
+    assert policy_of(Page(head_of(tail=5), 5, 5)) == b"no-cache"
 
 
 def test_nothing_ever_more_may_be_kept() -> None:
     """§10.1: the end of a closed stream does not change."""
-    assert cache_control(Page(head_of(tail=5, closed=True), 5, 5), None, NOW) == DEFAULT
+    assert policy_of(Page(head_of(tail=5, closed=True), 5, 5)) == DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -105,4 +109,12 @@ def test_nothing_ever_more_may_be_kept() -> None:
 )
 def test_a_page_is_not_kept_longer_than_its_stream(left_ms: int, policy: bytes) -> None:
     """§5.6: derived from TTL and expiry."""
-    assert cache_control(Page(head_of(tail=5), 0, 5), NOW + left_ms, NOW) == policy
+    assert policy_of(Page(head_of(tail=5), 0, 5), NOW + left_ms) == policy
+
+
+@pytest.mark.parametrize("deadline, max_age", [(None, 60), (NOW + 10_000, 10)])
+def test_what_was_read_with_credentials_is_not_for_shared_caches(deadline: int | None, max_age: int) -> None:
+    """§10.1: `private` where the data may be confidential."""
+    policy = cache_control(Page(head_of(tail=5), 0, 5), deadline, NOW, private=True)
+
+    assert policy.startswith(b"private, max-age=%d," % max_age)

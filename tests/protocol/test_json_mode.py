@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from everbrook.protocol.errors import InvalidJson
-from everbrook.protocol.json_mode import join_messages, pack_messages, split_messages
+from everbrook.protocol.errors import BatchTooLarge, InvalidJson
+from everbrook.protocol.json_mode import MAX_BATCH_VALUES, join_messages, pack_messages, split_messages
 from tests.protocol.generated import generated
 
 blanks = st.text(" \t\r\n", max_size=2)
@@ -143,6 +143,30 @@ def test_nesting_too_deep_is_refused(opening: bytes, closing: bytes) -> None:
     """§9.1.4: 400, not a crash."""
     with pytest.raises(InvalidJson, match="nested less deeply"):
         split_messages(opening * 100_000 + b"1" + closing * 100_000)
+
+
+def test_a_batch_is_split_up_to_a_million_values() -> None:
+    """Better than the reference: bodies are bounded (413), in what they cost too."""
+    values = b"1," * (MAX_BATCH_VALUES - 1)
+
+    assert len(split_messages(b"[" + values + b"1]")) == MAX_BATCH_VALUES
+    with pytest.raises(BatchTooLarge, match="at most 1000000 values"):
+        split_messages(b" [" + values + b"1,1]")
+
+
+def test_commas_bound_a_batch_wherever_they_stand() -> None:
+    """Telling them apart would cost what the bound saves; a value that is no array may hold any number."""
+    text = b'"' + b"," * MAX_BATCH_VALUES + b'"'
+
+    assert split(text) == [text]
+    with pytest.raises(BatchTooLarge):
+        split_messages(b"[" + text + b"]")
+
+
+def test_a_hostile_batch_is_refused_at_once() -> None:
+    """A text that never ends, with a quotation mark in every third byte: no look at it may begin again at each."""
+    with pytest.raises(BatchTooLarge):
+        split_messages(b'["' + b'\\",' * MAX_BATCH_VALUES + b"]")
 
 
 def test_a_lone_surrogate_is_refused() -> None:

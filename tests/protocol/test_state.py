@@ -25,6 +25,13 @@ def test_json_is_told_by_the_media_type_not_by_the_header_as_sent() -> None:
     assert replace(head_of(JSON).identity, content_type=b"Application/JSON; charset=utf-8").json
 
 
+@pytest.mark.parametrize("lifetime", [{"ttl_secs": 0}, {"ttl_secs": 60}, {"expires_at": 0}, {"expires_at": NOW}])
+def test_a_stream_with_a_lifetime_is_mortal(lifetime: dict[str, int]) -> None:
+    """§5.1: zero is a lifetime too."""
+    assert replace(head_of().identity, **lifetime).mortal
+    assert not head_of().identity.mortal
+
+
 def test_a_stream_begins_at_zero_and_a_fork_where_it_diverges() -> None:
     """§8: one offset space."""
     plain = head_of().identity

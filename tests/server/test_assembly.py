@@ -8,6 +8,7 @@ from everbrook.engine.limits import PRODUCER_IDLE_MS, UNLIMITED
 from everbrook.server.assembly import limits_of, open_storage
 from everbrook.settings import Settings, StorageMode
 from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.memory import MemoryStorage
 from tests.server.running import configured
@@ -29,6 +30,15 @@ def test_acid_mode_keeps_its_store_in_a_folder_of_the_data_folder(tmp_path: Path
     storage.close()
     names = {path.name for path in (tmp_path / "data" / "acid").iterdir()}
     assert {"manifest.json", "journal", "shard-000", "shard-001"} <= names
+
+
+@pytest.mark.parametrize("mode", [StorageMode.FILE_FAST, StorageMode.FILE_DURABLE])
+def test_the_file_modes_share_one_store(tmp_path: Path, mode: StorageMode) -> None:
+    storage = open_storage(settings_of(mode, tmp_path))
+    assert isinstance(storage, FileStorage)
+    assert ("machine" in storage.promise) == (mode is StorageMode.FILE_DURABLE)
+    storage.close()
+    assert (tmp_path / "file" / "manifest.json").exists()
 
 
 def test_a_second_server_on_a_data_folder_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Stores to be checked: with some of everything in them, damaged on purpose, and checked in this process."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from everbrook.protocol.state import Producer
 from everbrook.storage.acid.check import check_acid
 from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.shard import seal
+from everbrook.storage.api import Storage
 from everbrook.storage.check import Damage, Notebook, Position, Remark, Tally
 from everbrook.storage.disk import OsDisk
+from everbrook.storage.files.check import check_files
+from everbrook.storage.files.engine import FileStorage
 from tests.storage.drafts import Draft
 
 LARGE = bytes(range(256)) * 1200
@@ -25,7 +28,11 @@ def open_acid(folder: Path, shard_count: int = 1) -> AcidStorage:
     return AcidStorage(OsDisk(), folder, shard_count=shard_count, salt=7)
 
 
-def commit(storage: AcidStorage, *group: Change) -> None:
+def open_files(folder: Path, segment_bytes: int = 300) -> FileStorage:
+    return FileStorage(OsDisk(), folder, durable=False, salt=7, segment_bytes=segment_bytes)
+
+
+def commit(storage: Storage, *group: Change) -> None:
     storage.persist(group)
     storage.apply(group)
 
@@ -81,6 +88,19 @@ def make_store(folder: Path, shard_count: int = 1) -> Path:
     return folder / "store"
 
 
+def make_files(folder: Path) -> Path:
+    """A store of the file modes, as a killed server leaves it."""
+    streams, origin = Streams(), folder / "origin"
+    storage = open_files(origin)
+    for change in streams.first() + streams.second():
+        commit(storage, change)
+    for number in range(8):
+        commit(storage, (streams.mortal.write(b"%d" % number * 100),))
+    shutil.copytree(origin, folder / "store")
+    storage.close()
+    return folder / "store"
+
+
 def journal_file(store: Path) -> Path:
     [path] = (store / "journal").iterdir()
     return path
@@ -106,7 +126,16 @@ class Checked(Struct):
 
 
 def inspect(store: Path, shard_count: int = 1) -> Checked:
-    """Check a store in this process. Not for LMDB files whose pages are damaged: those may end it."""
+    """Check an acid store in this process. Not for LMDB files whose pages are damaged: those may end it."""
+    return _checked(store, lambda notebook: check_acid(store, shard_count, notebook))
+
+
+def inspect_files(store: Path) -> Checked:
+    """Check a store of the file modes in this process."""
+    return _checked(store, lambda notebook: check_files(store, notebook))
+
+
+def _checked(store: Path, check: Callable[[Notebook], None]) -> Checked:
     checked = Checked()
 
     def write(message: object) -> None:
@@ -119,7 +148,7 @@ def inspect(store: Path, shard_count: int = 1) -> Checked:
                 assert isinstance(other, Position)
 
     notebook = Notebook(store, write)
-    check_acid(store, shard_count, notebook)
+    check(notebook)
     checked.tally = notebook.tally
     return checked
 

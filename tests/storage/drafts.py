@@ -17,13 +17,22 @@ class Draft:
     """One incarnation of a stream. Each edit carries its head on, and it remembers what a storage should give back."""
 
     def __init__(
-        self, name: bytes, incarnation: int, *, json: bool = False, source: Self | None = None, offset: int = 0
+        self,
+        name: bytes,
+        incarnation: int,
+        *,
+        json: bool = False,
+        source: Self | None = None,
+        offset: int = 0,
+        ttl_secs: int | None = None,
+        expires_at: int | None = None,
     ) -> None:
         self.name: bytes = name
         self.incarnation: int = incarnation
         media_type = JSON if json else TEXT
         fork = Fork(source.name, source.incarnation, offset) if source else None
-        identity = Identity(name, incarnation, media_type + b"; charset=utf-8", media_type, NOW, fork=fork)
+        content_type = media_type + b"; charset=utf-8"
+        identity = Identity(name, incarnation, content_type, media_type, NOW, ttl_secs, expires_at, fork)
         self.first = identity.first_own_offset
         self.head = Head(identity, self.first, NOW)
         self.data = b""

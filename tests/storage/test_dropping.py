@@ -1,6 +1,5 @@
 """The contract: a dropped stream leaves nothing, and its name can be another stream's at once."""
 
-from everbrook.protocol.state import Producer
 from everbrook.storage.api import Record
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
@@ -11,39 +10,6 @@ def test_a_dropped_name_is_free(store: Store) -> None:
     store.commit((stream.write(b"one"),))
     store.commit((stream.drop(),))
     assert store.storage.load(b"a") is None
-
-
-def test_dropping_frees_what_was_used(store: Store) -> None:
-    before = store.storage.used_bytes
-    stream = Draft(b"a", 1, json=True)
-    store.commit((stream.write(b"1,", b"2,"),), (stream.write(b"3,"),))
-    assert store.storage.used_bytes >= before + 6
-    store.commit((stream.drop(),))
-    assert store.storage.used_bytes == before
-
-
-def test_data_is_counted_as_used(store: Store) -> None:
-    stream = Draft(b"a", 1)
-    store.commit((stream.write(),))
-    before = store.storage.used_bytes
-    store.commit((stream.write(b"x" * 10_000),))
-    assert before + 10_000 <= store.storage.used_bytes <= before + 10_100
-
-
-def test_a_write_takes_no_more_than_it_was_said_to_cost(store: Store) -> None:
-    stream = Draft(b"a", 1, json=True)
-    writes = [stream.write(), stream.write(b"1,", producer=(b"p", Producer(0, 0, 1))), stream.write(*[b"2,"] * 1000)]
-    for write in writes:
-        allowed = store.storage.used_bytes + store.storage.cost_bytes(write)
-        store.commit((write,))
-        assert store.storage.used_bytes <= allowed
-
-
-def test_a_write_that_brings_nothing_costs_nothing(store: Store) -> None:
-    stream = Draft(b"a", 1)
-    store.commit((stream.write(b"1", producer=(b"p", Producer(0, 0, 1))),))
-    assert store.storage.cost_bytes(stream.write(closed=True)) == 0
-    assert store.storage.cost_bytes(stream.write(producer=(b"p", Producer(0, 1, 1)))) == 0
 
 
 def test_dropping_one_stream_leaves_the_others(store: Store) -> None:

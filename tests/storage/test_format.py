@@ -3,6 +3,7 @@
 import json
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.change import Write
 from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer
-from tests.storage.checking import commit, open_acid
+from tests.storage.checking import commit, open_acid, open_files
 from tests.storage.drafts import NOW, Draft
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
@@ -87,23 +88,28 @@ def edit(reader: Reader) -> dict[str, Any]:
     return found | payload(reader, found["flags"])
 
 
-def journal(data: bytes) -> list[tuple[int, int, list[dict[str, Any]]]]:
-    """Every record of a file: its number, what was synced before it, and its edits."""
+def log(data: bytes) -> Iterator[tuple[int, int, Reader]]:
+    """Every record of a file: its number, what was synced before it, and its body."""
     reader = Reader(data)
     magic, salt, first, checksum = reader.take("<4sIQI")
     assert (magic, checksum) == (b"EBL1", zlib.crc32(data[:16]))
-    found = []
     while reader.left:
         start = reader.at
         magic, checksum, length, number, synced = reader.take("<4sIIQQ")
         assert (magic, checksum) == (b"EBR1", zlib.crc32(data[start + 8 : reader.at + length], salt))
-        assert number == first + len(found)
-        body = Reader(reader.bytes(length))
-        edits = []
-        while body.left:
-            edits.append(edit(body))
-        found.append((number, synced, edits))
+        assert first == number or start > 20
+        yield number, synced, Reader(reader.bytes(length))
+
+
+def edits(body: Reader) -> list[dict[str, Any]]:
+    found = []
+    while body.left:
+        found.append(edit(body))
     return found
+
+
+def journal(data: bytes) -> list[tuple[int, int, list[dict[str, Any]]]]:
+    return [(number, synced, edits(body)) for number, synced, body in log(data)]
 
 
 def written(folder: Path) -> list[tuple[int, int, list[dict[str, Any]]]]:
@@ -203,6 +209,55 @@ def test_a_shard_is_decoded_by_hand(tmp_path: Path, count: int) -> None:
     assert forked[struct.pack(">QQ", 99, 5)] == b"x" * 200_000
 
 
+def test_the_files_of_a_stream_are_decoded_by_hand(tmp_path: Path) -> None:
+    stream = Draft(b"a/text", 3)
+    storage = open_files(tmp_path, segment_bytes=100)
+    commit(storage, (stream.write(b"1" * 400, producer=(b"p", Producer(1, 2, 3))),))
+    commit(storage, (stream.write(b"two", closed=True),))
+    storage.close()
+    bucket = f"{3 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
+    files = [tmp_path / "streams" / bucket / f"0000000000000003-{number:08d}.log" for number in (0, 1)]
+    [(number, _, body)] = log(files[0].read_bytes())
+    [created] = edits(body)
+    assert (number, created["kind"], created["messages"]) == ((1 << 40) + 1, "create", [b"1" * 400])
+    (state_number, _, state), (last_number, _, written) = log(files[1].read_bytes())
+    assert (state_number, last_number) == (number, number + 1)
+    assert (state.take("<B"), identity(state)["name"], head(state)["tail"], state.take("<I")) == (
+        0x20,
+        b"a/text",
+        400,
+        1,
+    )
+    assert (state.text(), state.take("<QQq"), state.left) == (b"p", (1, 2, 3), False)
+    [write] = edits(written)
+    assert (write["kind"], write["flags"], write["messages"]) == ("write", 1, [b"two"])
+
+
+def test_a_catalogue_is_decoded_by_hand(tmp_path: Path) -> None:
+    source, gone = Draft(b"s", 1), Draft(b"gone", 3)
+    storage = open_files(tmp_path)
+    commit(storage, (source.write(b"one"),), (Draft(b"fork", 2, source=source, offset=3).write(b"x"),), (gone.write(),))
+    commit(storage, (gone.drop(),), (source.write(b"y"), Draft(b"new", 4).write(b"z")))
+    [path] = tmp_path.glob("catalogue-00000001-*.log")
+    bodies = [body for _, _, body in log(path.read_bytes())]
+    assert [body.take("<B") for body in bodies] == [0x10, 0x11, 0x11, 0x11, 0x11, 0x12]
+    made = [[(each["kind"], each["incarnation"], each.get("messages")) for each in edits(body)] for body in bodies[1:]]
+    first, *_, dropped, joint = made
+    assert (first, dropped) == ([("create", 1, [])], [("drop", 3, None)])
+    assert joint == [("write", 1, [b"y"]), ("create", 4, [b"z"])]
+    storage.close()
+    open_files(tmp_path).close()
+    [path] = tmp_path.glob("catalogue-00000002-*.log")
+    (_, _, snapshot), (_, _, closed) = log(path.read_bytes())
+    assert (snapshot.take("<B"), closed.take("<B"), closed.left) == (0x10, 0x13, False)
+    snapshot.take("<Q")
+    streams, forks, mortal = snapshot.take("<QQQ")
+    incarnations, lengths = snapshot.take(f"<{streams}Q"), snapshot.take(f"<{streams}H")
+    names = [snapshot.bytes(length) for length in lengths]
+    assert dict(zip(names, incarnations, strict=True)) == {b"s": 1, b"fork": 2, b"new": 4}
+    assert (forks, snapshot.take("<QQ"), mortal, snapshot.left) == (1, (2, 1), 0, False)
+
+
 @pytest.mark.parametrize(
     "stated",
     [
@@ -213,9 +268,10 @@ def test_a_shard_is_decoded_by_hand(tmp_path: Path, count: int) -> None:
         "`<QqBqq`",
         "`<QqB`",
         "`crc32(value, crc32(key))`",
-        "`(i × 0x9E3779B97F4A7C15 mod 2⁶⁴) >> (64 − b)`".replace("i ×", "i ×"),
-        "`crc32(name) mod count`",
+        "`(i * 0x9E3779B97F4A7C15 % 2**64) >> (64 - b)`",
+        "`crc32(name) % count`",
         "`>QQ` incarnation, offset of its first byte",
+        "`i * 0x9E3779B97F4A7C15 % 2**64 >> 56`",
     ],
 )
 def test_the_page_states_what_this_test_uses(stated: str) -> None:

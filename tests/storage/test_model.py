@@ -1,8 +1,8 @@
 """The contract, generated: whatever is committed in whatever groups, a storage holds what a few dictionaries hold."""
 
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Producer
 from everbrook.storage.api import Record
 from tests.storage.drafts import Draft
-from tests.storage.engines import ENGINES, WAYS, Store
+from tests.storage.engines import ENGINES, WAYS, Store, scratch_folder
 
 NAMES = st.sampled_from([b"a", b"b", b"c", b"d"])
 MESSAGES = st.lists(st.binary(min_size=1, max_size=5), max_size=3)
@@ -23,7 +23,7 @@ class StorageMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._folder = TemporaryDirectory()
+        self._folder = scratch_folder()
         self._streams: dict[bytes, Draft] = {}
         self._group: list[Change] = []
         self._incarnation = 0
@@ -95,6 +95,9 @@ class StorageMachine(RuleBasedStateMachine):
             assert record == Record(stream.head, stream.producers)
             assert storage.read(stream.incarnation, stream.first, stream.head.tail) == stream.data
             assert storage.fork_count(stream.incarnation) == forks[stream.incarnation]
+            for before, after in pairwise(stream.boundaries):
+                assert storage.boundary_at_or_before(stream.incarnation, after - 1) == before
+                assert storage.boundary_after(stream.incarnation, before) == after
 
     def teardown(self) -> None:
         while self._streams:
@@ -107,4 +110,6 @@ class StorageMachine(RuleBasedStateMachine):
 
 
 TestStorage = StorageMachine.TestCase
-TestStorage.settings = settings(derandomize=True, max_examples=60, stateful_step_count=30, deadline=None, database=None)
+TestStorage.settings = settings(
+    derandomize=True, max_examples=150, stateful_step_count=30, deadline=None, database=None
+)

@@ -3,14 +3,13 @@
 import random
 from itertools import accumulate, combinations, pairwise
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.storage.drafts import Draft
-from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store
+from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
 
 # The same examples in every run.
 generated = settings(derandomize=True, max_examples=40, deadline=None, database=None)
@@ -42,7 +41,7 @@ def test_any_range_can_be_read(
     *, name: str, reopening: bool, written: tuple[Draft, Appends], data: st.DataObject
 ) -> None:
     stream, appends = written
-    with TemporaryDirectory() as folder, Store(ENGINES[name], Path(folder), reopening=reopening) as store:
+    with scratch_folder() as folder, Store(ENGINES[name], Path(folder), reopening=reopening) as store:
         fill(store, stream, appends)
         start = data.draw(st.integers(stream.first, stream.head.tail))
         end = data.draw(st.integers(start, stream.head.tail))
@@ -54,7 +53,7 @@ def test_any_range_can_be_read(
 @given(written=written_streams())
 def test_boundaries_are_where_they_were_written(*, name: str, reopening: bool, written: tuple[Draft, Appends]) -> None:
     stream, appends = written
-    with TemporaryDirectory() as folder, Store(ENGINES[name], Path(folder), reopening=reopening) as store:
+    with scratch_folder() as folder, Store(ENGINES[name], Path(folder), reopening=reopening) as store:
         fill(store, stream, appends)
         storage, boundaries, append_ends = store.storage, stream.boundaries, stream.append_ends
         for offset in range(stream.first, stream.head.tail + 1):

@@ -1,0 +1,109 @@
+"""`python -m soak [kill|faults|crash|scale …]`: run what was asked for, or everything."""
+
+import argparse
+import importlib.util
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+
+from soak.client import Refused, Unanswered
+from soak.faults import can_mount, can_trace, fail_sync, fill_disk
+from soak.kill import soak_kills
+from soak.ledger import PromiseBroken
+from soak.progress import say
+from soak.scale import measure_scale
+from soak.server import ServerFailed
+
+MODES = ("acid", "file-durable", "file-fast")
+KILLS, KILL_SECS = 50, 600.0
+SYNC_FAILURES = 5
+CRASH_POINTS = 10_000
+# Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
+DATA = Path(__file__).resolve().parents[1] / "data"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts; 1 if a promise was broken."""
+    options = _parse(arguments)
+    begin = time.monotonic()
+    DATA.mkdir(exist_ok=True)
+    say(f"seed {options.seed}; modes {', '.join(options.modes)}")
+    try:
+        for part in options.parts or PARTS:
+            PARTS[part](options)
+    except (PromiseBroken, Refused, Unanswered, ServerFailed) as error:
+        print(f"the soak failed with --seed {options.seed}: {error}", file=sys.stderr)  # noqa: T201 - for a person
+        return 1
+    say(f"everything held, after {time.monotonic() - begin:.0f} s")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="soak", description="Without a part, all of them run.")
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--modes", type=lambda text: text.split(","), default=MODES, help="comma-separated")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
+    parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each mode (default {KILLS})")
+    parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
+    parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
+    options = parser.parse_args(arguments)
+    unknown = [part for part in options.parts if part not in PARTS]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(PARTS)}")
+    return options
+
+
+def _kill(options: argparse.Namespace) -> None:
+    for mode in options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            survived = soak_kills(mode, Path(folder), kills=options.kills, seed=options.seed, max_secs=KILL_SECS)
+        say(
+            f"{mode}: {survived.kills} kills survived, {survived.messages:,} messages exactly once, "
+            f"slowest start {survived.slowest_start_secs:.2f} s"
+        )
+
+
+def _faults(options: argparse.Namespace) -> None:
+    random = Random(options.seed)  # noqa: S311 - it must replay
+    traced, mounted = can_trace(), can_mount()
+    for mode in options.modes:
+        for _ in range(SYNC_FAILURES if traced else 0):
+            with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+                fail_sync(mode, Path(folder), random.randrange(30, 300))
+        if mounted:
+            fill_disk(mode)
+    if not traced:
+        say("syncs were not made to fail: strace is missing or not allowed here; tests/durability does it in-process")
+    if not mounted:
+        say("no disk was filled: mounting is not allowed here; tests/durability does it in-process")
+
+
+def _crash(options: argparse.Namespace) -> None:
+    """Replay crashes of the recorded disk, many more than the tests do."""
+    if importlib.util.find_spec("tests.crash.__main__") is None:
+        say("there is no crash replay to run")
+        return
+    command = [sys.executable, "-m", "tests.crash", "--points", str(options.points), "--seed", str(options.seed)]
+    if subprocess.run(command, check=False).returncode:  # noqa: S603 - our own module
+        raise PromiseBroken(f"the crash replay failed: {' '.join(command[1:])}")
+
+
+def _scale(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        measure_scale(Path(folder), streams=options.streams, seed=options.seed)
+
+
+PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
+    "kill": _kill,
+    "faults": _faults,
+    "crash": _crash,
+    "scale": _scale,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

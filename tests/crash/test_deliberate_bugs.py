@@ -1,0 +1,25 @@
+"""The crash tests can fail: each deliberate bug, switched on by itself, is caught."""
+
+import pytest
+
+from tests.crash.bugs import BUGS, Bug
+from tests.crash.promises import Violation
+from tests.crash.replay import Plan, replay
+
+FIRST_SEED = 1000
+MAX_SEEDS = 30
+
+
+def crash_until_caught(bug: Bug, mode: str, first_seed: int) -> None:
+    """Crash a store that has a bug, with one seed after the other."""
+    for seed in range(first_seed, first_seed + MAX_SEEDS):
+        with pytest.MonkeyPatch.context() as patch:
+            bug.sow(patch)
+            for _ in replay(Plan(mode, seed, bug.level, bug.forgets)):
+                pass
+
+
+@pytest.mark.parametrize("name, mode", [(name, mode) for name, bug in BUGS.items() for mode in bug.modes])
+def test_a_deliberate_bug_is_caught(name: str, mode: str) -> None:
+    with pytest.raises(Violation, match="replay it with"):
+        crash_until_caught(BUGS[name], mode, FIRST_SEED)

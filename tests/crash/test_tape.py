@@ -1,0 +1,105 @@
+"""The simulated crash: what is synced stays, what is not may go, and a recording is what happened."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.crash.databases import LOCK
+from tests.crash.image import Image, photograph
+from tests.crash.machine import Machine
+from tests.crash.modes import MODES
+from tests.crash.operations import Committed, Created, Cut, FolderSynced, Operation, Removed, Renamed, Synced, Wrote
+from tests.crash.promises import Promises
+from tests.crash.recorder import RecordingDisk
+from tests.crash.server import serve
+from tests.crash.tape import Tape
+from tests.crash.workload import Workload
+from tests.engine.fakes import START_MS
+
+A, B, ROOT = Path("a"), Path("b"), Path()
+TRIES = 200
+
+
+def outcomes(*operations: Operation, base: Image | None = None) -> list[dict[Path, bytes]]:
+    """Give the files that power failures leave after some operations."""
+    tape = Tape(base, list(operations))
+    images = [tape.fail_power(len(tape), Random(number)).base.files for number in range(TRIES)]
+    return [image for number, image in enumerate(images) if image not in images[:number]]
+
+
+def test_what_is_synced_with_its_name_stays() -> None:
+    synced = (Created(A, 0), Wrote(0, b"abc"), Synced(0), FolderSynced(ROOT))
+    assert outcomes(*synced) == [{A: b"abc"}]
+
+
+def test_a_name_that_is_not_synced_may_be_lost() -> None:
+    assert sorted(map(len, outcomes(Created(A, 0), Wrote(0, b"abc"), Synced(0)))) == [0, 1]
+
+
+def test_a_write_that_is_not_synced_may_be_lost_kept_or_torn() -> None:
+    named = (Created(A, 0), FolderSynced(ROOT))
+    found = {image[A] for image in outcomes(*named, Wrote(0, b"ab"), Synced(0), Wrote(0, b"cd"))}
+    assert {b"ab", b"abc", b"abcd", b"ab\0\0"} <= found
+    assert all(content.startswith(b"ab") for content in found)
+
+
+def test_blocks_that_are_not_synced_may_be_lost_while_later_ones_are_kept() -> None:
+    found = {image[A] for image in outcomes(Created(A, 0), FolderSynced(ROOT), Wrote(0, b"x" * 64))}
+    assert any(content.startswith(bytes(16)) and content.endswith(b"x") for content in found)
+
+
+def test_a_removal_that_is_not_synced_may_come_back() -> None:
+    assert outcomes(Removed(A), base=Image(files={A: b"abc"})) in ([{}, {A: b"abc"}], [{A: b"abc"}, {}])
+
+
+def test_a_renaming_happens_entirely_or_not_at_all() -> None:
+    found = outcomes(Renamed(B, A, 1), base=Image(files={A: b"old", B: b"new"}))
+    assert sorted(image[A] for image in found) == [b"new", b"old"]
+    assert all((B in image) == (image[A] == b"old") for image in found)
+
+
+def test_a_cut_that_is_not_synced_may_be_undone() -> None:
+    found = {image[A] for image in outcomes(Cut(0, 1), base=Image(files={A: b"abc"}))}
+    assert found == {b"a", b"abc"}
+
+
+def test_a_commit_is_done_or_not_done() -> None:
+    assert outcomes(Committed(0, b"new"), base=Image(files={A: b"old"})) == [{A: b"new"}]
+    found = outcomes(Committed(0, b"new", synced=False), base=Image(files={A: b"old"}))
+    assert sorted(image[A] for image in found) == [b"new", b"old"]
+
+
+def test_a_killed_process_leaves_everything_and_nothing_of_it_is_safer_than_before() -> None:
+    tape = Tape(None, [Created(A, 0), Wrote(0, b"abc"), Synced(0)]).kill(3, Random(0))
+    assert tape.disk_after(len(tape)).everything().files == {A: b"abc"}
+    assert any(not tape.fail_power(3, Random(number)).base.files for number in range(TRIES))
+
+
+@pytest.fixture
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_recording_replays_to_what_is_in_the_file_system(mode: str, patch: pytest.MonkeyPatch) -> None:
+    machine, tape = Machine(MODES[mode], 0, patch), Tape()
+    with machine.running(tape) as storage:
+        serve(machine, storage, Promises(MODES[mode], {}), Workload(Random(1), START_MS), Random(2))
+        machine.disk.sync_folder(machine.disk.root)
+        found = photograph(machine.disk.root, frozenset({LOCK, "lock"}))
+    replayed = tape.disk_after(len(tape)).everything()
+    assert replayed.files == found.files
+    assert set(replayed.folders) == set(found.folders)
+
+
+def test_a_folder_made_behind_the_recorders_back_is_not_safe(tmp_path: Path) -> None:
+    disk = RecordingDisk(tmp_path, Tape())
+    (tmp_path / "made").mkdir()
+    file = disk.create(tmp_path / "made" / "a")
+    file.sync()
+    disk.sync_folder(tmp_path / "made")
+    disk.abandon()
+    assert any(not disk.tape.fail_power(len(disk.tape), Random(number)).base.folders for number in range(TRIES))

@@ -1,0 +1,39 @@
+"""`python forgetful.py BUG everbrook serve …`: the server with a deliberate bug, to see that the kill test finds it."""
+
+import sys
+from collections.abc import Callable, Mapping
+
+from everbrook.cli.main import main
+from everbrook.protocol.state import Producer
+from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.journal import Journal
+from everbrook.storage.record import Record
+
+
+def lose_the_last_records() -> None:
+    """Take the end of the journal for torn, though it was acknowledged."""
+    recover = Journal.recover
+
+    def forget(journal: Journal, applied: int) -> list[Record]:
+        return recover(journal, applied)[:-10]
+
+    Journal.recover = forget  # type: ignore[assignment, method-assign]
+
+
+def forget_producers() -> None:
+    """Keep what producers wrote, and not how far they were."""
+
+    def nobody(_storage: AcidStorage, _incarnation: int) -> dict[bytes, Producer]:
+        return {}
+
+    AcidStorage._producers = nobody  # type: ignore[assignment, method-assign]
+
+
+BUGS: Mapping[str, Callable[[], None]] = {
+    "lose-the-last-records": lose_the_last_records,
+    "forget-producers": forget_producers,
+}
+
+if __name__ == "__main__":
+    BUGS[sys.argv[1]]()
+    main(sys.argv[3:])

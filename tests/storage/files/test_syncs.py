@@ -1,0 +1,106 @@
+"""What is synced, and when: everything a group touched before it is acknowledged; in the fast mode nothing."""
+
+from pathlib import Path
+
+from tests.storage.drafts import Draft
+from tests.storage.files.disks import WatchedDisk
+from tests.storage.files.opening import abandon, commit, open_files, segments
+
+
+def synced(disk: WatchedDisk) -> list[Path]:
+    return [path for kind, path in disk.steps if kind == "sync"]
+
+
+def test_a_group_syncs_each_file_once(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    streams = [Draft(b"%d" % number, number) for number in range(1, 6)]
+    commit(storage, *((stream.write(b"x"),) for stream in streams))
+    disk.steps.clear()
+    storage.persist([(stream.write(b"y"),) for stream in streams * 10])
+    assert sorted(synced(disk)) == segments(tmp_path)
+    storage.close()
+
+
+def test_a_creation_syncs_log_and_folder_before_the_catalogue(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    disk.steps.clear()
+    storage.persist([(Draft(b"a", 1).write(b"x"),)])
+    [log], [catalogue] = segments(tmp_path), tmp_path.glob("catalogue-*.log")
+    assert {log, log.parent} <= set(synced(disk)[:-1])
+    # It is still known by the name under which it was begun.
+    assert disk.steps[-2:] == [(kind, catalogue.with_suffix(".new")) for kind in ("write", "sync")]
+    storage.close()
+
+
+def test_the_folder_of_a_dropped_stream_is_synced_with_the_next_group(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    gone, other = Draft(b"a", 1), Draft(b"b", 2)
+    commit(storage, (gone.write(b"x"),), (other.write(b"x"),))
+    [folder] = [path.parent for path in segments(tmp_path) if path.name.startswith("0000000000000001")]
+    commit(storage, (gone.drop(),))
+    disk.steps.clear()
+    commit(storage, (other.write(b"y"),))
+    assert folder in synced(disk)
+    storage.close()
+
+
+def test_the_fast_mode_syncs_no_file(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk, durable=False)
+    stream = Draft(b"a", 1)
+    commit(storage, (stream.write(b"x"),))
+    disk.steps.clear()
+    commit(storage, (stream.write(b"y"),), (Draft(b"b", 2).write(b"y"),))
+    commit(storage, (stream.drop(),))
+    storage.close()
+    assert [path for path in synced(disk) if path.suffix] == []
+
+
+def test_the_fast_mode_has_written_before_it_acknowledges(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, durable=False)
+    storage.persist([(Draft(b"a", 1).write(b"precious"),)])
+    [log] = segments(tmp_path)
+    assert log.read_bytes().endswith(b"precious")
+    storage.close()
+
+
+def test_what_a_killed_process_may_not_have_synced_is_synced_before_it_is_shown(tmp_path: Path) -> None:
+    """A retry would be answered as a duplicate of it: it must not vanish after that."""
+    storage = open_files(tmp_path)
+    storage.persist([(Draft(b"a", 1).write(b"x"),)])
+    abandon(storage)
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    disk.steps.clear()
+    storage.load(b"a")
+    [log] = segments(tmp_path)
+    assert synced(disk) == [log, log.parent]
+    storage.close()
+
+
+def test_what_the_fast_mode_wrote_is_synced_when_the_store_is_opened_as_a_durable_one(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, durable=False)
+    commit(storage, (Draft(b"a", 1).write(b"x"),))
+    storage.close()
+    for _ in range(2):
+        disk = WatchedDisk()
+        storage = open_files(tmp_path, disk)
+        disk.steps.clear()
+        storage.load(b"a")
+        assert set(segments(tmp_path)) < set(synced(disk))
+        storage.close()
+
+
+def test_after_a_clean_end_nothing_has_to_be_synced_again(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    commit(storage, (Draft(b"a", 1).write(b"x"),))
+    storage.close()
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    disk.steps.clear()
+    storage.load(b"a")
+    assert disk.steps == []
+    storage.close()

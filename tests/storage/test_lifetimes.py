@@ -1,0 +1,45 @@
+"""The contract: streams that can expire are found although nobody asks for them by name."""
+
+from everbrook.protocol.state import Head
+from tests.storage.drafts import Draft
+from tests.storage.engines import Store
+
+
+def heads(store: Store, slice_size: int = 100) -> list[Head]:
+    """Go round the streams that can expire, a slice at a time."""
+    found: list[Head] = []
+    while here := store.storage.mortal(found[-1].identity.incarnation if found else 0, slice_size):
+        assert len(here) <= slice_size
+        found += here
+    return found
+
+
+def test_streams_that_can_expire_are_found_after_a_reopening(durable_store: Store) -> None:
+    mortals = [Draft(b"%d" % number, number, ttl_secs=number % 3 + 1) for number in range(1, 8)]
+    durable_store.commit(*((stream.write(b"x"),) for stream in mortals))
+    durable_store.reopen()
+    for slice_size in (1, 2, 3, 7, 100):
+        assert heads(durable_store, slice_size) == [stream.head for stream in mortals]
+
+
+def test_an_absolute_expiry_counts_as_well(durable_store: Store) -> None:
+    stream = Draft(b"a", 1, expires_at=1)
+    durable_store.commit((stream.write(b"x"),))
+    durable_store.reopen()
+    assert heads(durable_store) == [stream.head]
+
+
+def test_streams_without_a_lifetime_are_not_among_them(durable_store: Store) -> None:
+    mortal, immortal = Draft(b"a", 1, ttl_secs=1), Draft(b"b", 2)
+    durable_store.commit((mortal.write(),), (immortal.write(),))
+    durable_store.reopen()
+    assert heads(durable_store) == [mortal.head]
+
+
+def test_dropped_streams_are_not_among_them(durable_store: Store) -> None:
+    one, two = Draft(b"a", 1, ttl_secs=1), Draft(b"b", 2, ttl_secs=1)
+    durable_store.commit((one.write(),), (two.write(),))
+    durable_store.reopen()
+    durable_store.commit((one.drop(),))
+    durable_store.reopen()
+    assert heads(durable_store) == [two.head]
