@@ -25,17 +25,24 @@ from everbrook.storage.acid.journal import Journal, Segment
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import APPLIED, Fold
 from everbrook.storage.acid.shelf import Shelf
+from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk, File
+from everbrook.storage.files.catalogue import is_joint, pack_commit
+from everbrook.storage.files.doubt import Doubt
+from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.writer import Numbered, Writer
 from everbrook.storage.manifest import MANIFEST, Manifest
 from everbrook.storage.packing import pack_edit
 from everbrook.storage.record import Record, log_header
 from tests.crash.modes import MODES
-from tests.crash.operations import FolderSynced, Operation, Synced
+from tests.crash.operations import FolderSynced, Operation
 from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
 
 Result = TypeVar("Result")
 ALL = tuple(MODES)
+DURABLE = tuple(name for name, mode in MODES.items() if mode.survives_power)
 ACID = ("acid",)
+FILES = ("file-durable", "file-fast")
 
 
 def sows_nothing(_patch: pytest.MonkeyPatch) -> None:
@@ -51,16 +58,20 @@ class Bug(Struct, frozen=True):
     level: str = "storage"
 
 
-def _syncs_no_file(operation: Operation) -> bool:
-    return isinstance(operation, Synced)
-
-
 def _syncs_no_folder(operation: Operation) -> bool:
     return isinstance(operation, FolderSynced)
 
 
+def _syncs_no_journal_folder(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced) and operation.path.name == "journal"
+
+
 def _syncs_no_shard_folder(operation: Operation) -> bool:
     return isinstance(operation, FolderSynced) and operation.path.name.startswith("shard-")
+
+
+def _syncs_no_log_folder(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced) and "streams" in operation.path.parts
 
 
 def _does_not_sync_its_own_name(operation: Operation) -> bool:
@@ -73,39 +84,58 @@ def _without_syncing(call: Callable[..., Result], *args: object) -> Result:
         return call(*args)
 
 
+def _persist_without_sync(patch: pytest.MonkeyPatch, careless: Callable[[Edit], bool]) -> None:
+    """Let the groups that hold an edit of a certain kind be acknowledged before they are on the disk."""
+    for storage_class in (AcidStorage, FileStorage):
+        really_persist: Callable[..., None] = storage_class.persist
+
+        def persist(
+            storage: Storage, group: Sequence[Change], really_persist: Callable[..., None] = really_persist
+        ) -> None:
+            if any(careless(edit) for change in group for edit in change):
+                _without_syncing(really_persist, storage, group)
+            else:
+                really_persist(storage, group)
+
+        patch.setattr(storage_class, "persist", persist)
+
+
+def _acknowledge_before_sync(patch: pytest.MonkeyPatch) -> None:
+    _persist_without_sync(patch, lambda _edit: True)
+
+
 def _delete_without_sync(patch: pytest.MonkeyPatch) -> None:
-    really_persist = AcidStorage.persist
-
-    def persist(storage: AcidStorage, group: Sequence[Change]) -> None:
-        if any(isinstance(edit, Drop) for change in group for edit in change):
-            _without_syncing(really_persist, storage, group)
-        else:
-            really_persist(storage, group)
-
-    patch.setattr(AcidStorage, "persist", persist)
-
-
-def _pack_otherwise(patch: pytest.MonkeyPatch, pack: Callable[[Edit], bytes]) -> None:
-    patch.setattr("everbrook.storage.acid.engine.pack_change", lambda change: b"".join(map(pack, change)))
+    _persist_without_sync(patch, lambda edit: isinstance(edit, Drop) or edit.head.deleted)
 
 
 def _delete_without_a_record(patch: pytest.MonkeyPatch) -> None:
-    _pack_otherwise(patch, lambda edit: b"" if isinstance(edit, Drop) else pack_edit(edit))
+    def pack(change: Change) -> bytes:
+        return b"".join(pack_edit(edit) for edit in change if isinstance(edit, Write))
+
+    patch.setattr("everbrook.storage.acid.engine.pack_change", pack)
+    patch.setattr("everbrook.storage.files.writer._enters", lambda change: isinstance(change[-1], Write))
 
 
-def _soft_delete_without_a_record(patch: pytest.MonkeyPatch) -> None:
-    _pack_otherwise(patch, lambda edit: b"" if edit.head.deleted else pack_edit(edit))
+def _write_otherwise(patch: pytest.MonkeyPatch, turned: Callable[[Write], Write]) -> None:
+    """Let every log have something else than what was decided."""
 
-
-def _keep_producers_in_memory_only(patch: pytest.MonkeyPatch) -> None:
     def pack(edit: Edit) -> bytes:
-        return pack_edit(replace(edit, producer=None, producer_id=None) if isinstance(edit, Write) else edit)
+        return pack_edit(turned(edit) if isinstance(edit, Write) else edit)
 
-    _pack_otherwise(patch, pack)
+    patch.setattr("everbrook.storage.acid.engine.pack_change", lambda change: b"".join(map(pack, change)))
+    patch.setattr("everbrook.storage.files.pens.pack_edit", pack)
+
+
+def _forget_soft_deletion(patch: pytest.MonkeyPatch) -> None:
+    _write_otherwise(patch, lambda write: replace(write, head=replace(write.head, deleted=False)))
+
+
+def _forget_producers(patch: pytest.MonkeyPatch) -> None:
+    _write_otherwise(patch, lambda write: replace(write, producer=None, producer_id=None))
 
 
 def _forget_closure(patch: pytest.MonkeyPatch) -> None:
-    _pack_otherwise(patch, lambda edit: pack_edit(replace(edit, head=replace(edit.head, closed=False))))
+    _write_otherwise(patch, lambda write: replace(write, head=replace(write.head, closed=False)))
 
 
 def _checksum_the_header_only(patch: pytest.MonkeyPatch) -> None:
@@ -122,7 +152,15 @@ def _go_on_behind_a_torn_record(patch: pytest.MonkeyPatch) -> None:
     def records(log: bytes, salt: int) -> Iterator[Record]:
         return (replace(found, synced=2**63) for found in record.records(log, salt))
 
+    def record_at_or_after(log: bytes, position: int, salt: int) -> Record | None:
+        while position >= 0:
+            if found := record.record_at(log, position, salt):
+                return found
+            position = log.find(record.MAGIC, position + 1)
+        return None
+
     patch.setattr("everbrook.storage.acid.journal.records", records)
+    patch.setattr("everbrook.storage.files.log.record_at", record_at_or_after)
 
 
 def _leave_what_was_torn(patch: pytest.MonkeyPatch) -> None:
@@ -132,6 +170,27 @@ def _leave_what_was_torn(patch: pytest.MonkeyPatch) -> None:
 def _build_on_what_only_memory_has(patch: pytest.MonkeyPatch) -> None:
     really_recover = Journal.recover
     patch.setattr(Journal, "recover", lambda *args: _without_syncing(really_recover, *args))
+    patch.setattr(Doubt, "settle", lambda *_args: None)
+
+
+def _enter_a_stream_before_its_log(patch: pytest.MonkeyPatch) -> None:
+    really_write, really_enter = Writer._write_logs, Writer._enter
+
+    def write_logs(writer: Writer, batch: list[Numbered]) -> None:
+        entered = [(number, pack_commit(change)) for number, change in batch if not is_joint(change)]
+        really_enter(writer, entered)
+        really_write(writer, batch)
+
+    patch.setattr(Writer, "_write_logs", write_logs)
+    patch.setattr("everbrook.storage.files.writer._enters", lambda _change: False)
+
+
+def _take_joint_changes_apart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("everbrook.storage.files.writer.is_joint", lambda _change: False)
+
+
+def _use_numbers_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("everbrook.storage.files.engine.GENERATION_SHIFT", 0)
 
 
 def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
@@ -257,19 +316,22 @@ def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS = {
-    "acknowledge before sync": Bug(ALL, forgets=_syncs_no_file),
-    "skip the directory sync": Bug(ALL, forgets=_syncs_no_folder),
-    "leave the data folder's own name to chance": Bug(ALL, forgets=_does_not_sync_its_own_name),
+    "acknowledge before sync": Bug(DURABLE, _acknowledge_before_sync),
+    "skip the directory sync": Bug(DURABLE, forgets=_syncs_no_folder),
+    "leave the data folder's own name to chance": Bug(DURABLE, forgets=_does_not_sync_its_own_name),
+    "leave the names of the journal's files to chance": Bug(ACID, forgets=_syncs_no_journal_folder),
     "leave the names of the databases to chance": Bug(ACID, forgets=_syncs_no_shard_folder),
+    "leave the names of the logs to chance": Bug(("file-durable",), forgets=_syncs_no_log_folder),
+    "write the manifest in place": Bug(DURABLE, _write_the_manifest_in_place),
     "checksum the header only": Bug(ALL, _checksum_the_header_only),
-    "delete without sync": Bug(ACID, _delete_without_sync),
-    "delete without a record": Bug(ACID, _delete_without_a_record),
-    "delete softly without a record": Bug(ACID, _soft_delete_without_a_record),
-    "keep producers apart from their data": Bug(ACID, _keep_producers_in_memory_only),
-    "forget closure": Bug(ACID, _forget_closure),
-    "go on behind a torn record": Bug(ACID, _go_on_behind_a_torn_record),
-    "leave what was torn in place": Bug(ACID, _leave_what_was_torn),
-    "build on what only memory has": Bug(ACID, _build_on_what_only_memory_has),
+    "go on behind a torn record": Bug(DURABLE, _go_on_behind_a_torn_record),
+    "leave what was torn in place": Bug(ALL, _leave_what_was_torn),
+    "build on what only memory has": Bug(DURABLE, _build_on_what_only_memory_has),
+    "delete without sync": Bug(DURABLE, _delete_without_sync),
+    "delete without a record": Bug(ALL, _delete_without_a_record),
+    "forget soft deletion": Bug(ALL, _forget_soft_deletion),
+    "keep producers apart from their data": Bug(ALL, _forget_producers),
+    "forget closure": Bug(ALL, _forget_closure),
     "begin a journal file that is there already": Bug(ACID, _begin_a_file_that_is_there_already),
     "cut the journal before LMDB has synced": Bug(ACID, _cut_the_journal_first),
     "cut what was written since the fold began": Bug(ACID, _cut_all_of_the_journal),
@@ -277,8 +339,10 @@ BUGS = {
     "trust the shard that is ahead": Bug(ACID, _trust_the_shard_that_is_ahead),
     "take what one shard has for what all have": Bug(ACID, _take_what_a_shard_has_for_what_all_have),
     "replay what a shard has already": Bug(ACID, _replay_what_a_shard_has),
-    "write the manifest in place": Bug(ALL, _write_the_manifest_in_place),
+    "enter a stream before its log is there": Bug(FILES, _enter_a_stream_before_its_log),
+    "take changes over several streams apart": Bug(FILES, _take_joint_changes_apart),
+    "use numbers again after a crash": Bug(FILES, _use_numbers_again),
+    "answer before the commit": Bug(ALL, _answer_before_the_commit, level="engine"),
     "answer a duplicate before the append it repeats": Bug(ALL, _answer_duplicates_at_once, level="engine"),
     "answer a refusal before what it rests on": Bug(ALL, _answer_refusals_at_once, level="engine"),
-    "answer before the commit": Bug(ALL, _answer_before_the_commit, level="engine"),
 }

@@ -315,7 +315,6 @@ class EngineMachine(RuleBasedStateMachine):
         self.clock.micros += 1000
         self.engine = self.new_engine()
         self.model.history = [self.model.newest]
-        self.model.swept.clear()
         self.followers, self.answers, self.released = [], [], []
         for name, stream in self.model.newest.items():
             assert self.engine._streams.stream(name) is not None
@@ -379,7 +378,6 @@ class EngineMachine(RuleBasedStateMachine):
         self._check_that_followers_have_everything()
         if not self.model.failed:
             self._delete_everything()
-        if not self.model.newest:
             assert self.storage.used_bytes == 0
             assert residents(self.engine) == []
 
@@ -392,7 +390,7 @@ class EngineMachine(RuleBasedStateMachine):
             if stream and not self.model.ended(stream, self.clock.now()):
                 self._delete(name)
         self.finish()
-        assert all(stream.incarnation in self.model.swept or stream.deleted for stream in self.model.newest.values())
+        assert self.model.newest == {}
 
 
 def _attempt(call: Callable[[], str]) -> str:

@@ -110,7 +110,6 @@ class Model:
         self.history: list[Streams] = [{}]
         self.touched: dict[int, int] = {}
         self.followers: Counter[int] = Counter()
-        self.swept: set[int] = set()
         self.failed = False
 
     @property
@@ -252,14 +251,11 @@ class Model:
             if end <= now and stream.ttl_secs is not None and self.followers[stream.incarnation]:
                 self.touched[stream.incarnation] = now
             elif end <= now and not self.failed:
-                self.swept.add(stream.incarnation)
                 self._end(self.newest[stream.name])
 
     def _deadlines(self) -> list[tuple[int, ModelStream]]:
         """Give what can expire, the first to do so first."""
-        living = [
-            stream for stream in self.newest.values() if not stream.deleted and stream.incarnation not in self.swept
-        ]
+        living = [stream for stream in self.newest.values() if not stream.deleted]
         ends = [(end, stream) for stream in living if (end := self.deadline(stream)) is not None]
         return sorted(ends, key=lambda place: (place[0], place[1].incarnation))
 
@@ -268,8 +264,9 @@ class Model:
         return next((end for end, _ in self._deadlines() if end > now), None)
 
     def roll_back(self, change: int) -> None:
-        """Forget everything after a change. What was swept is not swept again: the storage has no room now."""
-        del self.history[change + 1 :]
+        """Undo everything after a change. The numbers of what was undone are used up."""
+        undone = len(self.history) - 1 - change
+        self.history[change + 1 :] = [self.history[change]] * undone
 
     def how_it_ended(self, incarnation: int, since: int, until: int) -> type[ProtocolError] | None:
         """Tell what a reader learns that joined after change `since`, when change `until` is durable."""

@@ -95,10 +95,11 @@ class CrampedMachine(DelayedMachine):
     @rule()
     def refuse_a_group(self) -> None:
         """What is on its way is as if it had never been."""
+        self.settle()
         for answer in self.answers:
             answer.refused = answer.refused or not answer.told
-        self._decide_on_a_group(StorageFull("the disk is full"))
         self.model.roll_back(self.engine.durable_change)
+        self._decide_on_a_group(StorageFull("the disk is full"))
 
     def teardown(self) -> None:
         super().teardown()

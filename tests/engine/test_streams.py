@@ -6,6 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from everbrook.engine import streams
+from everbrook.engine.expiry import SLICE
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
 from everbrook.protocol.outcomes import Appended, Duplicate
 from everbrook.protocol.state import Claim
@@ -171,6 +172,15 @@ def test_streams_that_are_only_ever_created_leave_memory_too(cramped: DelayedRig
     assert len(cramped.engine._streams._visible) <= 3
 
 
+def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: DelayedRig) -> None:
+    cramped.create(b"a", ttl_secs=24 * 3600)
+    for _ in range(SLICE * 2):
+        cramped.append(b"a", b"x")
+        cramped.let_everything_arrive()
+        forget(cramped)
+    assert len(cramped.engine._expiry._heap) <= SLICE + 4
+
+
 def test_deciding_on_a_fork_does_not_let_it_go_for_its_source(cramped: DelayedRig) -> None:
     fill(cramped, b"a")
     cramped.fork(b"f", b"a")
@@ -270,3 +280,13 @@ def test_an_expiry_that_was_refused_is_tried_again(delayed: DelayedRig) -> None:
     delayed.scheduler.advance(60_000)
     delayed.let_everything_arrive()
     assert delayed.storage.used_bytes == 0
+
+
+def test_refusals_leave_nothing_behind_in_the_sweep(delayed: DelayedRig) -> None:
+    """A disk that is full for hours refuses a great deal."""
+    delayed.create(b"a", ttl_secs=24 * 3600)
+    delayed.let_everything_arrive()
+    for _ in range(100):
+        delayed.append(b"a", b"x")
+        delayed.let_group_arrive(FULL)
+    assert len(delayed.engine._expiry._heap) <= 2

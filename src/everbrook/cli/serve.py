@@ -1,11 +1,21 @@
 """``everbrook serve``: load the settings, set up logging, run the server until it is told to stop."""
 
+import os
 from pathlib import Path
 
 import click
 
 from everbrook.cli.flags import layer_flags, read_flags, setting_flags
 from everbrook.settings import load_layers
+
+
+def occupy_standard_streams() -> None:
+    """Fill standard descriptors that were closed, so that no file of ours gets their numbers and their output."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 @click.command()
@@ -17,6 +27,7 @@ def serve(profile: str | None, config_file: Path | None, **flags: str | None) ->
     Settings come from the built-in defaults, config/default.toml, the profile, config/local.toml, the
     --config file, the environment, and these flags; a later one wins.
     """
+    occupy_standard_streams()
     layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(flags))
     # Imported here: the other commands and --help need neither an event loop nor logging.
     from everbrook.cli.logs import configure_logging  # noqa: PLC0415

@@ -29,24 +29,29 @@ class ExpirySweep:
         self._clock = clock
         self._expire = expire
         self._heap: list[tuple[int, int]] = []
-        self._watched: dict[int, Stream] = {}
+        self._watched: dict[int, tuple[int, Stream]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0
 
     def watch(self, stream: Stream, end: int) -> None:
-        """Look at a stream when its deadline has come."""
+        """Look at a stream when its deadline has come, instead of when it was to be looked at before."""
         incarnation = stream.head.identity.incarnation
-        self._watched[incarnation] = stream
-        heapq.heappush(self._heap, (end, incarnation))
+        known = self._watched.get(incarnation)
+        self._watched[incarnation] = (end, stream)
+        if known is None or known[0] != end:
+            heapq.heappush(self._heap, (end, incarnation))
+            self._tidy()
         self._set_timer()
 
     def forget(self, stream: Stream) -> None:
-        """Stop watching a stream that has ended. Its place in the heap goes when such places outnumber the others."""
-        if self._watched.pop(stream.head.identity.incarnation, None) is None:
-            return
+        """Stop watching a stream."""
+        if self._watched.pop(stream.head.identity.incarnation, None):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Clear the heap of places where nobody is looked at any more, when they outnumber the others."""
         if len(self._heap) > 2 * len(self._watched) + SLICE:
-            self._heap = [place for place in self._heap if place[1] in self._watched]
-            heapq.heapify(self._heap)
+            self._heap = sorted((end, incarnation) for incarnation, (end, _) in self._watched.items())
 
     def _set_timer(self, pause_secs: float = 0.0) -> None:
         if not self._heap:
@@ -66,9 +71,11 @@ class ExpirySweep:
         for _ in range(SLICE):
             if not self._heap or self._heap[0][0] > now:
                 break
-            stream = self._watched.pop(heapq.heappop(self._heap)[1], None)
-            if stream:
-                self._look_at(stream, now)
+            end, incarnation = heapq.heappop(self._heap)
+            watched = self._watched.get(incarnation)
+            if watched and watched[0] == end:
+                del self._watched[incarnation]
+                self._look_at(watched[1], now)
         self._set_timer(SLICE_PAUSE_SECS)
 
     def _look_at(self, stream: Stream, now: int) -> None:

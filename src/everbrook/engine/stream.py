@@ -3,6 +3,8 @@
 `head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk.
 """
 
+from itertools import takewhile
+
 from everbrook.engine.feed import Feed
 from everbrook.engine.lineage import Lineage
 from everbrook.protocol.change import Write
@@ -54,7 +56,8 @@ class Stream:
         if self.producer_idle_ms is None:
             return ()
         before = now - self.producer_idle_ms
-        return tuple(producer_id for producer_id, known in self.producers.items() if known.seen_at < before)
+        idle = takewhile(lambda item: item[1].seen_at < before, self.producers.items())
+        return tuple(producer_id for producer_id, _ in idle)
 
     @property
     def idle(self) -> bool:
@@ -79,6 +82,8 @@ class Stream:
         for producer_id in write.forgotten:
             del self.producers[producer_id]
         if write.producer_id is not None and write.producer is not None:
+            # In the order of their last appends, so that the idle ones come first.
+            self.producers.pop(write.producer_id, None)
             self.producers[write.producer_id] = write.producer
 
     def commit(self) -> None:

@@ -1,5 +1,7 @@
 """Live reads: long-poll and Server-Sent Events (§5.7, §5.8)."""
 
+from enum import Enum, auto
+
 from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.feed import Batch
@@ -19,34 +21,41 @@ from everbrook.server.render import page_lines
 from everbrook.settings import ServerSettings
 
 
+class CachePolicy(Enum):
+    """Who may keep an answer."""
+
+    NONE = auto()
+    PRIVATE = auto()
+    PUBLIC = auto()
+
+
 class LongPoll:
     """A read at the tail that waits for the next data, once."""
 
     brief = False
 
     def __init__(
-        self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float, *, private: bool
+        self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float, policy: CachePolicy
     ) -> None:
         self._engine = engine
         self._stream = stream
         self._common = common
         self._cursor = cursor
         self._timeout_secs = timeout_secs
-        self._private = private
+        self._policy = policy
         self._offset = stream.committed.tail
         self._exchange: Exchange | None = None
         self._timer: Timer | None = None
 
     def found(self, page: Page, body: bytes) -> Response:
-        """Answer with data."""
+        """Answer with data. It may be kept where the URL says at which offset it begins."""
+        lines = b"%bContent-Type: %b\r\n" % (self._lines(page), page.head.identity.content_type)
+        if self._policy is CachePolicy.NONE:
+            return Response(200, b"%bCache-Control: %b\r\n" % (lines, NO_STORE), body)
         life = deadline(page.head.identity, self._stream.touched_at)
-        lines = b"%b%bCache-Control: %b\r\nETag: %b\r\n" % (
-            self._lines(page),
-            b"Content-Type: %b\r\n" % page.head.identity.content_type,
-            cache_control(page, life, self._engine.clock.now(), private=self._private),
-            format_etag(page),
-        )
-        return Response(200, lines, body)
+        private = self._policy is CachePolicy.PRIVATE
+        kept = cache_control(page, life, self._engine.clock.now(), private=private)
+        return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, format_etag(page)), body)
 
     def nothing(self, page: Page) -> Response:
         """Answer that nothing has come, or that nothing will."""

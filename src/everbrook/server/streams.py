@@ -20,7 +20,7 @@ from everbrook.protocol.query import Live, ReadQuery, parse_read_query
 from everbrook.protocol.reading import Page
 from everbrook.server.compression import Compressor
 from everbrook.server.exchange import Reply, Request, Response
-from everbrook.server.live import EventStream, LongPoll
+from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.render import CLOSED, page_lines
 from everbrook.settings import Settings
 
@@ -174,7 +174,7 @@ class StreamResource:
             common,
             self._cursor(query),
             self._settings.long_poll_timeout_secs,
-            private=b"authorization" in request.headers,
+            _cache_policy(request, query, page),
         )
         if page.start < page.end:
             return poll.found(page, unpack(page.head.identity, self._engine.read(stream, page)))
@@ -186,6 +186,13 @@ class StreamResource:
         offset = parse_offset(last_event_id) if last_event_id else query.offset
         start = self._engine.page(stream, offset).start
         return EventStream(self._engine, stream, common, self._cursor(query), start, self._settings)
+
+
+def _cache_policy(request: Request, query: ReadQuery, page: Page) -> CachePolicy:
+    """An answer that begins where its URL does not say must not be given to others who send the same URL."""
+    if query.offset not in {page.start, Sentinel.BEGINNING}:
+        return CachePolicy.NONE
+    return CachePolicy.PRIVATE if b"authorization" in request.headers else CachePolicy.PUBLIC
 
 
 def _closes(headers: dict[bytes, bytes]) -> bool:

@@ -115,18 +115,24 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = 60.0
     sse_keepalive_secs: Annotated[
         Seconds,
-        Meta(description="How long an SSE response may be silent before a comment is sent to keep it open."),
+        Meta(
+            description="How long an SSE response may be silent before a comment is sent to keep it open. `0`: never."
+        ),
     ] = 15.0
     idle_timeout_secs: Annotated[
-        Seconds, Meta(description="How long a connection may stay open without a request.")
+        Seconds, Meta(description="How long a connection may stay open without a request. `0`: no bound.")
     ] = 75.0
     request_timeout_secs: Annotated[
         Seconds,
-        Meta(description="How long a request's head may take to arrive, and its body to make no progress."),
+        Meta(
+            description="How long a request's head may take to arrive, and its body to make no progress. `0`: no bound."
+        ),
     ] = 30.0
     slow_reader_timeout_secs: Annotated[
         Seconds,
-        Meta(description="How long a client may read nothing of a pending response before it is dropped."),
+        Meta(
+            description="How long a client may read nothing of a pending response before it is dropped. `0`: no bound."
+        ),
     ] = 30.0
     shutdown_grace_secs: Annotated[
         Seconds, Meta(description="How long a stopping server waits for requests that are under way.")
@@ -175,7 +181,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 32 * 1024
     max_page_bytes: Annotated[
         Count,
-        Meta(description="Bytes after which a catch-up read ends its page, at the next message boundary."),
+        Meta(description="Bytes of one page of a read: as many whole messages as fit, at least one."),
     ] = 1024 * 1024
     max_connections: Annotated[Count, Meta(description="Connections open at a time.")] = 20_000
     max_producers_per_stream: Annotated[Count, Meta(description="Idempotent producers remembered for one stream.")] = (

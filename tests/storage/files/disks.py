@@ -76,8 +76,10 @@ class WatchedDisk(OsDisk):
         return taken
 
     def check_sync(self) -> None:
-        if self.sync_error is not None:
-            raise OSError(self.sync_error, os.strerror(self.sync_error))
+        """Let the next sync fail, once: a disk that failed may well succeed when it is asked again."""
+        error, self.sync_error = self.sync_error, None
+        if error is not None:
+            raise OSError(error, os.strerror(error))
 
     def _watch(self, path: Path, file: File) -> File:
         watched = WatchedFile(self, path, file)

@@ -166,3 +166,39 @@ def test_a_catalogue_is_made_anew_from_the_logs(tmp_path: Path, *, lost: bool) -
     storage = open_files(tmp_path)
     assert storage.load(b"z") == Record(stream.head, {})
     storage.close()
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["beginning", "middle"])
+def test_making_the_catalogue_anew_removes_nothing_of_a_damaged_stream(tmp_path: Path, place: int) -> None:
+    path, places = filled(tmp_path)
+    damage(path, places[place] + 30)
+    kept = path.read_bytes()
+    [catalogue] = tmp_path.glob("catalogue-*.log")
+    catalogue.unlink()
+    for _ in range(3):
+        abandon(open_files(tmp_path))
+    aside = path.with_suffix(".damaged")
+    assert (path if place else aside).read_bytes() == kept
+    storage = open_files(tmp_path)
+    assert contents(storage, [b"b"])[b"b"][1] == b"other"
+    if place:
+        with pytest.raises(StreamDamaged):
+            storage.load(b"a")
+    storage.close()
+
+
+def test_a_joint_change_is_done_again_for_the_streams_that_are_whole(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    one, two = Draft(b"a", 1), Draft(b"b", 2)
+    commit(storage, (one.write(b"first"),), (two.write(b"other"),))
+    before = {path: path.read_bytes() for path in segments(tmp_path)}
+    storage.persist([(one.write(b"x"), two.write(b"y"))])
+    abandon(storage)
+    for path, log in before.items():
+        path.write_bytes(log)
+    damage(next(path for path in before if path.name.startswith("0000000000000001")), 20)
+    storage = open_files(tmp_path)
+    assert storage.read(2, 0, 6) == b"othery"
+    with pytest.raises(StreamDamaged):
+        storage.load(b"a")
+    storage.close()

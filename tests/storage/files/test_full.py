@@ -91,7 +91,6 @@ def test_after_a_failed_sync_nothing_more_is_written(tmp_path: Path, code: int) 
     disk.sync_error = code
     with pytest.raises(OSError, match="sync"):
         storage.persist([(stream.write(b"two"),)])
-    disk.sync_error = None
     steps = len(disk.steps)
     with pytest.raises(OSError, match="opened anew"):
         storage.persist([(stream.write(b"three"),)])

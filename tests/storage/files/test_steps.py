@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage.files.engine import FileStorage
+from tests.storage.drafts import Draft
 from tests.storage.files.disks import Stopped, WatchedDisk
 from tests.storage.files.opening import abandon, commit, contents, open_files
 from tests.storage.files.scenes import NAMES, SEGMENT_BYTES, changes, states
@@ -80,6 +81,28 @@ def test_what_a_crash_left_over_is_swept_away(tmp_path: Path) -> None:
         storage.close()
         assert {int(path.name[:16], 16) for path in folder.glob("streams/*/*.log")} == present
         assert len(list(folder.glob("catalogue*"))) == 1
+
+
+def test_a_source_is_not_softly_deleted_without_the_fork_that_kept_it(tmp_path: Path) -> None:
+    """Both are in one group: at no step may the deletion be there alone, or nobody would ever remove the source."""
+    found: set[tuple[bool, int]] = set()
+    for steps in range(20):
+        disk = WatchedDisk()
+        storage = open_files(tmp_path / str(steps), disk)
+        source = Draft(b"s", 1)
+        commit(storage, (source.write(b"one"),))
+        disk.steps_left = steps
+        with suppress(Stopped):
+            storage.persist([(Draft(b"f", 2, source=source, offset=3).write(b"two"),), (source.write(deleted=True),)])
+        disk.steps_left = None
+        storage._writer.failed = True
+        abandon(storage)
+        storage = open_files(tmp_path / str(steps))
+        record = storage.load(b"s")
+        assert record
+        found.add((record.head.deleted, storage.fork_count(1)))
+        storage.close()
+    assert found == {(False, 0), (False, 1), (True, 1)}
 
 
 def test_a_change_that_was_done_again_can_be_built_upon(tmp_path: Path) -> None:

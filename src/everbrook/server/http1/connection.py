@@ -316,7 +316,7 @@ class Connection(asyncio.Protocol):
             self._check_backlog(now, settings.slow_reader_timeout_secs)
         elif self._parser.receiving and self._reading:
             self._check_sender(now, settings.request_timeout_secs)
-        elif not self._outstanding() and waited_secs >= settings.idle_timeout_secs:
+        elif not self._outstanding() and 0 < settings.idle_timeout_secs <= waited_secs - self._listener.tick_secs:
             self._close_idle()
 
     def _check_sender(self, now: float, timeout_secs: float) -> None:
@@ -325,14 +325,14 @@ class Connection(asyncio.Protocol):
         earned_secs = (body_bytes - self._seen_body_bytes) / MIN_BODY_BYTES_PER_SEC
         self._seen_body_bytes = body_bytes
         self._since = min(now, self._since + earned_secs)
-        if now - self._since >= timeout_secs:
+        if 0 < timeout_secs <= now - self._since:
             self._refuse(RequestTimeout("the request took too long to arrive"))
 
     def _check_backlog(self, now: float, timeout_secs: float) -> None:
         backlog_bytes = self._transport.get_write_buffer_size()
         if backlog_bytes < self._backlog_bytes:
             self._backlog_bytes, self._since = backlog_bytes, now
-        elif now - self._since >= timeout_secs:
+        elif 0 < timeout_secs <= now - self._since:
             self._transport.abort()
 
     def _close_idle(self) -> None:

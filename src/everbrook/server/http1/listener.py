@@ -17,6 +17,7 @@ class Listener:
     def __init__(self, application: Application) -> None:
         self.application = application
         self.loop = asyncio.get_running_loop()
+        self.tick_secs = TICK_SECS
         self.now = self.loop.time()
         self.date_line = date_line()
         self._connections: set[Connection] = set()
@@ -51,7 +52,7 @@ class Listener:
         self.date_line = date_line()
         for connection in tuple(self._connections):
             connection.check(self.now)
-        self._timer = self.loop.call_later(TICK_SECS, self._tick)
+        self._timer = self.loop.call_later(self.tick_secs, self._tick)
 
     async def stop(self, grace_secs: float) -> None:
         """Accept nothing more, let those who read finish their event and go, and end what stays."""

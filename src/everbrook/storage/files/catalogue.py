@@ -213,9 +213,12 @@ class Catalogue:
 
     def close(self, number: int, *, clean: bool) -> None:
         """Let the file go. It is clean if nothing is left to do for the next opening."""
-        if self._file and clean:
-            self.append([(number, KIND.pack(CLOSED))])
-            self.sync()
-        if self._file:
+        if self._file is None:
+            return
+        try:
+            if clean:
+                self.append([(number, KIND.pack(CLOSED))])
+                self.sync()
+        finally:
             self._file.close()
             self._file = None

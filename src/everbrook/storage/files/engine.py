@@ -27,6 +27,9 @@ logger = logging.getLogger(__name__)
 
 MODE = "file"
 
+# So much of a catalogue is left to the next opening to go through.
+_TIDY_BYTES = 64 * 1024
+
 # Each of them may have to be read from the disk.
 _MORTAL_AT_ONCE = 16
 
@@ -69,14 +72,14 @@ class FileStorage:
         self._finish(contents)
         # What is written without syncs has to be synced by whoever opens the store as a durable one.
         doubted = doubt.generation if syncer.durable else generation + 1
-        self._begin = partial(self._catalogue.begin, self._entries, generation, doubted, number)
+        self._begin = partial(self._catalogue.begin, self._entries, generation, doubted)
         with suppress(StorageFull):
             self._begin_catalogue()
 
     def _begin_catalogue(self) -> None:
         """Nothing can be written before. If there is no room for it yet, what is there can still be read."""
         try:
-            self._begin()
+            self._begin(self._writer.number)
         except OSError as error:
             raise refusal_of(error) from error
 
@@ -91,8 +94,15 @@ class FileStorage:
     def _redo(self, contents: Contents) -> None:
         present = set(self._entries.incarnations())
         for number, change in contents.joint:
-            edits = tuple(edit for edit in change if edit.head.identity.incarnation in present)
-            self._writer.redo(number, edits, contents.salt)
+            for edit in change:
+                if isinstance(edit, Write) and edit.head.identity.incarnation in present:
+                    self._redo_write(number, edit, contents.salt)
+
+    def _redo_write(self, number: int, write: Write, salt: int) -> None:
+        try:
+            self._writer.redo(number, write, salt)
+        except Damage as damage:
+            self._reader.report(damage)
 
     @property
     def damages(self) -> list[Damage]:
@@ -166,8 +176,22 @@ class FileStorage:
         clean = not self._writer.failed and self._reader.applied == self._writer.number
         try:
             self._writer.close()
-            self._catalogue.close(self._writer.number, clean=clean)
+            if clean and self._catalogue.grown > _TIDY_BYTES:
+                self._tidy_catalogue()
         except OSError as error:
+            clean = False
             logger.warning("the store could not be closed cleanly; the next opening looks it through: %s", error)
+        self._close_catalogue(clean=clean)
         self._reader.clear()
         self._lock.release()
+
+    def _tidy_catalogue(self) -> None:
+        """Leave the next opening a snapshot, if there is room for one."""
+        with suppress(StorageFull):
+            self._begin_catalogue()
+
+    def _close_catalogue(self, *, clean: bool) -> None:
+        try:
+            self._catalogue.close(self._writer.number, clean=clean)
+        except OSError as error:
+            logger.warning("the catalogue could not be closed; the next opening looks the store through: %s", error)

@@ -83,8 +83,10 @@ class Syncer:
             raise SyncFailed(error.errno, f"a sync failed: {error.strerror}") from error
 
     def _sync_beside(self, tasks: list[Callable[[], None]]) -> None:
+        """Give each thread its share, and wait for all of them, whatever one meets."""
         self._threads = self._threads or ThreadPoolExecutor(SYNC_THREADS, "everbrook-sync")
-        futures = [self._threads.submit(task) for task in tasks]
+        shares = [tasks[first::SYNC_THREADS] for first in range(min(SYNC_THREADS, len(tasks)))]
+        futures = [self._threads.submit(_do_all, share) for share in shares]
         errors = [future.exception() for future in futures]
         for error in errors:
             if error:
@@ -94,3 +96,8 @@ class Syncer:
         """End the threads."""
         if self._threads:
             self._threads.shutdown()
+
+
+def _do_all(tasks: list[Callable[[], None]]) -> None:
+    for task in tasks:
+        task()

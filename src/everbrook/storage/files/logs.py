@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from pathlib import Path
 
+from everbrook.protocol.state import Identity
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.index import SegmentIndex
@@ -28,7 +29,7 @@ class Logs:
 
     def _open_at(self, incarnation: int, segment: int, limit: int) -> StreamLog:
         path = self._layout.segment(incarnation, segment)
-        data = self._read(path)
+        data = self._read_new(path) if segment else self._read(path)
         found = first_record(data)
         if found and found[1].number <= limit:
             log = StreamLog(segment, *found)
@@ -46,6 +47,20 @@ class Logs:
             return self._disk.read(path, start, size)
         except FileNotFoundError:
             raise Damage(path, start) from None
+
+    def _read_new(self, path: Path) -> bytes:
+        """Read a segment that was seen just now. The writing side may have taken it back since."""
+        try:
+            return self._disk.read(path)
+        except FileNotFoundError:
+            return b""
+
+    def identity(self, incarnation: int) -> Identity | None:
+        """Tell what stream a log belongs to, if at least its beginning can be read."""
+        try:
+            return self._begin(self._layout.segment(incarnation, 0), 0).state.head.identity
+        except Damage:
+            return None
 
     def follow(self, incarnation: int, log: StreamLog) -> None:
         """Read a log on to its target."""

@@ -41,10 +41,10 @@ class Reader:
         try:
             yield
         except Damage as damage:
-            self._report(damage)
+            self.report(damage)
             raise StreamDamaged("what is stored of the stream is not what was written") from damage
 
-    def _report(self, damage: Damage) -> None:
+    def report(self, damage: Damage) -> None:
         """Tell whoever keeps the log of the server, once."""
         place = (str(damage.path), damage.position)
         if place not in self._reported:

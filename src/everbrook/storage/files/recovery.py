@@ -35,28 +35,42 @@ def recover(disk: Disk, folder: Path, layout: Layout, logs: Logs) -> tuple[Conte
         except Damage as damage:
             logger.error("%s: the catalogue is made anew from the logs", damage)  # noqa: TRY400 - the place says all
             damages.append(damage)
-            _set_aside(disk, files[-1])
+            _set_aside(disk, files[-1].path)
     return _rebuild(disk, layout, logs, files, damages), damages
 
 
-def _set_aside(disk: Disk, file: CatalogueFile) -> None:
+def _set_aside(disk: Disk, path: Path) -> None:
     """Keep a damaged file, for whoever may read more out of it than we can."""
-    disk.rename(file.path, file.path.with_suffix(".damaged"))
+    disk.rename(path, path.with_suffix(".damaged"))
 
 
 def _rebuild(disk: Disk, layout: Layout, logs: Logs, files: list[CatalogueFile], damages: list[Damage]) -> Contents:
     """Enter every stream that has a log. Where two have one name, the later has taken it over."""
     contents = Contents(Entries(), generation=max((file.generation for file in files), default=0), clean=False)
-    for incarnation in sorted({incarnation for _, incarnation, _ in stored_segments(disk, layout)}):
+    segments: dict[int, list[Path]] = {}
+    for path, incarnation, _ in stored_segments(disk, layout):
+        segments.setdefault(incarnation, []).append(path)
+    for incarnation, paths in sorted(segments.items()):
         try:
             log = logs.open(incarnation)
         except Damage as damage:
-            logger.error("%s: its stream is lost", damage)  # noqa: TRY400 - the place says all
+            logger.error("%s", damage)  # noqa: TRY400 - the place says all
             damages.append(damage)
-            continue
-        contents.entries.enter(log.state.head.identity)
-        contents.generation = max(contents.generation, log.number >> GENERATION_SHIFT)
+            _keep_damaged(disk, logs, contents.entries, incarnation, paths)
+        else:
+            contents.entries.enter(log.state.head.identity)
+            contents.generation = max(contents.generation, log.number >> GENERATION_SHIFT)
     return contents
+
+
+def _keep_damaged(disk: Disk, logs: Logs, entries: Entries, incarnation: int, paths: list[Path]) -> None:
+    """Enter a damaged stream if its name is known; then who asks for it is told. Nothing of it is removed."""
+    identity = logs.identity(incarnation)
+    if identity:
+        entries.enter(identity)
+        return
+    for path in paths:
+        _set_aside(disk, path)
 
 
 def stored_segments(disk: Disk, layout: Layout) -> Iterator[tuple[Path, int, int]]:
@@ -70,10 +84,12 @@ def stored_segments(disk: Disk, layout: Layout) -> Iterator[tuple[Path, int, int
 
 def sweep(disk: Disk, layout: Layout, entries: Entries) -> set[Path]:
     """Remove the segments of streams that are not there. Gives the folders they were in."""
-    present = set(entries.incarnations())
+    present = {f"{incarnation:016x}" for incarnation in entries.incarnations()}
     folders: set[Path] = set()
-    for path, incarnation, _ in stored_segments(disk, layout):
-        if incarnation not in present:
-            disk.remove(path)
-            folders.add(path.parent)
+    for bucket in disk.names(layout.streams):
+        folder = layout.streams / bucket
+        for name in disk.names(folder):
+            if name[:16] not in present and parse_segment_name(name):
+                disk.remove(folder / name)
+                folders.add(folder)
     return folders

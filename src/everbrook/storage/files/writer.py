@@ -155,19 +155,19 @@ class Writer:
             if isinstance(edit, Drop):
                 self._pens.forget(edit.head.identity.incarnation)
 
-    def redo(self, number: int, change: Change, salt: int) -> None:
-        """Put the writes of a change of an earlier time, when `salt` was used, into the logs that lack them."""
-        writes = [edit for edit in change if isinstance(edit, Write)]
-        lacking = [write for write in writes if self._pens.number(write, salt) < number]
-        if lacking:
-            self._write_logs([(number, tuple(lacking))])
+    def redo(self, number: int, write: Write, salt: int) -> None:
+        """Put a write of an earlier time, when `salt` was used, into its log if that lacks it."""
+        if self._pens.number(write, salt) < number:
+            self._write_logs([(number, (write,))])
         self._pens.clear()
 
     def close(self) -> None:
         """Sync the folders that still have to be, and close the files."""
-        if not self.failed:
-            self._sync([])
-        self._pens.close()
+        try:
+            if not self.failed:
+                self._sync([])
+        finally:
+            self._pens.close()
 
 
 def refusal_of(error: OSError) -> Exception:
