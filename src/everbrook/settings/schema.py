@@ -157,8 +157,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count | None,
         Meta(
             description=(
-                "Bytes that all streams together may take in memory; an append beyond is answered 413. "
-                f"Unset: {MEMORY_MODE_BYTES} in memory mode, no limit in the durable modes."
+                "Bytes that all streams together may take in memory mode; an append beyond is answered 413. "
+                f"Unset: {MEMORY_MODE_BYTES}. The durable modes keep streams on the disk and have no such limit."
             ),
             examples=[MEMORY_MODE_BYTES],
         ),
