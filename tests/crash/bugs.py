@@ -40,7 +40,7 @@ from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
 
 Result = TypeVar("Result")
 ALL = tuple(MODES)
-DURABLE = tuple(name for name, mode in MODES.items() if mode.survives_power)
+DURABLE = tuple(name for name, mode in MODES.items() if mode.durable)
 ACID = ("acid",)
 FILES = ("file-durable", "file-fast")
 

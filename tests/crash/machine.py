@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -13,7 +14,7 @@ from everbrook.storage.api import Storage
 from everbrook.storage.manifest import FolderLock
 from tests.crash.databases import Databases
 from tests.crash.jobs import Jobs
-from tests.crash.modes import Mode
+from tests.crash.modes import Mode, Opening
 from tests.crash.recorder import Forgets, RecordingDisk, forgets_nothing
 from tests.crash.tape import Tape
 
@@ -36,7 +37,7 @@ class Machine:
         self._forgets = forgets
         self._databases = Databases(patch)
         self._locks: list[FolderLock] = []
-        self._salt = 0
+        self._salts = count()
         patch.setattr(FOLDING, self.jobs)
         patch.setattr(SYNCING, Jobs())
         patch.setattr(COMMITTING, self.commits)
@@ -57,14 +58,14 @@ class Machine:
         patch.setattr(FolderLock, "release", release)
 
     @contextmanager
-    def running(self, tape: Tape) -> Iterator[Storage]:
+    def running(self, tape: Tape, turn: int = 0, salt: int | None = None) -> Iterator[Storage]:
         """Start with what a tape has come to, and stop without closing anything."""
+        opening = Opening(self._variant, turn, next(self._salts) if salt is None else salt)
         root = Path(mkdtemp(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             tape.disk_after(len(tape)).everything().restore(root)
             self.disk = self._databases.disk = RecordingDisk(root, tape, self._forgets)
-            self._salt += 1
-            yield self._mode.open(self.disk, root, self._variant, self._salt)
+            yield self._mode.open(self.disk, root, opening)
         finally:
             self._stop()
             shutil.rmtree(root)

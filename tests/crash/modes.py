@@ -1,7 +1,6 @@
 """The durable storage modes, how a crash test opens them, and what each promises. A new mode is one more line."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,29 +16,60 @@ FOLD_AT_BYTES = (500, 2_000, 20_000)
 SEGMENT_BYTES = (200, 1_000, 2**20)
 
 
-class Mode(Struct, frozen=True):
-    """A storage mode. `variant` is the same for all openings of a store, `salt` another for each."""
+class Opening(Struct, frozen=True):
+    """How a store is opened: in which variant, always the same, for the how-manieth time, with which random number."""
 
-    open: Callable[[Disk, Path, int, int], Storage]
-    survives_power: bool
-    """Whether what was acknowledged outlives the machine, and not only the process."""
+    variant: int
+    turn: int
+    salt: int
+
+
+class Mode(Struct, frozen=True):
+    """A storage mode."""
+
+    open: Callable[[Disk, Path, Opening], Storage]
     atomic: bool
     """Whether changes are durable in their order over all streams, and not only within each."""
+    survives_power: Callable[[int], bool]
+    """Whether what is acknowledged in a turn outlives the machine, and not only the process."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether everything that is acknowledged outlives the machine."""
+        return self.survives_power(0) and self.survives_power(1)
 
 
-def _open_acid(disk: Disk, root: Path, variant: int, salt: int) -> Storage:
-    shard_count = SHARD_COUNTS[variant % len(SHARD_COUNTS)]
-    fold_at_bytes = FOLD_AT_BYTES[variant // len(SHARD_COUNTS) % len(FOLD_AT_BYTES)]
-    return AcidStorage(disk, root / DATA_FOLDER, shard_count=shard_count, salt=salt, fold_at_bytes=fold_at_bytes)
+def _always(_turn: int) -> bool:
+    return True
 
 
-def _open_files(disk: Disk, root: Path, variant: int, salt: int, *, durable: bool) -> Storage:
-    segment_bytes = SEGMENT_BYTES[variant % len(SEGMENT_BYTES)]
-    return FileStorage(disk, root / DATA_FOLDER, durable=durable, salt=salt, segment_bytes=segment_bytes)
+def _never(_turn: int) -> bool:
+    return False
+
+
+def _every_other_time(turn: int) -> bool:
+    return turn % 2 == 1
+
+
+def _open_acid(disk: Disk, root: Path, opening: Opening) -> Storage:
+    shard_count = SHARD_COUNTS[opening.variant % len(SHARD_COUNTS)]
+    fold_at_bytes = FOLD_AT_BYTES[opening.variant // len(SHARD_COUNTS) % len(FOLD_AT_BYTES)]
+    folder = root / DATA_FOLDER
+    return AcidStorage(disk, folder, shard_count=shard_count, salt=opening.salt, fold_at_bytes=fold_at_bytes)
+
+
+def _files(survives_power: Callable[[int], bool]) -> Mode:
+    def open_files(disk: Disk, root: Path, opening: Opening) -> Storage:
+        segment_bytes = SEGMENT_BYTES[opening.variant % len(SEGMENT_BYTES)]
+        durable = survives_power(opening.turn)
+        return FileStorage(disk, root / DATA_FOLDER, durable=durable, salt=opening.salt, segment_bytes=segment_bytes)
+
+    return Mode(open_files, atomic=False, survives_power=survives_power)
 
 
 MODES = {
-    "acid": Mode(_open_acid, survives_power=True, atomic=True),
-    "file-durable": Mode(partial(_open_files, durable=True), survives_power=True, atomic=False),
-    "file-fast": Mode(partial(_open_files, durable=False), survives_power=False, atomic=False),
+    "acid": Mode(_open_acid, atomic=True, survives_power=_always),
+    "file-durable": _files(_always),
+    "file-fast": _files(_never),
+    "file-fast-and-durable": _files(_every_other_time),
 }

@@ -4,6 +4,8 @@ Folders that are made behind its back are noticed when something is done in them
 known to be unsafe.
 """
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,9 +41,12 @@ class RecordingFile:
         self.size = file.size
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        fitting = self._disk.fitting(len(data))
+        self._file.write(data[:fitting])
         self.size = self._file.size
-        self._disk.record(Wrote(self._number, bytes(data)))
+        self._disk.record(Wrote(self._number, bytes(data[:fitting])))
+        if fitting < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
         self._disk.record(Synced(self._number))
@@ -64,6 +69,8 @@ class RecordingDisk(OsDisk):
         self.root = root
         self.tape = tape
         self.open_files: list[RecordingFile] = []
+        self.room_bytes: int | None = None
+        """How much can be written before the disk is full, if that is to happen."""
         self._forgets = forgets
         before = tape.disk_after(len(tape))
         present = before.everything()
@@ -76,9 +83,13 @@ class RecordingDisk(OsDisk):
         if not self._forgets(operation):
             self.tape.operations.append(operation)
 
-    def path_of(self, file: int) -> Path:
-        """Give the path of a file that has one."""
-        return next(path for path, number in self._numbers.items() if number == file)
+    def fitting(self, size: int) -> int:
+        """Take the room for a write. Gives how much of it there is."""
+        if self.room_bytes is None:
+            return size
+        fitting = min(size, self.room_bytes)
+        self.room_bytes -= fitting
+        return fitting
 
     def _place(self, path: Path) -> Path:
         """Give a path as it is on the tape, its folders noticed."""

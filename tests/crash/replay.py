@@ -51,9 +51,12 @@ class Plan(Struct, frozen=True):
 class Crash(Struct, frozen=True):
     """A moment at which everything stops."""
 
+    generation: int
     point: int
     at: int
     power_failed: bool
+    survives: bool
+    """Whether a failure of the power may take nothing that was acknowledged."""
 
 
 class Replay:
@@ -66,6 +69,7 @@ class Replay:
         self._machine = Machine(self._mode, plan.seed, patch, plan.forgets)
         self._tape = Tape()
         self._promises = Promises(self._mode, {})
+        self._opened_at = 0
         self._expected: Snapshot = {}
         self._workload = Workload(self._chance, START_MS)
 
@@ -74,7 +78,7 @@ class Replay:
         for generation in range(GENERATIONS):
             begin = len(self._tape)
             try:
-                self._live()
+                self._live(generation)
             except Exception as error:
                 said = f"{type(error).__name__}: {error}"
                 raise Violation(f"{said}\nreplay it with: {self._plan.command} --points 1") from error
@@ -86,11 +90,12 @@ class Replay:
                 if crash.point == self._plan.only:
                     return
 
-    def _live(self) -> None:
+    def _live(self, generation: int) -> None:
         """Open the store, find it as it was left, and use it."""
-        with self._machine.running(self._tape) as storage:
+        with self._machine.running(self._tape, generation, generation) as storage:
             assert stored_snapshot(storage, NAMES) == self._expected, "opened once more, the store is another"
-            self._promises.acknowledge(self._promises.last, len(self._tape))
+            self._opened_at = len(self._tape)
+            self._promises.acknowledge(self._promises.last, self._opened_at)
             DRIVERS[self._plan.level](self._machine, storage, self._promises, self._workload, self._chance)
         self._workload.now += 1000
 
@@ -102,8 +107,9 @@ class Replay:
         for number in range(POINTS):
             anywhere = chance.randint(begin, len(operations))
             at = chance.choice(unsynced) if unsynced and chance.random() < UNSYNCED else anywhere
-            power_failed = chance.random() < POWER_FAILED and (self._mode.survives_power or number < POINTS - 1)
-            crashes.append(Crash(generation * POINTS + number, at, power_failed))
+            survives = self._mode.durable or (self._mode.survives_power(generation) and at >= self._opened_at)
+            power_failed = chance.random() < POWER_FAILED and (survives or number < POINTS - 1)
+            crashes.append(Crash(generation, generation * POINTS + number, at, power_failed, survives))
         return crashes
 
     def _crash(self, crash: Crash, begin: int, *, leads_on: bool) -> None:
@@ -111,29 +117,34 @@ class Replay:
         after = self._tape.fail_power if crash.power_failed else self._tape.kill
         left = after(crash.at, chance)
         try:
-            if crash.power_failed and not self._mode.survives_power:
-                self._look(left)
+            if crash.power_failed and not crash.survives:
+                self._look(crash, left)
                 return
-            found = self._recover(Tape(left.base, list(left.operations)), self._promises.due(crash.at))
+            found = self._recover(crash, Tape(left.base, list(left.operations)))
         except Exception as error:
             raise Violation(self._report(crash, begin, error)) from error
         if leads_on:
             self._lead_on(crash, left, found)
 
-    def _look(self, left: Tape) -> None:
-        """Open what is left of a store that does not promise to outlive its machine. What it shows must be whole."""
-        with self._machine.running(left) as storage:
-            self._promises.judge_readable(readable_snapshot(storage, NAMES))
+    def _look(self, crash: Crash, left: Tape) -> None:
+        """Open what is left of a store that does not promise to outlive its machine. What it shows must be whole.
 
-    def _recover(self, left: Tape, due: int) -> Snapshot:
+        It may be older than the tape, if that began with what an earlier failure left and a durable turn made of it.
+        """
+        with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
+            found = readable_snapshot(storage, NAMES)
+            if not self._mode.survives_power(1):
+                self._promises.judge_readable(found)
+
+    def _recover(self, crash: Crash, left: Tape) -> Snapshot:
         """Open what a crash left, twice: the first opening may be cut short too."""
-        with self._machine.running(left) as storage:
+        with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
             if damages := getattr(storage, "damages", None):
                 raise Violation(f"a crash was taken for damage: {damages}")
             found = stored_snapshot(storage, NAMES)
-            self._promises.judge(found, due)
+            self._promises.judge(found, self._promises.due(crash.at))
             probe(storage, found, self._workload.now)
-        with self._machine.running(left) as storage:
+        with self._machine.running(left, crash.generation + 1, _salt(crash, 1)) as storage:
             if stored_snapshot(storage, NAMES) != found:
                 raise Violation("opened a second time, the store is another")
         return found
@@ -159,6 +170,11 @@ class Replay:
                 f"replay it with: {plan.command} --point {crash.point}",
             ]
         )
+
+
+def _salt(crash: Crash, opening: int) -> int:
+    """No two openings have the same, and one that replays has the same as before."""
+    return GENERATIONS + 2 * crash.point + opening
 
 
 def replay(plan: Plan) -> Iterator[int]:

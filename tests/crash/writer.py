@@ -8,13 +8,14 @@ from everbrook.engine.clock import Incarnations
 from everbrook.protocol.change import Change
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError
-from everbrook.storage.api import Storage
+from everbrook.storage.api import Storage, StorageFull
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises
 from tests.crash.snapshot import kept_snapshot, revived
 from tests.crash.workload import Workload
 
 JOINT = 0.15
+FULL = 0.08
 GROUPS = (3, 14)
 
 
@@ -27,13 +28,14 @@ class Writer:
         self._promises = promises
         self._workload = workload
         self._streams = revived(promises.state(promises.last))
+        self._durable = promises.last
         self._incarnations = Incarnations()
 
     def run(self, chance: Random) -> None:
         """Write some groups. Background work comes when chance has it."""
         for _ in range(chance.randint(*GROUPS)):
             group = [self._joint() if chance.random() < JOINT else self._single() for _ in range(chance.randint(1, 6))]
-            self._commit(list(chain.from_iterable(group)))
+            self._commit(list(chain.from_iterable(group)), chance.randrange(3000) if chance.random() < FULL else None)
             if chance.random() < 0.5:
                 self._machine.jobs.run()
         if chance.random() < 0.2:
@@ -66,9 +68,20 @@ class Writer:
                     self._streams.keep(change)
                     return change
 
-    def _commit(self, group: list[Change]) -> None:
-        self._storage.persist(group)
-        self._promises.acknowledge(self._promises.last, len(self._machine.disk.tape))
+    def _commit(self, group: list[Change], room_bytes: int | None) -> None:
+        """Make a group durable, or find that there is no room for it: then all is as before."""
+        before = self._durable
+        self._machine.disk.room_bytes = room_bytes
+        try:
+            self._storage.persist(group)
+        except StorageFull:
+            self._streams = revived(self._promises.state(before))
+            self._durable = self._promises.expect(self._promises.state(before))
+            return
+        finally:
+            self._machine.disk.room_bytes = None
+        self._durable = self._promises.last
+        self._promises.acknowledge(self._durable, len(self._machine.disk.tape))
         self._storage.apply(group)
 
 

@@ -122,6 +122,8 @@ def test_the_producers_that_fell_silent_are_forgotten_when_a_new_one_comes() -> 
     stream = streams.hold(b"s")
     streams.run(numbered(0, producer=b"old"))
     streams.run(numbered(0, producer=b"young", now=NOW + 2))
+    streams.run(numbered(1, producer=b"young", now=NOW + WEEK + 1))
+    assert set(stream.producers) == {b"old", b"young"}
 
     streams.run(numbered(0, producer=b"new", now=NOW + WEEK + 1))
     assert set(stream.producers) == {b"young", b"new"}

@@ -29,6 +29,7 @@ class WatchedFile:
         self._file.size = value
 
     def write(self, data: bytes) -> None:
+        assert self in self._disk.open_files
         self._disk.step("write", self._path)
         taken = self._disk.take(len(data))
         self._file.write(data[:taken])
@@ -36,6 +37,7 @@ class WatchedFile:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
+        assert self in self._disk.open_files
         self._disk.step("sync", self._path)
         self._disk.check_sync()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Producer
 from everbrook.storage.api import Record
 from everbrook.storage.files.engine import FileStorage
 from tests.storage.drafts import Draft
@@ -53,6 +54,25 @@ def test_damage_is_reported_with_file_and_position(tmp_path: Path, caplog: pytes
     storage.close()
     assert [(found.path, found.position) for found in storage.damages] == [(path, start)]
     assert caplog.messages == [f"{path} is damaged at byte {start}"]
+
+
+@pytest.mark.parametrize("lost", [b"second", b""], ids=["bytes", "state"])
+def test_a_record_that_is_missing_between_two_others_is_damage(tmp_path: Path, lost: bytes) -> None:
+    storage = open_files(tmp_path)
+    stream = Draft(b"a", 1)
+    commit(storage, (stream.write(b"first"),))
+    [path] = segments(tmp_path)
+    start = path.stat().st_size
+    commit(storage, (stream.write(lost, producer=(b"p", Producer(0, 0, 1))) if lost else stream.write(),))
+    end = path.stat().st_size
+    commit(storage, (stream.write(b"third"),))
+    storage.close()
+    log = path.read_bytes()
+    path.write_bytes(log[:start] + log[end:])
+    storage = open_files(tmp_path)
+    with pytest.raises(StreamDamaged):
+        storage.load(b"a")
+    storage.close()
 
 
 def test_the_other_streams_keep_working(tmp_path: Path) -> None:
@@ -168,6 +188,21 @@ def test_a_catalogue_is_made_anew_from_the_logs(tmp_path: Path, *, lost: bool) -
     storage.close()
 
 
+def test_damage_in_the_middle_of_the_catalogue_loses_no_stream(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    [path] = tmp_path.glob("catalogue-*.log")
+    places = []
+    for number in range(1, 4):
+        places.append(path.stat().st_size)
+        commit(storage, (Draft(b"%d" % number, number).write(b"x"),))
+    abandon(storage)
+    damage(path, places[1] + 40)
+    storage = open_files(tmp_path)
+    assert [(found.path, found.position) for found in storage.damages] == [(path, places[1])]
+    assert len(contents(storage, [b"1", b"2", b"3"])) == 3
+    storage.close()
+
+
 @pytest.mark.parametrize("place", [0, 1], ids=["beginning", "middle"])
 def test_making_the_catalogue_anew_removes_nothing_of_a_damaged_stream(tmp_path: Path, place: int) -> None:
     path, places = filled(tmp_path)
@@ -201,4 +236,21 @@ def test_a_joint_change_is_done_again_for_the_streams_that_are_whole(tmp_path: P
     assert storage.read(2, 0, 6) == b"othery"
     with pytest.raises(StreamDamaged):
         storage.load(b"a")
+    storage.close()
+
+
+def test_a_joint_change_is_not_put_behind_a_gap(tmp_path: Path) -> None:
+    """Without syncs a machine may have lost what came before it. What is left of the stream stays readable."""
+    storage = open_files(tmp_path, durable=False)
+    one, two = Draft(b"a", 1), Draft(b"b", 2)
+    commit(storage, (one.write(b"first"),), (two.write(b"other"),))
+    before = {path: path.read_bytes() for path in segments(tmp_path)}
+    commit(storage, (one.write(b"lost"),))
+    commit(storage, (one.write(b"x"), two.write(b"y")))
+    abandon(storage)
+    for path, log in before.items():
+        path.write_bytes(log)
+    storage = open_files(tmp_path, durable=False)
+    found = contents(storage, [b"a", b"b"])
+    assert (found[b"a"][1], found[b"b"][1]) == (b"first", b"othery")
     storage.close()

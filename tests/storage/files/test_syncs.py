@@ -1,7 +1,11 @@
 """What is synced, and when: everything a group touched before it is acknowledged; in the fast mode nothing."""
 
+import errno
 from pathlib import Path
 
+import pytest
+
+from everbrook.protocol.errors import Unavailable
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
 from tests.storage.files.opening import abandon, commit, open_files, segments
@@ -78,6 +82,37 @@ def test_what_a_killed_process_may_not_have_synced_is_synced_before_it_is_shown(
     storage.load(b"a")
     [log] = segments(tmp_path)
     assert synced(disk) == [log, log.parent]
+    storage.close()
+
+
+def test_a_catalogue_is_synced_before_anything_is_removed_on_its_word(tmp_path: Path) -> None:
+    """The process that dropped the stream may have ended before its sync."""
+    storage = open_files(tmp_path)
+    stream = Draft(b"a", 1)
+    commit(storage, (stream.write(b"x"),))
+    storage.persist([(stream.drop(),)])
+    abandon(storage)
+    [log], [catalogue] = segments(tmp_path), tmp_path.glob("catalogue-*.log")
+    disk = WatchedDisk()
+    open_files(tmp_path, disk).close()
+    assert disk.steps.index(("sync", catalogue)) < disk.steps.index(("remove", log))
+
+
+def test_what_could_not_be_synced_is_not_shown_and_nothing_is_written_any_more(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    storage.persist([(Draft(b"a", 1).write(b"x"),)])
+    abandon(storage)
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    disk.sync_error = errno.EIO
+    for _ in range(2):
+        with pytest.raises(Unavailable):
+            storage.load(b"a")
+    with pytest.raises(OSError, match="sync"):
+        storage.persist([(Draft(b"b", 2).write(b"x"),)])
+    storage.close()
+    storage = open_files(tmp_path)
+    assert storage.load(b"a")
     storage.close()
 
 

@@ -59,10 +59,10 @@ class FileStorage:
         self._layout = Layout(folder)
         disk.make_folder(self._layout.streams)
         logs = Logs(disk, self._layout)
-        contents, damages = recover(disk, folder, self._layout, logs)
+        contents, damages = recover(disk, folder, self._layout, logs, syncer)
         self._entries = contents.entries
         generation = contents.generation + 1
-        doubt = Doubt(disk, self._layout, syncer, contents.doubted if contents.clean else generation)
+        doubt = self._doubt = Doubt(disk, self._layout, syncer, contents.doubted if contents.clean else generation)
         pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, segment_bytes=segment_bytes)
         self._catalogue = Catalogue(disk, folder, salt, syncer)
         number = generation << GENERATION_SHIFT
@@ -115,6 +115,8 @@ class FileStorage:
         return 0
 
     def persist(self, group: Sequence[Change]) -> None:
+        if self._doubt.failure:
+            raise self._doubt.failure
         if not self._catalogue.begun:
             self._begin_catalogue()
         self._writer.persist(group)
@@ -173,7 +175,7 @@ class FileStorage:
 
     def close(self) -> None:
         """Let everything go. The next opening has nothing to do if this one has finished everything."""
-        clean = not self._writer.failed and self._reader.applied == self._writer.number
+        clean = not self._writer.failed and not self._doubt.failure and self._reader.applied == self._writer.number
         try:
             self._writer.close()
             if clean and self._catalogue.grown > _TIDY_BYTES:

@@ -2,7 +2,8 @@
 
 A log file has the header of `record.py`. The first record of segment 0 creates the stream, that of every other one is
 the state at its beginning; each of the others is a write. A whole record that follows a gap is proof of damage only if
-it was written when what is missing was known to be on the disk; else the gap was torn, and nobody was told of it.
+it was written when what is missing was known to be on the disk; else the gap was torn, and nobody was told of it. One
+that does not go on where the one before it ended is proof too.
 """
 
 from collections.abc import Iterator
@@ -53,22 +54,24 @@ class StreamLog:
             if record.number > limit:
                 self.hidden = True
                 return
+            self._take_body(record.body, base + record.end)
+            if record.synced > self.number or self.index.tail != self.state.head.tail:
+                raise Damage(path, self.position)
             self.position, self.number = base + record.end, record.number
-            self._take_body(record.body)
         if proves_loss(data, self.position - base, self.salt, self.number):
             raise Damage(path, self.position)
 
-    def _take_body(self, body: bytes) -> None:
+    def _take_body(self, body: bytes, end: int) -> None:
         """Take a write in. Most change nothing but the tail: those take a short way."""
         identity = self.state.head.identity
         kind, _, tail, written_at, flags, size, messages = PLAIN.unpack_from(body)
         if kind == WRITE and flags == 0 and messages == 1:
             self.state.head = Head(identity, tail, written_at)
-            self.index.append(size, (tail,), self.position - size, written_at)
+            self.index.append(size, (tail,), end - size, written_at)
         else:
             write = _unpack_write(body, identity)
             self.state.take(write)
-            self.index.add(write, self.position)
+            self.index.add(write, end)
 
     def enter(self, segment: int, salt: int, first: Record) -> None:
         """Go on in the next segment."""

@@ -105,17 +105,19 @@ class Pens:
             pen.number = number
         return b"".join(parts)
 
-    def number(self, write: Write, salt: int) -> int:
-        """Give the number of the last record of a stream, of which an earlier time may have left nothing whole."""
+    def lacks(self, write: Write, number: int, salt: int) -> bool:
+        """Tell whether a log ends where a write of an earlier time goes on. It may have left nothing whole."""
         incarnation = write.head.identity.incarnation
         try:
-            return self._logs.open(incarnation).number
+            log = self._logs.open(incarnation)
         except Damage as damage:
             if not write.created or not self._torn(incarnation, salt):
                 raise
             with suppress(FileNotFoundError):
                 self._disk.remove(damage.path)
-            return 0
+            return True
+        self._doubt.settle(incarnation, log)
+        return log.number < number and log.state.head.tail == write.head.tail - len(write.data)
 
     def _torn(self, incarnation: int, salt: int) -> bool:
         """Tell whether the creation of a stream may have been torn, and nothing followed it."""

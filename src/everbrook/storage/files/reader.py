@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from everbrook.protocol.change import Change
-from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.errors import StreamDamaged, Unavailable
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.cache import Cache
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.doubt import Doubt
+from everbrook.storage.files.handles import SyncFailed
 from everbrook.storage.files.index import SegmentIndex
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.log import StreamLog
@@ -37,9 +38,11 @@ class Reader:
 
     @contextmanager
     def _confined(self) -> Iterator[None]:
-        """Report damage, and make it a matter of the one stream that was asked for."""
+        """Report damage, and make it a matter of the one stream that was asked for. So is what can't be relied on."""
         try:
             yield
+        except SyncFailed as failure:
+            raise Unavailable("it is not known whether the stream is on the disk: a sync failed") from failure
         except Damage as damage:
             self.report(damage)
             raise StreamDamaged("what is stored of the stream is not what was written") from damage

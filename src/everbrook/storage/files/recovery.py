@@ -17,13 +17,14 @@ from everbrook.storage.files.catalogue import (
 )
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.entries import Entries
+from everbrook.storage.files.handles import Syncer
 from everbrook.storage.files.layout import Layout, parse_segment_name
 from everbrook.storage.files.logs import Logs
 
 logger = logging.getLogger(__name__)
 
 
-def recover(disk: Disk, folder: Path, layout: Layout, logs: Logs) -> tuple[Contents, list[Damage]]:
+def recover(disk: Disk, folder: Path, layout: Layout, logs: Logs, syncer: Syncer) -> tuple[Contents, list[Damage]]:
     """Read the catalogue, or make its contents out of the logs."""
     files = catalogue_files(disk, folder)
     if not files and not disk.names(layout.streams):
@@ -31,12 +32,28 @@ def recover(disk: Disk, folder: Path, layout: Layout, logs: Logs) -> tuple[Conte
     damages: list[Damage] = []
     if files:
         try:
-            return read_catalogue(disk, files[-1]), []
+            contents = read_catalogue(disk, files[-1])
         except Damage as damage:
             logger.error("%s: the catalogue is made anew from the logs", damage)  # noqa: TRY400 - the place says all
             damages.append(damage)
             _set_aside(disk, files[-1].path)
+        else:
+            _settle(disk, files[-1].path, syncer)
+            return contents, []
     return _rebuild(disk, layout, logs, files, damages), damages
+
+
+def _settle(disk: Disk, path: Path, syncer: Syncer) -> None:
+    """Sync a catalogue before anything is removed or done again on its word.
+
+    Who wrote it may have ended before its sync. If power then failed, its word would be gone, and the logs with it.
+    """
+    file = disk.open(path)
+    try:
+        syncer.sync([file])
+        syncer.sync(folders=[path.parent])
+    finally:
+        file.close()
 
 
 def _set_aside(disk: Disk, path: Path) -> None:

@@ -157,7 +157,7 @@ class Writer:
 
     def redo(self, number: int, write: Write, salt: int) -> None:
         """Put a write of an earlier time, when `salt` was used, into its log if that lacks it."""
-        if self._pens.number(write, salt) < number:
+        if self._pens.lacks(write, number, salt):
             self._write_logs([(number, (write,))])
         self._pens.clear()
 

@@ -1,0 +1,154 @@
+"""What a crash simulator found in another server of this protocol must not be found here."""
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.limits import Limits
+from everbrook.protocol.commands import Append, Command, Create, Delete, ForkFrom
+from everbrook.protocol.decide import decide
+from everbrook.storage.api import Storage
+from everbrook.storage.record import FRAME
+from tests.crash.bugs import DURABLE
+from tests.crash.machine import Machine
+from tests.crash.modes import MODES
+from tests.crash.operations import Wrote
+from tests.crash.snapshot import Snapshot, kept_snapshot, stored_snapshot
+from tests.crash.tape import Tape
+from tests.crash.workload import NAMES
+from tests.engine.fakes import FakeClock, FakeScheduler
+from tests.protocol.views import NOW, TEXT, Streams
+
+TRIES = 40
+
+
+class Store:
+    """One store, and what it must hold."""
+
+    def __init__(self, mode: str, patch: pytest.MonkeyPatch) -> None:
+        # The first variant rolls its files after a few hundred bytes.
+        self.machine = Machine(MODES[mode], 0, patch)
+        self.tape = Tape()
+        self.streams = Streams()
+
+    def commit(self, storage: Storage, *commands: Command) -> None:
+        """Decide on commands, one group each."""
+        for command in commands:
+            change = decide(self.streams, command).change
+            self.streams.keep(change)
+            storage.persist([change])
+            storage.apply([change])
+
+    @property
+    def held(self) -> Snapshot:
+        return kept_snapshot(self.streams)
+
+    def found(self, tape: Tape) -> Snapshot:
+        """Open what a crash left."""
+        with self.machine.running(tape) as storage:
+            return stored_snapshot(storage, NAMES)
+
+    def after_power_failures(self, length: int | None = None) -> Iterator[Snapshot]:
+        """Open what each of many power failures leaves."""
+        for number in range(TRIES):
+            yield self.found(self.tape.fail_power(len(self.tape) if length is None else length, Random(number)))
+
+
+@pytest.fixture(params=MODES)
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Store(request.param, patch)
+
+
+@pytest.fixture(params=DURABLE)
+def durable(request: pytest.FixtureRequest) -> Iterator[Store]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield Store(request.param, patch)
+
+
+def create(name: bytes, incarnation: int, body: bytes = b"abc", source: bytes | None = None) -> Create:
+    fork = ForkFrom(source) if source else None
+    return Create(name, NOW, incarnation, None if source else TEXT, body, fork=fork)
+
+
+def append(name: bytes, body: bytes) -> Append:
+    return Append(name, NOW, TEXT, body)
+
+
+def test_files_that_rolled_between_two_starts_are_neither_made_again_nor_forgotten(store: Store) -> None:
+    """Another server took the zeros of a file that it made again for the end, and cut everything back to match."""
+    with store.machine.running(store.tape) as storage:
+        store.commit(storage, create(b"a", 1))
+    for start in range(4):
+        with store.machine.running(store.tape) as storage:
+            assert stored_snapshot(storage, NAMES) == store.held
+            store.commit(storage, *(append(b"a", b"%d" % start * 600) for _ in range(3)))
+    assert store.found(store.tape) == store.held
+
+
+def test_a_quiet_stream_shows_no_torn_bytes(durable: Store) -> None:
+    """Another server had no proof of the length of a stream that the journal did not speak of."""
+    with durable.machine.running(durable.tape) as storage:
+        durable.commit(storage, create(b"a", 1), append(b"a", b"quiet" * 200))
+        storage.close()
+    before = durable.held
+    with durable.machine.running(durable.tape) as storage:
+        durable.commit(storage, append(b"a", b"torn" * 100))
+    operations = durable.tape.operations
+    last_write = max(number for number, each in enumerate(operations) if isinstance(each, Wrote))
+    assert all(found in (before, durable.held) for found in durable.after_power_failures(last_write + 1))
+
+
+def test_an_acknowledged_deletion_is_durable(durable: Store) -> None:
+    """Another server brought deleted streams back, with their data."""
+    with durable.machine.running(durable.tape) as storage:
+        durable.commit(storage, create(b"a", 1), create(b"b", 2), create(b"c", 3, source=b"b"))
+        durable.commit(storage, Delete(b"a", NOW), Delete(b"b", NOW))
+    assert b"a" not in durable.held
+    assert durable.held[b"b"].head.deleted
+    assert all(found == durable.held for found in durable.after_power_failures())
+
+
+def test_readers_see_an_append_whose_client_went_away(store: Store) -> None:
+    """Another server left the tail of its readers behind the durable bytes until the next append."""
+    clock = FakeClock()
+    scheduler = FakeScheduler(clock)
+    with store.machine.running(store.tape) as storage:
+        engine = Engine(storage, scheduler, clock, Limits())
+        engine.execute(Create(b"a", clock.now(), engine.new_incarnation(), TEXT, b"abc"))
+        scheduler.settle()
+        store.machine.commits.run()
+        scheduler.take_from_thread()
+        assert engine.find(b"a", clock.now()).committed.tail == 3
+
+
+def test_recovery_holds_after_every_start_as_after_the_first(durable: Store) -> None:
+    """In another server an assertion of the recovery failed after the second start."""
+    chance = Random(1)
+    with durable.machine.running(durable.tape) as storage:
+        durable.commit(storage, create(b"a", 1))
+    for start in range(10):
+        crash = durable.tape.fail_power if start % 2 else durable.tape.kill
+        durable.tape = crash(len(durable.tape), chance)
+        with durable.machine.running(durable.tape) as storage:
+            assert stored_snapshot(storage, NAMES) == durable.held
+            if start % 3:
+                durable.commit(storage, append(b"a", b"%d" % start * 100))
+                durable.machine.jobs.run()
+    assert durable.found(durable.tape) == durable.held
+
+
+def test_a_whole_header_over_bytes_that_were_never_written_is_no_record(store: Store) -> None:
+    """Another server checked the header alone."""
+    with store.machine.running(store.tape) as storage:
+        store.commit(storage, create(b"a", 1))
+        before = store.held
+        store.commit(storage, append(b"a", b"never written"))
+    operations = store.tape.operations
+    last_write = max(number for number, each in enumerate(operations) if isinstance(each, Wrote))
+    write = operations[last_write]
+    assert isinstance(write, Wrote)
+    hollow = write.data[: FRAME.size] + bytes(len(write.data) - FRAME.size)
+    assert store.found(Tape(store.tape.base, [*operations[:last_write], Wrote(write.file, hollow)])) == before
