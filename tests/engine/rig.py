@@ -37,6 +37,8 @@ class Rig:
     def restart(self) -> None:
         """Go on with a new engine on what the storage holds, as if the storage had outlived its process."""
         self.engine._expiry.stop()
+        self.engine._patrol.stop()
+        self.engine._committer.close()
         self.clock.micros += 1000
         self.engine = self._start()
 
@@ -112,8 +114,8 @@ class DelayedRig(Rig):
 
     storage: DelayedStorage
 
-    def __init__(self, limits: Limits = UNBOUNDED) -> None:
-        super().__init__(limits, DelayedStorage())
+    def __init__(self, limits: Limits = UNBOUNDED, storage: DelayedStorage | None = None) -> None:
+        super().__init__(limits, DelayedStorage() if storage is None else storage)
 
     def let_group_arrive(self, error: BaseException | None = None) -> None:
         """Let the group that is on its way become durable and visible, or fail."""

@@ -89,6 +89,18 @@ def test_a_command_given_while_an_answer_is_told_is_taken(delayed: DelayedRig) -
     assert delayed.content(b"a") == b"next"
 
 
+def test_who_is_told_of_a_change_can_read_it(delayed: DelayedRig) -> None:
+    read: list[bytes] = []
+
+    def read_back(_failure: Unavailable | None) -> None:
+        read.append(delayed.content(b"a"))
+
+    delayed.create(b"a", b"1")
+    delayed.engine.when_durable(delayed.engine.last_change, read_back)
+    delayed.let_group_arrive()
+    assert read == [b"1"]
+
+
 # Groups
 
 

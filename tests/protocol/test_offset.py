@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everbrook.protocol.errors import InvalidOffset
-from everbrook.protocol.offset import MAX_OFFSET, Sentinel, format_offset, parse_fork_offset, parse_offset
+from everbrook.protocol.offset import OFFSET_DIGITS, Sentinel, format_offset, parse_fork_offset, parse_offset
 from tests.protocol.generated import generated
 
 ZERO_ALIAS = b"0000000000000000_0000000000000000"  # another server's zero, which clients send when forking
 
-positions = st.integers(0, MAX_OFFSET)
+LAST = 10**OFFSET_DIGITS - 1
+
+positions = st.integers(0, LAST)
 
 
 @generated
@@ -38,7 +40,7 @@ def test_an_issued_offset_is_digits_and_so_never_a_sentinel_nor_query_syntax(pos
 
 def test_the_greatest_offset_is_all_nines() -> None:
     """§8: sixteen digits."""
-    assert format_offset(MAX_OFFSET) == b"9" * 16
+    assert format_offset(LAST) == b"9" * 16
 
 
 def test_the_sentinels_are_read_as_names_of_positions() -> None:

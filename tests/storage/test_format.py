@@ -250,7 +250,7 @@ def test_a_catalogue_is_decoded_by_hand(tmp_path: Path) -> None:
     [path] = tmp_path.glob("catalogue-00000002-*.log")
     (_, _, snapshot), (_, _, closed) = log(path.read_bytes())
     assert (snapshot.take("<B"), closed.take("<B"), closed.left) == (0x10, 0x13, False)
-    snapshot.take("<Q")
+    snapshot.take("<QQ")
     streams, forks, mortal = snapshot.take("<QQQ")
     incarnations, lengths = snapshot.take(f"<{streams}Q"), snapshot.take(f"<{streams}H")
     names = [snapshot.bytes(length) for length in lengths]

@@ -9,7 +9,6 @@ from enum import Enum, auto
 from everbrook.protocol.errors import InvalidOffset, quoted
 
 OFFSET_DIGITS = 16
-MAX_OFFSET = 10**OFFSET_DIGITS - 1
 
 # The one composite token in use elsewhere for "the very beginning"; clients send it when forking.
 ZERO_ALIAS = b"0000000000000000_0000000000000000"

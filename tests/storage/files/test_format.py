@@ -69,7 +69,7 @@ def test_the_catalogue_can_be_decoded_by_hand(tmp_path: Path) -> None:
     assert path.name == "catalogue-00000002-00000002.log"
     log = path.read_bytes()
     body, position = take_record(log, 20, 8)
-    kind, _doubted, streams, forks, mortal = struct.unpack_from("<BQQQQ", body)
+    kind, _ends, _logs, streams, forks, mortal = struct.unpack_from("<BQQQQQ", body)
     assert (kind, streams, forks, mortal) == (0x10, 2, 1, 0)
-    assert body[33:] == struct.pack("<QQHH", 1, 2, 1, 4) + b"sfork" + struct.pack("<QQ", 2, 1)
+    assert body[41:] == struct.pack("<QQHH", 1, 2, 1, 4) + b"sfork" + struct.pack("<QQ", 2, 1)
     assert take_record(log, position, 8) == (b"\x13", len(log))

@@ -8,7 +8,7 @@ import pytest
 from everbrook.storage.api import StorageFull
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
-from tests.storage.files.opening import abandon, commit, contents, open_files
+from tests.storage.files.opening import abandon, commit, contents, open_files, segments
 from tests.storage.files.scenes import NAMES, SEGMENT_BYTES, changes
 
 
@@ -97,3 +97,24 @@ def test_after_a_failed_sync_nothing_more_is_written(tmp_path: Path, code: int) 
     assert storage.read(1, 0, 3) == b"one"
     storage.close()
     assert len(disk.steps) == steps
+
+
+def test_what_an_opening_finished_is_not_taken_back_with_a_refused_group(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    one, two = Draft(b"a", 1), Draft(b"b", 2)
+    commit(storage, (one.write(b"first"),), (two.write(b"other"),))
+    before = {path: path.read_bytes() for path in segments(tmp_path)}
+    storage.persist([(one.write(b"x"), two.write(b"y"))])
+    abandon(storage)
+    for path, log in before.items():
+        path.write_bytes(log)
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    disk.room_bytes = 0
+    with pytest.raises(StorageFull):
+        storage.persist([(Draft(b"c", 3).write(b"new"),)])
+    abandon(storage)
+    storage = open_files(tmp_path)
+    assert storage.read(1, 0, 6) == b"firstx"
+    assert storage.read(2, 0, 6) == b"othery"
+    storage.close()

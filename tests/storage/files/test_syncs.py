@@ -63,6 +63,17 @@ def test_the_fast_mode_syncs_no_file(tmp_path: Path) -> None:
     assert [path for path in synced(disk) if path.suffix] == []
 
 
+def test_the_fast_mode_syncs_the_catalogue_that_it_begins(tmp_path: Path) -> None:
+    """It takes the place of one in which deletions may stand that were acknowledged as durable."""
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk, durable=False)
+    [catalogue] = tmp_path.glob("catalogue-*.log")
+    begun = disk.steps.index(("rename", catalogue))
+    assert ("sync", catalogue.with_suffix(".new")) in disk.steps[:begun]
+    assert ("sync", tmp_path) in disk.steps[begun:]
+    storage.close()
+
+
 def test_the_fast_mode_has_written_before_it_acknowledges(tmp_path: Path) -> None:
     storage = open_files(tmp_path, durable=False)
     storage.persist([(Draft(b"a", 1).write(b"precious"),)])
@@ -117,8 +128,12 @@ def test_what_could_not_be_synced_is_not_shown_and_nothing_is_written_any_more(t
 
 
 def test_what_the_fast_mode_wrote_is_synced_when_the_store_is_opened_as_a_durable_one(tmp_path: Path) -> None:
-    storage = open_files(tmp_path, durable=False)
-    commit(storage, (Draft(b"a", 1).write(b"x"),))
+    """All of it, not only the last segment."""
+    storage = open_files(tmp_path, durable=False, segment_bytes=1)
+    stream = Draft(b"a", 1)
+    for _ in range(3):
+        commit(storage, (stream.write(b"x"),))
+    assert len(segments(tmp_path)) == 3
     storage.close()
     for _ in range(2):
         disk = WatchedDisk()

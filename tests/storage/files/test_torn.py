@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from everbrook.protocol.state import Producer
 from everbrook.storage.api import Record
@@ -102,3 +103,26 @@ def test_a_catalogue_torn_at_any_byte_forgets_the_creation_and_its_file(tmp_path
         assert contents(storage, [b"a", b"b"]) == before
         assert not created.exists()
         abandon(storage)
+
+
+def test_segments_behind_one_that_was_lost_are_not_met_again(tmp_path: Path) -> None:
+    """Without syncs a machine may keep a later file and lose the one before it."""
+    storage = open_files(tmp_path, durable=False, segment_bytes=1)
+    stream = Draft(b"a", 1)
+    commit(storage, (stream.write(b"one"),))
+    kept = replace(stream.head)
+    for data in (b"two", b"three", b"four"):
+        commit(storage, (stream.write(data),))
+    abandon(storage)
+    for path in segments(tmp_path)[1:3]:
+        path.unlink()
+    storage = open_files(tmp_path, durable=False, segment_bytes=1)
+    assert storage.load(b"a") == Record(kept, {})
+    stream.head, stream.data = kept, b"one"
+    for data in (b"2", b"3", b"4"):
+        commit(storage, (stream.write(data),))
+        assert storage.read(1, 0, stream.head.tail) == stream.data
+    storage.close()
+    storage = open_files(tmp_path, durable=False)
+    assert storage.load(b"a") == Record(stream.head, {})
+    storage.close()

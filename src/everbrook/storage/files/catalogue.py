@@ -29,9 +29,18 @@ from everbrook.storage.record import Record, frame, log_header, record_at
 
 SNAPSHOT, COMMIT, JOINT, CLOSED = 0x10, 0x11, 0x12, 0x13
 GENERATION_SHIFT = 40
-DOUBTED = Struct("<Q")
+DOUBTS = Struct("<QQ")
 
 _NAME = re.compile(r"catalogue-(\d{8})-(\d{8})\.log")
+
+
+class Doubts(Value, frozen=True):
+    """From which times something can be read that may not be on the disk: generations before these."""
+
+    ends: int = 0
+    """The last group of a log may not be, for its process may have ended before the sync."""
+    logs: int = 0
+    """Nothing of a log may be, for it was written in the fast mode."""
 
 
 class Contents(Value):
@@ -40,8 +49,7 @@ class Contents(Value):
     entries: Entries
     generation: int = 0
     salt: int = 0
-    doubted: int = 0
-    """Records of generations before this one may not be on the disk, though they can be read."""
+    doubts: Doubts = Doubts()
     clean: bool = True
     """Whether it was closed, with nothing left to do."""
     joint: list[tuple[int, Change]] = []
@@ -102,11 +110,12 @@ def read_catalogue(disk: Disk, file: CatalogueFile) -> Contents:
     if found is None or found[1].body[0] != SNAPSHOT:
         raise Damage(file.path, 0)
     salt, record = found
-    (doubted,) = DOUBTED.unpack_from(record.body, KIND.size)
-    contents = Contents(
-        Entries.unpack(record.body[KIND.size + DOUBTED.size :]), file.generation, salt, doubted, clean=False
-    )
+    doubts = Doubts(*DOUBTS.unpack_from(record.body, KIND.size))
+    entries = Entries.unpack(record.body[KIND.size + DOUBTS.size :])
+    contents = Contents(entries, file.generation, salt, doubts, clean=False)
     while following := record_at(data, record.end, salt):
+        if following.synced > record.number:
+            raise Damage(file.path, record.end)
         record = following
         _replay(contents, record)
     if proves_loss(data, record.end, salt, record.number):
@@ -153,12 +162,13 @@ class Catalogue:
         """How much larger the file is than the snapshot that it began with."""
         return self.size - self._snapshot_bytes
 
-    def begin(self, entries: Entries, generation: int, doubted: int, number: int) -> None:
+    def begin(self, entries: Entries, generation: int, doubts: Doubts, number: int) -> None:
         """Begin a file with a snapshot. It takes the place of the one before when it is whole."""
         old = catalogue_files(self._disk, self._folder)
         following = max((file.number for file in old), default=0) + 1
         path = self._folder / f"catalogue-{generation:08d}-{following:08d}.log"
-        file = self._write_aside(KIND.pack(SNAPSHOT) + DOUBTED.pack(doubted) + entries.pack(), path, number)
+        body = KIND.pack(SNAPSHOT) + DOUBTS.pack(doubts.ends, doubts.logs) + entries.pack()
+        file = self._write_aside(body, path, number)
         if self._file:
             self._file.close()
         self._file, self._at = file, CatalogueFile(path, generation, following)
@@ -178,15 +188,16 @@ class Catalogue:
             file.close()
             self._disk.remove(draft)
             raise
-        self._syncer.sync([file])
+        # Always: it takes the place of one that may be all that is left of an acknowledged deletion.
+        self._syncer.sync([file], always=True)
         self._disk.rename(draft, path)
-        self._syncer.sync(folders=[self._folder])
+        self._syncer.sync(folders=[self._folder], always=True)
         return file
 
     def renew(self, number: int) -> None:
         """Begin a new file with a snapshot of what this one says."""
         contents = read_catalogue(self._disk, self._at)
-        self.begin(contents.entries, contents.generation, contents.doubted, number)
+        self.begin(contents.entries, contents.generation, contents.doubts, number)
 
     def append(self, records: list[tuple[int, bytes]]) -> None:
         """Add records. They must be synced before anything else is done."""

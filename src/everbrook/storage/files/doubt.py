@@ -5,35 +5,51 @@ everything is known to be there are synced when they are opened. If that fails i
 would succeed, and prove nothing.
 """
 
+from pathlib import Path
+
 from everbrook.storage.disk import Disk
-from everbrook.storage.files.catalogue import GENERATION_SHIFT
+from everbrook.storage.files.catalogue import GENERATION_SHIFT, Doubts
+from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.handles import Syncer, SyncFailed
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.log import StreamLog
 
 
 class Doubt:
-    """Knows the generation before which records are doubted."""
+    """Syncs what is doubted when it is met."""
 
-    def __init__(self, disk: Disk, layout: Layout, syncer: Syncer, generation: int) -> None:
+    def __init__(self, disk: Disk, layout: Layout, syncer: Syncer, doubts: Doubts) -> None:
         self._disk = disk
         self._layout = layout
         self._syncer = syncer
-        self.generation = generation
+        self.doubts = doubts
         self.failure: SyncFailed | None = None
 
+    def about(self, log: StreamLog) -> bool:
+        """Tell whether the end of a log is doubted."""
+        return log.number >> GENERATION_SHIFT < max(self.doubts.ends, self.doubts.logs)
+
     def settle(self, incarnation: int, log: StreamLog) -> None:
-        """Return when the end of a log is on the disk."""
-        if not self._syncer.durable or log.number >> GENERATION_SHIFT >= self.generation:
+        """Return when a log is on the disk as it was read."""
+        if not self._syncer.durable or not self.about(log):
             return
         if self.failure:
             raise self.failure
-        file = self._disk.open(self._layout.segment(incarnation, log.segment))
+        entirely = log.number >> GENERATION_SHIFT < self.doubts.logs
         try:
-            self._syncer.sync([file])
+            for segment in range(0 if entirely else log.segment, log.segment + 1):
+                self._sync(self._layout.segment(incarnation, segment))
             self._syncer.sync(folders=[self._layout.bucket(incarnation)])
         except SyncFailed as failure:
             self.failure = failure
             raise
+
+    def _sync(self, path: Path) -> None:
+        try:
+            file = self._disk.open(path)
+        except FileNotFoundError:
+            raise Damage(path, 0) from None
+        try:
+            self._syncer.sync([file])
         finally:
             file.close()

@@ -6,12 +6,14 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Record, StorageFull
 from everbrook.storage.disk import Disk
-from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents
+from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents, Doubts
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.handles import Syncer
@@ -62,7 +64,7 @@ class FileStorage:
         contents, damages = recover(disk, folder, self._layout, logs, syncer)
         self._entries = contents.entries
         generation = contents.generation + 1
-        doubt = self._doubt = Doubt(disk, self._layout, syncer, contents.doubted if contents.clean else generation)
+        doubt = self._doubt = Doubt(disk, self._layout, syncer, _doubts(contents))
         pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, segment_bytes=segment_bytes)
         self._catalogue = Catalogue(disk, folder, salt, syncer)
         number = generation << GENERATION_SHIFT
@@ -71,8 +73,8 @@ class FileStorage:
         self._reader.damages += damages
         self._finish(contents)
         # What is written without syncs has to be synced by whoever opens the store as a durable one.
-        doubted = doubt.generation if syncer.durable else generation + 1
-        self._begin = partial(self._catalogue.begin, self._entries, generation, doubted)
+        doubts = doubt.doubts if syncer.durable else Doubts(generation + 1, generation + 1)
+        self._begin = partial(self._catalogue.begin, self._entries, generation, doubts)
         with suppress(StorageFull):
             self._begin_catalogue()
 
@@ -197,3 +199,8 @@ class FileStorage:
             self._catalogue.close(self._writer.number, clean=clean)
         except OSError as error:
             logger.warning("the catalogue could not be closed; the next opening looks the store through: %s", error)
+
+
+def _doubts(contents: Contents) -> Doubts:
+    """Give what is doubted of a store: after a crash, the ends of all logs."""
+    return contents.doubts if contents.clean else replace(contents.doubts, ends=contents.generation + 1)

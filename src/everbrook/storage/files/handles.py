@@ -68,9 +68,9 @@ class Syncer:
         self.durable = durable
         self._threads: ThreadPoolExecutor | None = None
 
-    def sync(self, files: Iterable[File] = (), folders: Iterable[Path] = ()) -> None:
-        """Return when all of them are on the disk."""
-        if not self.durable:
+    def sync(self, files: Iterable[File] = (), folders: Iterable[Path] = (), *, always: bool = False) -> None:
+        """Return when all of them are on the disk, in a store that is not durable only if `always` is set."""
+        if not self.durable and not always:
             return
         tasks: list[Callable[[], None]] = [file.sync for file in files]
         tasks += [partial(self._disk.sync_folder, folder) for folder in folders]

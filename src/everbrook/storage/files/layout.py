@@ -57,3 +57,10 @@ def last_segment(disk: Disk, layout: Layout, incarnation: int, known: int = 0) -
         if exists(disk, layout.segment(incarnation, known + step)):
             known += step
     return known
+
+
+def segments_of(disk: Disk, folder: Path, incarnation: int) -> list[tuple[Path, int]]:
+    """List the segments of a stream, with their numbers."""
+    prefix = f"{incarnation:016x}-"
+    names = [name for name in disk.names(folder) if name.startswith(prefix)]
+    return [(folder / name, parsed[1]) for name in names if (parsed := parse_segment_name(name))]

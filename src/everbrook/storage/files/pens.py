@@ -10,7 +10,7 @@ from everbrook.storage.files.cache import Cache
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.handles import Handles, Syncer
-from everbrook.storage.files.layout import Layout, exists, last_segment
+from everbrook.storage.files.layout import Layout, exists, segments_of
 from everbrook.storage.files.log import proves_loss
 from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.state import StreamState, pack_state
@@ -78,15 +78,23 @@ class Pens:
         log = self._logs.open(incarnation)
         pen = Pen(log.state, log.salt)
         pen.segment, pen.position, pen.number = log.segment, log.position, log.number
-        for torn in range(last_segment(self._disk, self._layout, incarnation, log.segment), log.segment, -1):
-            self._disk.remove(self._layout.segment(incarnation, torn))
-            self.syncer.sync(folders=[self._layout.bucket(incarnation)])
+        if self._doubt.about(log):
+            self._remove_after(incarnation, log.segment)
         file = self.handles.use(self.path(incarnation, pen))
         if file.size > log.position:
             file.truncate(log.position)
             self.syncer.sync([file])
         self._doubt.settle(incarnation, log)
         return pen
+
+    def _remove_after(self, incarnation: int, segment: int) -> None:
+        """Remove the segments after the last one: they were torn, or a power failure took what lay before them."""
+        folder = self._layout.bucket(incarnation)
+        later = [path for path, number in segments_of(self._disk, folder, incarnation) if number > segment]
+        for path in later:
+            self._disk.remove(path)
+        if later:
+            self.syncer.sync(folders=[folder])
 
     def write(self, pen: Pen, writes: list[tuple[int, Write]]) -> bytes:
         """Give the bytes of numbered writes. The pen is at the beginning of a segment if they begin one."""

@@ -12,6 +12,7 @@ from everbrook.storage.files.catalogue import (
     GENERATION_SHIFT,
     CatalogueFile,
     Contents,
+    Doubts,
     catalogue_files,
     read_catalogue,
 )
@@ -50,8 +51,8 @@ def _settle(disk: Disk, path: Path, syncer: Syncer) -> None:
     """
     file = disk.open(path)
     try:
-        syncer.sync([file])
-        syncer.sync(folders=[path.parent])
+        syncer.sync([file], always=True)
+        syncer.sync(folders=[path.parent], always=True)
     finally:
         file.close()
 
@@ -77,6 +78,8 @@ def _rebuild(disk: Disk, layout: Layout, logs: Logs, files: list[CatalogueFile],
         else:
             contents.entries.enter(log.state.head.identity)
             contents.generation = max(contents.generation, log.number >> GENERATION_SHIFT)
+    # Which of it was written in the fast mode is not known any more.
+    contents.doubts = Doubts(logs=contents.generation + 1)
     return contents
 
 

@@ -159,6 +159,7 @@ class Writer:
         """Put a write of an earlier time, when `salt` was used, into its log if that lacks it."""
         if self._pens.lacks(write, number, salt):
             self._write_logs([(number, (write,))])
+        self._undo.clear()
         self._pens.clear()
 
     def close(self) -> None:

@@ -1,0 +1,113 @@
+"""The patrol: streams that are only in the storage expire too, though nobody asks for them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from everbrook.engine.expiry import PATROL_SECS, SLICE
+from everbrook.protocol.state import Head
+from tests.engine.fakes import START_MS, DelayedStorage
+from tests.engine.rig import DelayedRig, residents
+
+ROUND_MS = int(PATROL_SECS * 1000)
+HOUR_SECS = 3600
+
+
+class ShelvedStorage(DelayedStorage):
+    """A storage that knows which of its streams can expire, and how often it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[int] = []
+
+    def mortal(self, after: int, limit: int) -> list[Head]:
+        self.asked.append(after)
+        heads = sorted(self._heads.values(), key=lambda head: head.identity.incarnation)
+        return [head for head in heads if head.identity.mortal and head.identity.incarnation > after][:limit]
+
+
+@pytest.fixture
+def shelved() -> Iterator[DelayedRig]:
+    """An engine over a storage with streams that are not in memory."""
+    rig = DelayedRig(storage=ShelvedStorage())
+    yield rig
+    rig.let_everything_arrive()
+    rig.engine.close()
+
+
+def shelve(rig: DelayedRig, count: int = 1, *, ttl_secs: int | None = None, expires_at: int | None = None) -> None:
+    """Create streams and start again, so that none of them is in memory."""
+    for number in range(count):
+        rig.create(b"%d" % number, ttl_secs=ttl_secs, expires_at=expires_at)
+    rig.let_everything_arrive()
+    rig.restart()
+    assert residents(rig.engine) == []
+
+
+def pass_rounds(rig: DelayedRig, millis: int) -> None:
+    rig.scheduler.advance(millis)
+    rig.let_everything_arrive()
+
+
+def test_a_stream_that_nobody_asks_for_expires(shelved: DelayedRig) -> None:
+    shelve(shelved, expires_at=START_MS + 5000)
+    pass_rounds(shelved, ROUND_MS)
+    assert shelved.storage.used_bytes == 0
+    assert residents(shelved.engine) == []
+
+
+def test_a_stream_whose_time_has_not_come_stays_where_it_is(shelved: DelayedRig) -> None:
+    shelve(shelved, ttl_secs=HOUR_SECS)
+    pass_rounds(shelved, 3 * ROUND_MS)
+    assert shelved.storage.used_bytes > 0
+    assert residents(shelved.engine) == []
+
+
+def test_the_time_of_a_sliding_stream_begins_anew_with_the_server(shelved: DelayedRig) -> None:
+    """After a crash nobody knows who read it: a full window again rather than too little."""
+    shelve(shelved, ttl_secs=15)
+    shelved.clock.micros += 14_000_000
+    shelved.restart()
+    pass_rounds(shelved, ROUND_MS)
+    assert shelved.storage.used_bytes > 0
+    pass_rounds(shelved, ROUND_MS + 1000)
+    assert shelved.storage.used_bytes == 0
+
+
+def test_a_stream_that_was_read_since_does_not_expire(shelved: DelayedRig) -> None:
+    shelve(shelved, ttl_secs=15)
+    pass_rounds(shelved, ROUND_MS)
+    shelved.open(b"0")
+    pass_rounds(shelved, ROUND_MS)
+    assert shelved.storage.used_bytes > 0
+
+
+def test_the_patrol_goes_round_in_slices(shelved: DelayedRig) -> None:
+    shelve(shelved, SLICE + 10, ttl_secs=HOUR_SECS)
+    assert isinstance(shelved.storage, ShelvedStorage)
+    asked = shelved.storage.asked
+    pass_rounds(shelved, ROUND_MS + 1000)
+    assert len(asked) == 3
+    assert asked == sorted(set(asked))
+    pass_rounds(shelved, ROUND_MS)
+    assert len(asked) == 6
+
+
+def test_a_crowd_expires_over_several_slices(shelved: DelayedRig) -> None:
+    shelve(shelved, SLICE + 10, expires_at=START_MS + 5000)
+    pass_rounds(shelved, 3 * ROUND_MS)
+    assert shelved.storage.used_bytes == 0
+
+
+def test_the_patrol_ends_nothing_on_a_storage_that_failed(shelved: DelayedRig) -> None:
+    shelve(shelved, expires_at=START_MS + 5000)
+    shelved.create(b"b")
+    shelved.let_group_arrive(OSError("the disk is gone"))
+    shelved.scheduler.advance(3 * ROUND_MS)
+    assert shelved.storage.load(b"0") is not None
+
+
+def test_an_engine_that_is_closed_patrols_no_more(shelved: DelayedRig) -> None:
+    shelve(shelved, ttl_secs=HOUR_SECS)
+    shelved.engine.close()
+    assert shelved.scheduler.timers == 0
