@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from everbrook.protocol.change import Change
-from everbrook.protocol.errors import StreamExists, StreamNotFound, Unavailable
+from everbrook.protocol.errors import StreamExists, StreamGone, StreamNotFound, Unavailable
 from everbrook.protocol.outcomes import Duplicate, Existing
 from everbrook.protocol.state import Claim
 from everbrook.storage.memory import MemoryStorage
@@ -162,6 +162,17 @@ def test_a_stream_whose_deletion_is_not_durable_is_still_read(delayed: DelayedRi
     assert delayed.content(b"a") == b"1"
     delayed.let_group_arrive()
     with pytest.raises(StreamNotFound):
+        delayed.open(b"a")
+
+
+def test_a_stream_whose_soft_deletion_is_not_durable_is_still_read(delayed: DelayedRig) -> None:
+    delayed.create(b"a", b"1")
+    delayed.fork(b"f", b"a")
+    delayed.let_group_arrive()
+    delayed.delete(b"a")
+    assert delayed.content(b"a") == b"1"
+    delayed.let_group_arrive()
+    with pytest.raises(StreamGone):
         delayed.open(b"a")
 
 

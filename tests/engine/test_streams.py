@@ -172,6 +172,29 @@ def test_streams_that_are_only_ever_created_leave_memory_too(cramped: DelayedRig
     assert len(cramped.engine._streams._visible) <= 3
 
 
+def test_a_crowd_leaves_memory_a_few_at_a_time(cramped: DelayedRig) -> None:
+    for number in range(20):
+        cramped.create(b"%d" % number)
+    cramped.let_everything_arrive()
+    assert len(cramped.engine._streams._visible) == 20
+    cramped.scheduler.run_soon()
+    assert len(cramped.engine._streams._visible) == 19
+    cramped.scheduler.settle()
+    assert len(cramped.engine._streams._visible) == 1
+
+
+def test_a_source_and_its_fork_leave_memory_when_both_are_durable(cramped: DelayedRig) -> None:
+    fill(cramped, b"a")
+    cramped.fork(b"f", b"a")
+    cramped.let_everything_arrive()
+    forget(cramped)
+    assert residents(cramped.engine) == []
+    cramped.delete(b"f")
+    cramped.let_everything_arrive()
+    forget(cramped)
+    assert residents(cramped.engine) == []
+
+
 def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: DelayedRig) -> None:
     cramped.create(b"a", ttl_secs=24 * 3600)
     for _ in range(SLICE * 2):
@@ -208,6 +231,26 @@ def test_what_is_refused_is_as_if_it_had_never_been(delayed: DelayedRig) -> None
     delayed.let_everything_arrive()
     assert residents(delayed.engine) == []
     assert delayed.storage.used_bytes == 0
+
+
+def test_a_refused_creation_leaves_nothing_in_memory(delayed: DelayedRig) -> None:
+    delayed.create(b"a", b"1", ttl_secs=1)
+    delayed.append(b"a", b"2")
+    delayed.let_group_arrive(FULL)
+    assert residents(delayed.engine) == []
+
+
+def test_a_refused_fork_does_not_count(cramped: DelayedRig) -> None:
+    fill(cramped, b"a")
+    cramped.fork(b"f", b"a")
+    cramped.let_group_arrive(FULL)
+    forget(cramped)
+    assert residents(cramped.engine) == []
+    cramped.fork(b"f", b"a")
+    cramped.let_group_arrive(FULL)
+    cramped.delete(b"a")
+    cramped.let_everything_arrive()
+    assert cramped.storage.used_bytes == 0
 
 
 def test_what_waits_for_a_refused_group_is_told(delayed: DelayedRig) -> None:
@@ -272,11 +315,13 @@ def test_an_answer_that_is_asked_for_late_is_never_that_of_another_change(delaye
     assert [type(answer) for answer in told] == [Unavailable]
 
 
-def test_an_expiry_that_was_refused_is_tried_again(delayed: DelayedRig) -> None:
+def test_an_expiry_that_was_refused_is_tried_again_after_a_while(delayed: DelayedRig) -> None:
     delayed.create(b"a", b"1", ttl_secs=1)
     delayed.let_everything_arrive()
     delayed.scheduler.advance(1000)
     delayed.let_group_arrive(FULL)
+    delayed.scheduler.advance(1000)
+    assert len(delayed.storage.groups) == 2
     delayed.scheduler.advance(60_000)
     delayed.let_everything_arrive()
     assert delayed.storage.used_bytes == 0

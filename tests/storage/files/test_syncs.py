@@ -109,6 +109,19 @@ def test_a_catalogue_is_synced_before_anything_is_removed_on_its_word(tmp_path: 
     assert disk.steps.index(("sync", catalogue)) < disk.steps.index(("remove", log))
 
 
+def test_a_joint_change_is_forgotten_only_when_all_its_logs_are_synced(tmp_path: Path) -> None:
+    """The logs have it already, but perhaps in the memory of the machine only."""
+    storage = open_files(tmp_path)
+    one, two = Draft(b"a", 1), Draft(b"b", 2)
+    commit(storage, (one.write(b"x"),), (two.write(b"x"),))
+    storage.persist([(one.write(b"y"), two.write(b"y"))])
+    abandon(storage)
+    disk = WatchedDisk()
+    open_files(tmp_path, disk).close()
+    begun = next(place for place, (kind, _) in enumerate(disk.steps) if kind == "rename")
+    assert {("sync", path) for path in segments(tmp_path)} <= set(disk.steps[:begun])
+
+
 def test_what_could_not_be_synced_is_not_shown_and_nothing_is_written_any_more(tmp_path: Path) -> None:
     storage = open_files(tmp_path)
     storage.persist([(Draft(b"a", 1).write(b"x"),)])
