@@ -98,7 +98,7 @@ class Engine:
         """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
         if not isinstance(edit, Write):
             return
-        self.limits.check(edit, self._storage.used_bytes, self._storage.cost_bytes(edit))
+        self.limits.check(edit, self._storage)
         if edit.producer_id is None:
             return
         stream = self._streams.stream(edit.head.identity.name)

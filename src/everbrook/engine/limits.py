@@ -5,8 +5,12 @@ from msgspec import Struct
 from everbrook.protocol.change import Write
 from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers
 from everbrook.protocol.state import Head
+from everbrook.storage.api import Storage
 
 UNLIMITED = 2**63
+# What a write costs at most: so many times its bytes, when they are the smallest messages, and a new stream.
+MAX_COST_RATIO = 16
+MAX_COST_BYTES = 4096
 PRODUCER_IDLE_MS = 7 * 24 * 3600 * 1000
 
 
@@ -24,10 +28,15 @@ class Limits(Struct, frozen=True):
         if len(body) > self.max_stream_bytes:
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
 
-    def check(self, write: Write, used_bytes: int, cost_bytes: int) -> None:
+    def check(self, write: Write, storage: Storage) -> None:
         """Refuse a write that would outgrow its stream or the memory. What costs nothing, as a close, passes."""
         if write.head.tail > self.max_stream_bytes:
             self._check_own(write.head)
+        # Far from the limit it does not matter what a write costs exactly.
+        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
+            self._check_memory(storage.used_bytes, storage.cost_bytes(write))
+
+    def _check_memory(self, used_bytes: int, cost_bytes: int) -> None:
         if cost_bytes and used_bytes + cost_bytes > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
 

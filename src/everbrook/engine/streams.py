@@ -119,19 +119,19 @@ class Streams:
     def prepare(self, change: Change) -> None:
         """Take over a change that is on its way to the disk."""
         for edit in change:
-            if isinstance(edit, Write):
-                self._prepare_write(edit)
-            else:
+            if isinstance(edit, Drop):
                 self._prepare_drop(edit)
+                continue
+            if edit.created:
+                self._prepare_creation(edit)
+            self._newest[edit.head.identity.name].write(edit)
 
-    def _prepare_write(self, write: Write) -> None:
+    def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
-        if write.created:
-            stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
-            self._newest[identity.name] = self._arriving[identity.incarnation] = stream
-            if identity.fork:
-                self._newest[identity.fork.source].count_fork(1)
-        self._newest[identity.name].write(write)
+        stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
+        self._newest[identity.name] = self._arriving[identity.incarnation] = stream
+        if identity.fork:
+            self._newest[identity.fork.source].count_fork(1)
 
     def _prepare_drop(self, drop: Drop) -> None:
         identity = drop.head.identity
@@ -142,25 +142,29 @@ class Streams:
     def publish(self, change: Change) -> None:
         """Show readers a change that is durable now."""
         for edit in change:
-            identity = edit.head.identity
             if isinstance(edit, Drop):
-                stream = self._visible.pop(identity.name)
-                self._on_departure(stream)
-                stream.end(StreamNotFound(f"the stream at {quoted(identity.name)} was deleted"))
-                self._settle_fork(edit)
-            else:
-                self._publish_write(edit)
+                self._publish_drop(edit)
+                continue
+            if edit.created:
+                self._publish_creation(edit)
+            stream = self._visible[edit.head.identity.name]
+            stream.commit()
+            if edit.head.deleted:
+                name = quoted(edit.head.identity.name)
+                stream.end(StreamGone(f"the stream at {name} was deleted; forks of it live on"))
 
-    def _publish_write(self, write: Write) -> None:
+    def _publish_creation(self, write: Write) -> None:
         identity = write.head.identity
-        if write.created:
-            self._visible[identity.name] = self._arriving.pop(identity.incarnation)
-            self._settle_fork(write)
-            self._look_for_a_crowd()
-        stream = self._visible[identity.name]
-        stream.commit()
-        if write.head.deleted:
-            stream.end(StreamGone(f"the stream at {quoted(identity.name)} was deleted; forks of it live on"))
+        self._visible[identity.name] = self._arriving.pop(identity.incarnation)
+        self._settle_fork(write)
+        self._look_for_a_crowd()
+
+    def _publish_drop(self, drop: Drop) -> None:
+        name = drop.head.identity.name
+        stream = self._visible.pop(name)
+        self._on_departure(stream)
+        stream.end(StreamNotFound(f"the stream at {quoted(name)} was deleted"))
+        self._settle_fork(drop)
 
     def _settle_fork(self, edit: Write | Drop) -> None:
         """A fork's entry under its source is durable now."""

@@ -29,7 +29,7 @@ def test_descriptors_do_not_grow_with_streams(tmp_path: Path) -> None:
         assert storage.read(stream.incarnation, 0, 3) == b"xyz"
     assert descriptors() - before <= OPEN_FILES + 10
     storage.close()
-    assert descriptors() == before
+    assert descriptors() <= before  # what others left behind may have gone meanwhile
 
 
 def test_files_are_not_closed_before_they_are_synced(tmp_path: Path) -> None:
