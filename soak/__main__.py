@@ -20,6 +20,7 @@ from soak.scale import measure_scale
 from soak.server import ServerFailed
 
 MODES = ("acid", "file-durable", "file-fast")
+SYNCING = ("acid", "file-durable")
 KILLS, KILL_SECS = 50, 600.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
@@ -72,7 +73,7 @@ def _faults(options: argparse.Namespace) -> None:
     random = Random(options.seed)  # noqa: S311 - it must replay
     traced, mounted = can_trace(), can_mount()
     for mode in options.modes:
-        for _ in range(SYNC_FAILURES if traced else 0):
+        for _ in range(SYNC_FAILURES if traced and mode in SYNCING else 0):
             with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
                 fail_sync(mode, Path(folder), random.randrange(30, 300))
         if mounted:

@@ -1,5 +1,7 @@
 """Those who deal with the engine: readers that follow a stream, and answers that wait."""
 
+from collections.abc import Callable
+
 from everbrook.engine.engine import Engine
 from everbrook.engine.feed import Batch
 from everbrook.engine.stream import Stream
@@ -10,8 +12,11 @@ from tests.engine.fakes import RecordingReader
 class Follower(RecordingReader):
     """A reader that stays until the stream is closed or ended."""
 
-    def __init__(self, engine: Engine, stream: Stream, since: int) -> None:
+    def __init__(
+        self, engine: Engine, stream: Stream, since: int, when_it_leaves: Callable[["Follower"], None]
+    ) -> None:
         super().__init__()
+        self._when_it_leaves = when_it_leaves
         self.engine = engine
         self.stream = stream
         self.since = since
@@ -24,8 +29,15 @@ class Follower(RecordingReader):
         if batch.page.final:
             self.leave()
 
+    @property
+    def follows(self) -> bool:
+        return self.here and not self.errors
+
     def leave(self) -> None:
         self.engine.leave(self.stream, self)
+        if self.follows:
+            self.here = False
+            self._when_it_leaves(self)
         self.here = False
 
 

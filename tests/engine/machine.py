@@ -259,9 +259,14 @@ class EngineMachine(RuleBasedStateMachine):
         if opened is None or opened[1].closed:
             return
         stream = opened[0]
-        follower = Follower(self.engine, stream, self.engine.durable_change)
+        follower = Follower(self.engine, stream, self.engine.durable_change, self._touch_left)
         self.engine.join(stream, follower)
         self.followers.append(follower)
+
+    def _touch_left(self, follower: Follower) -> None:
+        """The last one who follows a stream has read it until the moment of leaving (§5.1)."""
+        if not any(other.follows and other.incarnation == follower.incarnation for other in self.followers):
+            self.model.touched[follower.incarnation] = self.clock.now()
 
     @precondition(lambda self: self.followers)
     @rule(which=positions)
@@ -325,9 +330,8 @@ class EngineMachine(RuleBasedStateMachine):
     @invariant()
     def count_followers(self) -> None:
         """A stream is followed while a reader waits at its tail."""
-        here = [follower for follower in self.followers if follower.here and not follower.errors]
         self.model.followers.clear()
-        self.model.followers.update(follower.incarnation for follower in here)
+        self.model.followers.update(follower.incarnation for follower in self.followers if follower.follows)
 
     @invariant()
     def as_many_changes_as_in_the_model(self) -> None:
@@ -360,7 +364,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     def _check_that_followers_have_everything(self) -> None:
         for follower in self.followers:
-            if follower.here and not follower.errors:
+            if follower.follows:
                 assert follower.received == self._content_from(follower)
 
     def finish(self) -> None:

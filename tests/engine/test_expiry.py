@@ -113,6 +113,12 @@ def test_any_number_of_lifetimes_needs_one_timer(rig: Rig) -> None:
     assert rig.scheduler.timers == 1
 
 
+def test_a_later_deadline_sets_no_timer_of_its_own(rig: Rig) -> None:
+    for number in range(100):
+        rig.create(b"%d" % number, ttl_secs=1000 + number)
+    assert len(rig.scheduler._timers) == 1
+
+
 def test_a_shorter_lifetime_that_comes_later_is_seen_in_time(rig: Rig) -> None:
     rig.create(b"long", ttl_secs=HOUR_SECS)
     rig.create(b"a", b"x", ttl_secs=1)
@@ -144,8 +150,9 @@ def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
 
 
 def test_deleted_streams_leave_the_heap(rig: Rig) -> None:
-    for number in range(5000):
+    for number in range(5 * SLICE):
         rig.create(b"%d" % number, ttl_secs=HOUR_SECS)
+    for number in range(5 * SLICE):
         rig.delete(b"%d" % number)
     assert len(rig.engine._expiry._heap) <= SLICE + 1
     assert rig.engine._expiry._watched == {}
@@ -176,12 +183,15 @@ def test_a_followed_stream_lives_even_before_the_sweep_gets_to_it(rig: Rig) -> N
     assert rig.content(b"a") == b"1"
 
 
-def test_a_stream_that_is_not_followed_any_longer_expires(rig: Rig) -> None:
+def test_the_time_of_a_followed_stream_begins_when_the_last_one_leaves(rig: Rig) -> None:
     rig.create(b"a", ttl_secs=1)
-    reader = rig.follow(b"a")
+    stream, readers = rig.open(b"a"), [rig.follow(b"a"), rig.follow(b"a")]
     rig.scheduler.advance(5500)
-    rig.engine.leave(rig.engine.find(b"a", rig.clock.now()), reader)
-    rig.scheduler.advance(1000)
+    for reader in readers:
+        rig.engine.leave(stream, reader)
+        rig.scheduler.advance(900)
+    assert lives(rig)
+    rig.scheduler.advance(100)
     assert not lives(rig)
     assert rig.storage.used_bytes == 0
 

@@ -256,6 +256,7 @@ def test_a_reader_of_a_deleted_stream_hears_nothing_of_its_successor(rig: Rig) -
 def test_one_turn_serves_all_readers(rig: Rig, readers: int) -> None:
     rig.create(b"a")
     crowd = [rig.follow(b"a") for _ in range(readers)]
-    rig.append(b"a", b"1")
+    for message in (b"1", b"2", b"3"):
+        rig.append(b"a", message)
     assert rig.scheduler.run_soon() == 1
-    assert {reader.received for reader in crowd} == {b"1"}
+    assert {reader.received for reader in crowd} == {b"123"}

@@ -132,6 +132,15 @@ def test_a_full_memory_still_lets_streams_be_closed_and_deleted() -> None:
     rig.create(b"c", b"x" * 8000)
 
 
+def test_what_costs_nothing_passes_even_where_more_is_held_than_may_be(rig: Rig) -> None:
+    """An operator can lower the limits while streams are there."""
+    rig.create(b"a", b"x")
+    rig.engine.limits = Limits(max_memory_bytes=1)
+    with pytest.raises(MemoryFull):
+        rig.append(b"a", b"y")
+    assert isinstance(rig.append(b"a", close=True), Closed)
+
+
 def test_a_duplicate_is_told_apart_in_a_full_memory() -> None:
     rig = room(max_memory_bytes=20_000)
     rig.create(b"a")

@@ -93,6 +93,15 @@ def test_a_sub_offset_reaches_only_into_what_the_source_itself_has(rig: Rig) -> 
     assert [stream.append_end(offset) for offset in range(3)] == [3, 3, 3]
 
 
+def test_a_cut_before_a_sources_own_part_is_a_boundary_too(rig: Rig) -> None:
+    rig.create(b"a", b"hello")
+    rig.fork(b"b", b"a", body=b"b")
+    rig.fork(b"c", b"b", 0, 3, body=b"c")
+    stream = rig.open(b"c")
+    assert [stream.boundary_after(offset) for offset in range(4)] == [3, 3, 3, 4]
+    assert [stream.append_end(offset) for offset in range(4)] == [3, 3, 3, 4]
+
+
 def test_a_sub_offset_counts_the_messages_of_one_append(rig: Rig) -> None:
     rig.create(b"a", b"[1,2,3]", content_type=JSON)
     rig.append(b"a", b"[4]", content_type=JSON)

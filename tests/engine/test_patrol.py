@@ -70,6 +70,7 @@ def test_the_time_of_a_sliding_stream_begins_anew_with_the_server(shelved: Delay
     shelved.restart()
     pass_rounds(shelved, ROUND_MS)
     assert shelved.storage.used_bytes > 0
+    assert residents(shelved.engine) == []
     pass_rounds(shelved, ROUND_MS + 1000)
     assert shelved.storage.used_bytes == 0
 

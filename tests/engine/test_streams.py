@@ -195,6 +195,16 @@ def test_a_source_and_its_fork_leave_memory_when_both_are_durable(cramped: Delay
     assert residents(cramped.engine) == []
 
 
+def test_a_sliding_stream_that_was_read_stays_because_only_memory_knows_of_it(cramped: DelayedRig) -> None:
+    cramped.create(b"a", ttl_secs=2)
+    cramped.let_everything_arrive()
+    cramped.scheduler.advance(1500)
+    cramped.open(b"a")
+    forget(cramped)
+    cramped.scheduler.advance(1000)
+    assert cramped.content(b"a") == b""
+
+
 def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: DelayedRig) -> None:
     cramped.create(b"a", ttl_secs=24 * 3600)
     for _ in range(SLICE * 2):
@@ -321,7 +331,7 @@ def test_an_expiry_that_was_refused_is_tried_again_after_a_while(delayed: Delaye
     delayed.scheduler.advance(1000)
     delayed.let_group_arrive(FULL)
     delayed.scheduler.advance(1000)
-    assert len(delayed.storage.groups) == 2
+    assert delayed.engine.last_change == delayed.engine.durable_change
     delayed.scheduler.advance(60_000)
     delayed.let_everything_arrive()
     assert delayed.storage.used_bytes == 0
@@ -335,3 +345,13 @@ def test_refusals_leave_nothing_behind_in_the_sweep(delayed: DelayedRig) -> None
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
     assert len(delayed.engine._expiry._heap) <= 2
+
+
+def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delayed: DelayedRig) -> None:
+    delayed.create(b"a", ttl_secs=1)
+    delayed.let_everything_arrive()
+    for _ in range(2 * SLICE):
+        delayed.append(b"a", b"x")
+        delayed.let_group_arrive(FULL)
+        delayed.clock.micros += 1000
+    assert len(delayed.engine._expiry._heap) <= SLICE + 2

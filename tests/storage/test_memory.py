@@ -2,6 +2,7 @@
 
 import pytest
 
+from everbrook.engine.limits import MAX_COST_BYTES, MAX_COST_RATIO
 from everbrook.protocol.change import Write
 from everbrook.protocol.state import Producer
 from everbrook.storage.memory import MemoryStorage
@@ -57,6 +58,13 @@ def test_the_cost_of_a_write_is_known_before_its_stream_is_there(memory: MemoryS
     stream = Draft(b"a", 1)
     created, produced = stream.write(), stream.write(b"1", producer=PRODUCER)
     assert memory.cost_bytes(created) > memory.cost_bytes(produced) > memory.cost_bytes(Write(stream.head)) == 0
+
+
+def test_no_write_costs_more_than_the_limits_reckon_with(memory: MemoryStorage) -> None:
+    """Far from the limit nobody asks what a write costs exactly."""
+    stream = Draft(b"a", 1, json=True)
+    for write in (stream.write(b"1,"), stream.write(b"1,", producer=PRODUCER), stream.write(*[b"1,"] * 1000)):
+        assert memory.cost_bytes(write) <= MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES
 
 
 def test_a_write_that_brings_nothing_costs_nothing(memory: MemoryStorage) -> None:
