@@ -28,12 +28,16 @@ class Residency:
         self._libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def look(self) -> None:
-        """Count a read."""
+        """Count a read, and check now and then."""
         self._looks += 1
         if self._looks >= LOOKS_BETWEEN:
             self._looks = 0
-            if self._libc and _mapped_bytes() > MAX_MAPPED_BYTES:
-                self._release(self._libc)
+            self.check()
+
+    def check(self) -> None:
+        """Unmap the pages if the process holds too many."""
+        if self._libc and _mapped_bytes() > MAX_MAPPED_BYTES:
+            self._release(self._libc)
 
     def _release(self, libc: ctypes.CDLL) -> None:
         for line in _MAPS.read_text().splitlines():

@@ -167,6 +167,10 @@ class Shard:
         """Begin to fold."""
         return Fold(self, self._env.begin(write=True))
 
+    def let_go(self) -> None:
+        """Let go of the pages that a fold has left in the process."""
+        self._residency.check()
+
     def databases(self) -> "dict[str, lmdb._Database]":
         """Give the databases by their names, for a fold."""
         return {

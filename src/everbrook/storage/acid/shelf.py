@@ -103,6 +103,7 @@ class Shelf:
         for shard_number, fold in enumerate(folds):
             fold.commit(number)
             self._applied[shard_number] = number
+            self._shards[shard_number].let_go()
 
     def _fill(self, folds: list[Fold], recent: Recent) -> None:
         for incarnation in recent.dropped:
