@@ -218,7 +218,7 @@ def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
 def _cut_the_journal_first(patch: pytest.MonkeyPatch) -> None:
     def fold_aside(storage: AcidStorage, recent: Recent, number: int, paths: list[Path]) -> None:
         storage._journal.remove(paths)
-        storage._shelf.fold(recent, number)
+        storage._shelf.fold(recent, number, storage._damaged)
 
     patch.setattr(AcidStorage, "_fold_aside", fold_aside)
 

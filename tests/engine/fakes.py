@@ -16,7 +16,7 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.storage.memory import MemoryStorage
 
 START_MS = 1_800_000_000_000
-HANDOVER_SECS = 10.0
+HANDOVER_SECS = 5.0
 BUSY = 20_000
 
 

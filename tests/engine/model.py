@@ -263,10 +263,9 @@ class Model:
         """Give the next moment after `now` at which a stream may expire."""
         return next((end for end, _ in self._deadlines() if end > now), None)
 
-    def roll_back(self, change: int) -> None:
-        """Undo everything after a change. The numbers of what was undone are used up."""
-        undone = len(self.history) - 1 - change
-        self.history[change + 1 :] = [self.history[change]] * undone
+    def roll_back(self, durable: int, last: int) -> None:
+        """Undo everything after a change. The numbers up to `last` are used up."""
+        self.history[durable + 1 :] = [self.history[durable]] * (last - durable)
 
     def how_it_ended(self, incarnation: int, since: int, until: int) -> type[ProtocolError] | None:
         """Tell what a reader learns that joined after change `since`, when change `until` is durable."""

@@ -70,6 +70,9 @@ class DelayedMachine(EngineMachine):
         self.storage.give_verdict(error)
         self.scheduler.take_from_thread()
 
+    def abandon(self) -> None:
+        self.storage.let_the_next_group_arrive()
+
     def finish(self) -> None:
         self.settle()
         while self.engine.last_change > self.engine.durable_change and not self.model.failed:
@@ -95,11 +98,11 @@ class CrampedMachine(DelayedMachine):
     @rule()
     def refuse_a_group(self) -> None:
         """What is on its way is as if it had never been."""
-        self.settle()
+        durable = self.engine.durable_change
         for answer in self.answers:
             answer.refused = answer.refused or not answer.told
-        self.model.roll_back(self.engine.durable_change)
         self._decide_on_a_group(StorageFull("the disk is full"))
+        self.model.roll_back(durable, self.engine.last_change)
 
     def teardown(self) -> None:
         super().teardown()

@@ -8,7 +8,7 @@ import pytest
 from everbrook.engine import streams
 from everbrook.engine.expiry import SLICE
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
-from everbrook.protocol.outcomes import Appended, Duplicate
+from everbrook.protocol.outcomes import Appended, Duplicate, Existing
 from everbrook.protocol.state import Claim
 from everbrook.storage.api import StorageFull
 from tests.engine.fakes import RecordingReader
@@ -284,6 +284,15 @@ def test_writing_goes_on_when_there_is_room_again(delayed: DelayedRig) -> None:
     assert delayed.content(b"a") == b"1"
 
 
+def test_what_needs_no_change_is_answered_after_a_refusal(delayed: DelayedRig) -> None:
+    delayed.create(b"a")
+    delayed.let_everything_arrive()
+    delayed.append(b"a", b"1")
+    delayed.let_group_arrive(FULL)
+    assert isinstance(delayed.create(b"a"), Existing)
+    assert delayed.answers() == [None]
+
+
 def test_a_refused_deletion_leaves_the_stream_and_its_readers(delayed: DelayedRig) -> None:
     delayed.create(b"a", b"1")
     delayed.let_everything_arrive()
@@ -311,6 +320,18 @@ def test_a_refused_cascade_leaves_the_whole_chain(delayed: DelayedRig) -> None:
     delayed.delete(b"f")
     delayed.let_everything_arrive()
     assert delayed.storage.used_bytes == 0
+
+
+def test_a_refused_soft_deletion_does_not_shorten_a_lifetime(delayed: DelayedRig) -> None:
+    delayed.create(b"a", b"1", ttl_secs=2)
+    delayed.fork(b"f", b"a")
+    delayed.let_everything_arrive()
+    delayed.scheduler.advance(1500)
+    delayed.open(b"a")
+    delayed.delete(b"a")
+    delayed.let_group_arrive(FULL)
+    delayed.scheduler.advance(1000)
+    assert delayed.content(b"a") == b"1"
 
 
 def test_an_answer_that_is_asked_for_late_is_never_that_of_another_change(delayed: DelayedRig) -> None:

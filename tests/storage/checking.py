@@ -175,7 +175,7 @@ class Rows:
 
 def dump(store: Path) -> list[tuple[bytes, bytes, bytes]]:
     """Every row of a shard, as a reader would find it."""
-    with lmdb.open(str(store / "shard-000"), readonly=True, lock=False, max_dbs=8) as env, env.begin() as transaction:
+    with lmdb.open(str(store / "shard-000"), readonly=True, lock=False, max_dbs=16) as env, env.begin() as transaction:
         names = [bytes(name) for name, _ in transaction.cursor()]
         databases = [(name, env.open_db(name, txn=transaction, create=False)) for name in names]
         return [
@@ -187,7 +187,7 @@ def dump(store: Path) -> list[tuple[bytes, bytes, bytes]]:
 
 @contextmanager
 def rows(store: Path) -> Iterator[Rows]:
-    env = lmdb.open(str(store / "shard-000"), max_dbs=8, map_size=1 << 30)
+    env = lmdb.open(str(store / "shard-000"), max_dbs=16, map_size=1 << 30)
     with env.begin(write=True) as transaction:
         yield Rows(env, transaction)
     env.close()

@@ -171,10 +171,10 @@ def shard_of(incarnation: int, count: int) -> int:
 
 def shard(folder: Path, number: int) -> dict[str, dict[bytes, bytes]]:
     """Every row of a shard, its seal verified and taken off."""
-    names = ("meta", "names", "streams", "producers", "forks", "chunks", "indexes", "mortal")
+    names = ("meta", "names", "streams", "producers", "forks", "chunks", "indexes", "mortal", "damaged")
     found: dict[str, dict[bytes, bytes]] = {name: {} for name in names}
     path = str(folder / f"shard-{number:03d}")
-    with lmdb.open(path, readonly=True, lock=False, max_dbs=8) as env, env.begin() as transaction:
+    with lmdb.open(path, readonly=True, lock=False, max_dbs=16) as env, env.begin() as transaction:
         for name in names:
             for key, sealed in transaction.cursor(env.open_db(name.encode(), txn=transaction, create=False)):
                 value, seal = sealed[:-4], sealed[-4:]

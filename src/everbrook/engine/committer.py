@@ -125,6 +125,8 @@ class Committer:
         self._queue = []
         self._under_way = False
         self._refused.append(Refused(self.durable + 1, self.last, failure))
+        # What is decided from now on rests on a number that no change has.
+        self.last += 1
         self.durable = self.last
         self._roll_back(refused)
         self._answer_all(failure)

@@ -4,6 +4,7 @@ A command is decided at once against the newest state and answered when what it 
 state only. All calls come from one thread, the loop's.
 """
 
+import contextlib
 from typing import overload
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
@@ -16,7 +17,7 @@ from everbrook.engine.streams import Streams
 from everbrook.protocol.change import Change, Edit, Write
 from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import StreamNotFound, Unavailable, quoted
+from everbrook.protocol.errors import StreamDamaged, StreamNotFound, Unavailable, quoted
 from everbrook.protocol.lifetime import deadline, end_error, ended
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Outcome, Untouched
@@ -110,13 +111,15 @@ class Engine:
         if stream.followed and stream.head.identity.ttl_secs is not None:
             stream.touched_at = now
             self._watch(stream)
-        elif not self.failure:
-            self.execute(Expire(stream.head.identity.name, now))
+        else:
+            self._expire_name(stream.head.identity.name, now)
 
     def _expire_name(self, name: bytes, now: int) -> None:
-        """End a stream that is not in memory and whose time seems to have run out."""
+        """End a stream whose time seems to have run out."""
         if not self.failure:
-            self.execute(Expire(name, now))
+            # What is damaged stays, for whoever asks for it to be told.
+            with contextlib.suppress(StreamDamaged):
+                self.execute(Expire(name, now))
 
     def _make_room(self) -> None:
         self.scheduler.call_soon(self._streams.trim)

@@ -77,7 +77,7 @@ class Stream:
     def write(self, write: Write) -> None:
         """Take over the state that a change on its way to the disk will have made durable."""
         self.head = write.head
-        self.touched_at = write.head.written_at
+        self.touched_at = max(self.touched_at, write.head.written_at)
         self.lineage.unapplied.append(write)
         for producer_id in write.forgotten:
             del self.producers[producer_id]

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
 from everbrook.protocol.change import Change, Drop, Write
-from everbrook.protocol.errors import StreamGone, StreamNotFound, quoted
-from everbrook.protocol.state import Head
+from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.state import Fork, Head
 from everbrook.storage.api import Record, Storage
 
 MAX_RESIDENT = 20_000
@@ -71,7 +71,8 @@ class Streams:
         chain = [record]
         while (fork := chain[-1].head.identity.fork) and fork.source not in self._newest:
             source = self._storage.load(fork.source)
-            assert source is not None  # noqa: S101 - a stream that forks read is never dropped
+            if source is None:
+                raise StreamDamaged(f"the source of the stream at {quoted(name)} was lost")
             chain.append(source)
         for link in reversed(chain):
             stream = self._adopt(link.head)
@@ -82,11 +83,19 @@ class Streams:
 
     def _adopt(self, head: Head) -> Stream:
         identity = head.identity
-        source = self._newest[identity.fork.source].lineage if identity.fork else None
-        stream = Stream(head, Lineage(self._storage, identity, head.tail, source), self._producer_idle_ms)
+        source = self._source(identity.fork) if identity.fork else None
+        lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
+        stream = Stream(head, lineage, self._producer_idle_ms)
         stream.touched_at = max(head.written_at, self._started_at)
         self._on_arrival(stream)
         return stream
+
+    def _source(self, fork: Fork) -> Stream:
+        """Give the stream that a fork branches off. Another one of its name is not it."""
+        source = self._newest[fork.source]
+        if source.head.identity.incarnation != fork.source_incarnation:
+            raise StreamDamaged(f"the stream at {quoted(fork.source)} that was forked from was lost")
+        return source
 
     def _refresh(self, stream: Stream, record: Record) -> None:
         """Set a stream to what the storage has of it."""

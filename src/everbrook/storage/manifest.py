@@ -12,6 +12,8 @@ from everbrook.storage.disk import Disk
 FORMAT = 1
 MANIFEST = "manifest.json"
 LOCK = "lock"
+# Folders of stores that are made after the manifest, so that they never stand without one.
+STORED = {"journal", "streams"}
 
 
 class StoreError(Exception):
@@ -29,7 +31,10 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
 def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
     """Find the store in a folder as it is wanted, or make a new one so."""
     disk.sync_folder(folder)
-    if MANIFEST not in disk.names(folder):
+    names = disk.names(folder)
+    if MANIFEST not in names:
+        if any(name in STORED or name.startswith("shard-") for name in names):
+            raise StoreError(f"{folder} holds a store without its {MANIFEST}")
         _write(disk, folder, wanted)
         return
     found = _read(disk, folder)

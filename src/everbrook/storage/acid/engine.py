@@ -20,7 +20,7 @@ from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shelf import Shelf
 from everbrook.storage.api import Record
 from everbrook.storage.disk import Disk
-from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, open_manifest
+from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, StoreError, open_manifest
 from everbrook.storage.packing import Unpacker, pack_change, unpack_edit
 from everbrook.storage.run import Run
 
@@ -55,7 +55,7 @@ class AcidStorage:
         self._shelf = Shelf(disk, folder, shard_count)
         self._journal = Journal(disk, folder / "journal", salt)
         self._recent = Recent()
-        self._damaged: set[int] = set()
+        self._damaged = self._shelf.damaged()
         self._applied = 0
         self._folding: Recent | None = None
         self._fold: Future[None] | None = None
@@ -66,7 +66,12 @@ class AcidStorage:
         self._replay()
 
     def _replay(self) -> None:
-        for record in self._journal.recover(self._shelf.applied):
+        records = self._journal.recover(self._shelf.applied)
+        if self._shelf.applied < self._shelf.newest_applied and (
+            not records or records[0].number > self._shelf.applied + 1
+        ):
+            raise StoreError("a shard is behind the others, and the journal does not have what it lacks")
+        for record in records:
             unpacker = Unpacker(record.body)
             while not unpacker.done:
                 edit = unpack_edit(unpacker, self._identity_of)
@@ -138,7 +143,7 @@ class AcidStorage:
         self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     def _fold_aside(self, recent: Recent, number: int, paths: list[Path]) -> None:
-        self._shelf.fold(recent, number)
+        self._shelf.fold(recent, number, self._damaged)
         self._journal.remove(paths)
 
     def _end_fold(self) -> None:
@@ -191,7 +196,7 @@ class AcidStorage:
             if incarnation > after and stream.head.identity.mortal
         }
         dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
-        shelved = {head.identity.incarnation: head for head in self._shelf.mortal(after, limit)}
+        shelved = {head.identity.incarnation: head for head in self._shelf.mortal(after, limit + len(dropped))}
         heads = {**shelved, **recent}
         return [heads[incarnation] for incarnation in sorted(heads.keys() - dropped)[:limit]]
 

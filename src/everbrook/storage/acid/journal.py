@@ -177,8 +177,10 @@ class Journal:
 
     def remove(self, paths: Sequence[Path]) -> None:
         """Remove files whose records are kept elsewhere, the oldest first."""
+        present = set(self._disk.names(self._folder))
         for path in paths:
-            self._disk.remove(path)
+            if path.name in present:
+                self._disk.remove(path)
         self._disk.sync_folder(self._folder)
 
     def close(self) -> None:

@@ -65,7 +65,7 @@ class Shard:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._residency = Residency(folder / "data.mdb")
-        self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=8, readahead=False)
+        self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
         self._meta = self._env.open_db(b"meta")
         self._names = self._env.open_db(b"names")
         self._streams = self._env.open_db(b"streams")
@@ -74,6 +74,7 @@ class Shard:
         self._chunks = self._env.open_db(b"chunks")
         self._indexes = self._env.open_db(b"indexes")
         self._mortal = self._env.open_db(b"mortal")
+        self._damaged = self._env.open_db(b"damaged")
 
     # Reading: what is needed is copied, and the transaction ends. A slow client never pins LMDB's pages.
 
@@ -161,6 +162,12 @@ class Shard:
             keys = cursor.iternext(keys=True, values=False)
             return [INCARNATION.unpack(key)[0] for key, _ in zip(keys, range(limit), strict=False)]
 
+    def damaged(self) -> list[int]:
+        """Give the streams of which a part was lost."""
+        with self._env.begin() as transaction:
+            keys = transaction.cursor(self._damaged).iternext(keys=True, values=False)
+            return [INCARNATION.unpack(key)[0] for key in keys]
+
     # Folding, in one transaction
 
     def begin(self) -> "Fold":
@@ -182,6 +189,7 @@ class Shard:
             "chunks": self._chunks,
             "indexes": self._indexes,
             "mortal": self._mortal,
+            "damaged": self._damaged,
         }
 
     def close(self) -> None:
@@ -254,10 +262,14 @@ class Fold:
         # What is damaged is left as it is, for whoever reads it to be told.
         return None if data is None or packed is None else Chunk(start, data, unpack_index(packed))
 
+    def damaged(self, incarnation: int) -> None:
+        """Remember that a part of a stream was lost, when what tells of it goes."""
+        self._put("damaged", INCARNATION.pack(incarnation), b"")
+
     def drop(self, incarnation: int) -> None:
         """Remove everything of a stream."""
         key = INCARNATION.pack(incarnation)
-        for database in ("streams", "mortal", "producers", "chunks", "indexes"):
+        for database in ("streams", "mortal", "damaged", "producers", "chunks", "indexes"):
             cursor = self._transaction.cursor(self._databases[database])
             if not cursor.set_range(key):
                 continue
@@ -270,7 +282,7 @@ class Fold:
         self._transaction.commit()
 
     def abort(self) -> None:
-        """Forget it."""
+        """Forget it, unless it is done already."""
         self._transaction.abort()
 
 

@@ -13,7 +13,7 @@ from everbrook.storage.acid.shard import APPLIED, INCARNATION, NUMBER, Shard, un
 from everbrook.storage.check import Notebook
 from everbrook.storage.packing import Damaged, Unpacker, unpack_head, unpack_identity
 
-DATABASES = (b"meta", b"names", b"streams", b"producers", b"forks", b"chunks", b"indexes", b"mortal")
+DATABASES = (b"meta", b"names", b"streams", b"producers", b"forks", b"chunks", b"indexes", b"mortal", b"damaged")
 UNREADABLE = (Damaged, struct.error, ValueError, IndexError)
 
 

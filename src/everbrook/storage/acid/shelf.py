@@ -89,21 +89,42 @@ class Shelf:
         found = sorted(incarnation for shard in self._shards for incarnation in shard.mortal(after, limit))
         return [head for incarnation in found[:limit] if (head := self.head(incarnation))]
 
-    def fold(self, recent: Recent, number: int) -> None:
+    @property
+    def newest_applied(self) -> int:
+        """The number up to which some shard has everything of its own."""
+        return max(self._applied)
+
+    def damaged(self) -> set[int]:
+        """Give the streams of which a part was lost."""
+        return {incarnation for shard in self._shards for incarnation in shard.damaged()}
+
+    def fold(self, recent: Recent, number: int, damaged: set[int]) -> None:
         """Take in everything up to `number`, shard by shard, each at once and durably."""
         folds: list[Fold] = []
         try:
             for shard in self._shards:
                 folds.append(shard.begin())  # noqa: PERF401 - those that began must be aborted if one does not
             self._fill(folds, recent)
+            for incarnation in damaged - recent.dropped.keys():
+                folds[self._number_of(incarnation)].damaged(incarnation)
         except BaseException:
             for fold in folds:
                 fold.abort()
             raise
-        for shard_number, fold in enumerate(folds):
-            fold.commit(number)
-            self._applied[shard_number] = number
-            self._shards[shard_number].let_go()
+        self._commit(folds, number)
+
+    def _commit(self, folds: list[Fold], number: int) -> None:
+        """Commit shard by shard. When a fold is tried again, a shard that has it is left alone."""
+        try:
+            for shard_number, fold in enumerate(folds):
+                if self._applied[shard_number] >= number:
+                    continue
+                fold.commit(number)
+                self._applied[shard_number] = number
+                self._shards[shard_number].let_go()
+        finally:
+            for fold in folds:
+                fold.abort()
 
     def _fill(self, folds: list[Fold], recent: Recent) -> None:
         for incarnation in recent.dropped:

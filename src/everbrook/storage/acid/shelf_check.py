@@ -51,6 +51,7 @@ class CheckedShelf(Shelf):
             self._check_producers(shard)
             self._check_forks(number, shard)
             self._check_mortal(shard)
+            self._check_damaged(shard)
             self._check_chunks(shard)
             self._check_indexes(shard)
 
@@ -124,6 +125,10 @@ class CheckedShelf(Shelf):
             entered = fork is not None and fork.identity.fork and fork.identity.fork.source_incarnation == source
             if not entered or self._number_of(source) != number or self.head(source) is None:
                 self._notebook.damage(f"stream {incarnation:016x} is no fork of it", f"stream {source:016x}")
+
+    def _check_damaged(self, shard: CheckedShard) -> None:
+        for key, _ in shard.rows(b"damaged"):
+            self._notebook.damage("a part of it was lost with the journal", f"stream {key.hex()}")
 
     def _check_mortal(self, shard: CheckedShard) -> None:
         for key, _ in shard.rows(b"mortal"):
