@@ -9,6 +9,7 @@ from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.shard import Fold
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.manifest import StoreError
+from tests.storage.checking import mortal
 from tests.storage.drafts import Draft
 
 
@@ -103,3 +104,17 @@ def test_a_store_without_its_manifest_is_not_taken_for_a_new_one(tmp_path: Path)
     (tmp_path / "manifest.json").unlink()
     with pytest.raises(StoreError, match="without its manifest"):
         open_acid(tmp_path)
+
+
+def test_streams_that_were_dropped_do_not_hide_the_mortal_ones_behind_them(tmp_path: Path) -> None:
+    storage = AcidStorage(OsDisk(), tmp_path, shard_count=1, salt=7)
+    streams = [mortal(b"%d" % number, number) for number in range(1, 4)]
+    for stream in streams:
+        commit(storage, stream, b"x")
+    storage.close()
+    again = AcidStorage(OsDisk(), tmp_path, shard_count=1, salt=7)
+    dropped = [(stream.drop(),) for stream in streams[:2]]
+    again.persist(dropped)
+    again.apply(dropped)
+    assert [head.identity.incarnation for head in again.mortal(0, 2)] == [3]
+    again.close()
