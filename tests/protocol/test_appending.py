@@ -208,3 +208,13 @@ def test_the_content_type_is_checked_before_the_sequence() -> None:
 
     with pytest.raises(ContentTypeMismatch):
         decide(streams, Append(b"s", NOW, JSON, b"1", stream_seq=b"4"))
+
+
+def test_the_times_of_appends_never_go_back() -> None:
+    """They are searched: a clock that is set back makes them stand still."""
+    streams = Streams()
+    streams.hold(b"s")
+    for later in (5, 3, 9):
+        streams.run(Append(b"s", NOW + later, TEXT, b"x"))
+
+    assert streams.kept[b"s"].times == [NOW + 5, NOW + 5, NOW + 9]

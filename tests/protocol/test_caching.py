@@ -58,6 +58,16 @@ def test_an_etag_names_incarnation_range_tail_and_closure(page: Page, etag: byte
     assert format_etag(page) == etag
 
 
+@generated
+@given(pages(), pages())
+def test_frames_are_another_form_of_a_page(one: Page, other: Page) -> None:
+    """RFC 9110 §8.8.3: a tag names one representation."""
+    assert format_etag(one, frames=True) != format_etag(other)
+    assert (format_etag(one, frames=True) == format_etag(other, frames=True)) == (
+        format_etag(one) == format_etag(other)
+    )
+
+
 @pytest.mark.parametrize(
     "if_none_match", [b'"1:2"', b"*", b" * ", b'W/"1:2"', b'"x", "1:2"', b'"x" ,W/"1:2" ', b'"1:2","y"']
 )

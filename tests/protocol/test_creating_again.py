@@ -6,6 +6,7 @@ from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamExists
 from everbrook.protocol.outcomes import Existing
+from everbrook.protocol.state import Retention
 from tests.protocol.views import NOW, TEXT, Streams
 
 
@@ -130,3 +131,45 @@ def test_a_fork_closed_since_conflicts_with_an_open_one() -> None:
 
     with pytest.raises(StreamExists, match=r"another closure$"):
         decide(streams, Create(b"f", NOW, 9, fork=ForkFrom(b"s")))
+
+
+def test_a_fork_is_found_though_its_source_has_cut_what_it_began_with() -> None:
+    """002 §2.2: what a fork inherited stays, and so does how it was asked for."""
+    streams = Streams()
+    streams.hold(b"s", b"first", b"second")
+    streams.fork(b"f", b"s", 5)
+    streams.publish(b"s", 11)
+
+    assert isinstance(streams.run(Create(b"f", NOW, 9, fork=ForkFrom(b"s", 5))), Existing)
+
+
+@pytest.mark.parametrize("policy", [Retention(max_bytes=9), Retention(max_bytes=8, max_age_secs=1)])
+def test_another_policy_conflicts(policy: Retention) -> None:
+    """Ours: 409, as for a lifetime."""
+    streams = Streams()
+    streams.hold(b"s", retention=Retention(max_bytes=8))
+    streams.fork(b"f", b"s")
+
+    with pytest.raises(StreamExists, match=r"another retention$"):
+        decide(streams, Create(b"s", NOW, 9, TEXT, retention=policy))
+    with pytest.raises(StreamExists, match=r"another retention$"):
+        decide(streams, Create(b"f", NOW, 9, fork=ForkFrom(b"s"), retention=policy))
+
+
+@pytest.mark.parametrize("policy", [None, Retention(max_bytes=8)])
+def test_a_stream_with_its_buckets_policy_is_found_by_naming_it_or_not(policy: Retention | None) -> None:
+    """Ours: the policy is the same, whoever set it."""
+    streams = Streams()
+    streams.bucket(b"agents", Retention(max_bytes=8))
+    streams.hold(b"/ds/agents/s")
+
+    assert isinstance(streams.run(Create(b"/ds/agents/s", NOW, 9, TEXT, retention=policy)), Existing)
+
+
+def test_no_policy_conflicts_with_one() -> None:
+    """Ours: on the base surface there is no default."""
+    streams = Streams()
+    streams.hold(b"s", retention=Retention(max_bytes=8))
+
+    with pytest.raises(StreamExists, match=r"another retention$"):
+        decide(streams, Create(b"s", NOW, 9, TEXT))

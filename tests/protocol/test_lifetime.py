@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.errors import InvalidHeader, StreamGone, StreamNotFound
+from everbrook.protocol.errors import BucketNotFound, InvalidHeader, NotFound, StreamGone, StreamNotFound
 from everbrook.protocol.lifetime import (
     MAX_TIME_MS,
     deadline,
     ended,
     format_expires_at,
     living_stream,
+    missing,
     parse_expires_at,
+    parse_time,
     parse_ttl,
 )
 from everbrook.protocol.state import Identity
@@ -262,3 +264,22 @@ def test_an_expired_stream_that_forks_read_is_gone() -> None:
     """Gap G-07: expiry soft-deletes as DELETE does."""
     with pytest.raises(StreamGone):
         living_stream(kept(stream(expires_at=NOW, fork_count=1)), b"s", NOW)
+
+
+def test_a_time_that_is_none_is_refused_by_the_name_of_its_field() -> None:
+    """Errors are for whoever caused them."""
+    assert parse_time(b"at", b"1970-01-01T00:00:01Z") == 1000
+    with pytest.raises(InvalidHeader, match=r"^at must be an RFC 3339 timestamp, got 'noon'"):
+        parse_time(b"at", b"noon")
+    with pytest.raises(InvalidHeader, match=r"^at must be a real date and time"):
+        parse_time(b"at", b"2026-02-30T00:00:00Z")
+
+
+@pytest.mark.parametrize("name, refusal", [(b"/ds/agents/s", BucketNotFound), (b"/ds/others/s", StreamNotFound)])
+def test_where_there_is_no_bucket_either_that_is_said(name: bytes, refusal: type[NotFound]) -> None:
+    """002 §1.6."""
+    streams = Streams()
+    streams.bucket(b"others")
+
+    assert type(missing(streams, name)) is refusal
+    assert type(missing(streams, b"/v1/stream/s")) is StreamNotFound

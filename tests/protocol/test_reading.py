@@ -5,12 +5,16 @@ from itertools import accumulate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from everbrook.protocol.errors import InvalidOffset
+from everbrook.protocol.commands import Append
+from everbrook.protocol.errors import InvalidOffset, InvalidQuery, OffsetGone
 from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.reading import Page, locate, page_from
+from everbrook.protocol.query import parse_read_query
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
+from everbrook.protocol.state import Kept
 from tests.protocol.generated import generated
-from tests.protocol.views import KeptStream, Streams, head_of
+from tests.protocol.views import NOW, TEXT, KeptStream, Streams, head_of
 
 
 def stream(*lengths: int) -> KeptStream:
@@ -87,3 +91,133 @@ def test_only_the_end_of_a_closed_stream_is_final(end: int, final: object) -> No
     """§5.6: `Stream-Closed` is not on partial data."""
     assert Page(head_of(tail=5, closed=True), 0, end).final is final
     assert not Page(head_of(tail=5), 0, end).final
+
+
+# What was cut
+
+
+def cut_stream(earliest: int) -> KeptStream:
+    """Messages that end at 3, 8 and 10, a second after each other, of which those before an offset are cut."""
+    streams = Streams()
+    streams.hold(b"s")
+    for place, length in enumerate((3, 5, 2)):
+        streams.run(Append(b"s", NOW + place * 1000, TEXT, b"x" * length))
+    return streams.publish(b"s", earliest)
+
+
+@pytest.mark.parametrize("offset", [Sentinel.BEGINNING, 0, 3, 5])
+def test_what_was_cut_is_gone(offset: int | Sentinel) -> None:
+    """002 §2.2: 410, also for `-1`; a bootstrap tells where to go on."""
+    kept = cut_stream(8)
+
+    with pytest.raises(OffsetGone, match="retains what follows 0000000000000008") as refusal:
+        locate(kept.head, kept, offset)
+    assert refusal.value.headers == (
+        (b"Stream-Earliest-Offset", b"0000000000000008"),
+        (b"Stream-Snapshot-Offset", b"0000000000000008"),
+    )
+
+
+@pytest.mark.parametrize("offset, position", [(8, 8), (10, 10), (99, 10), (Sentinel.NOW, 10)])
+def test_what_follows_the_cut_is_read_as_before(offset: int | Sentinel, position: int) -> None:
+    """002 §2.2."""
+    kept = cut_stream(8)
+
+    assert locate(kept.head, kept, offset) == position
+
+
+def test_a_snapshot_of_nothing_cuts_nothing() -> None:
+    """002 §2.1: `-1` counts as 0."""
+    kept = cut_stream(0)
+
+    assert locate(kept.head, kept, Sentinel.BEGINNING) == 0
+
+
+def test_a_refusal_names_the_snapshot_only_if_there_is_one() -> None:
+    """002 §2.4: its absence says that there is none."""
+    head = replace(head_of(tail=10), kept=Kept(8))
+
+    with pytest.raises(OffsetGone) as refusal:
+        require_kept(head, 7)
+    assert refusal.value.headers == ((b"Stream-Earliest-Offset", b"0000000000000008"),)
+    require_kept(head, 8)
+
+
+# Reads for machines
+
+
+@pytest.mark.parametrize(
+    "query, start",
+    [
+        (b"last=0", 10),
+        (b"last=1", 8),
+        (b"last=2", 3),
+        (b"last=3", 3),
+        (b"last=99", 3),
+        (b"at=0", 3),
+        (b"at=%d" % NOW, 3),
+        (b"at=%d" % (NOW + 1000), 3),
+        (b"at=%d" % (NOW + 1001), 8),
+        (b"at=%d" % (NOW + 2000), 8),
+        (b"at=%d" % (NOW + 2001), 10),
+        (b"offset=0000000000000003&skip=1", 8),
+        (b"offset=0000000000000003&skip=2", 10),
+        (b"offset=0000000000000003&skip=99", 10),
+        (b"offset=now&skip=1", 10),
+        (b"offset=0000000000000099&skip=1", 10),
+        (b"last=2&skip=1", 8),
+        (b"last=0&skip=1", 10),
+        (b"at=0&skip=2", 10),
+    ],
+)
+def test_a_read_begins_at_a_time_or_a_number_of_messages(query: bytes, start: int) -> None:
+    """Ours: within what is retained."""
+    kept = cut_stream(3)
+
+    assert begin(kept.head, kept, parse_read_query(query)) == start
+
+
+@pytest.mark.parametrize("query", [b"skip=1", b"offset=0000000000000000&skip=1"])
+def test_skipping_does_not_lead_out_of_what_was_cut(query: bytes) -> None:
+    """002 §2.2: 410 for what the read would begin at."""
+    kept = cut_stream(3)
+
+    with pytest.raises(OffsetGone):
+        begin(kept.head, kept, parse_read_query(query))
+
+
+@pytest.mark.parametrize(
+    "start, until, end", [(0, 0, 0), (0, 3, 3), (3, 8, 8), (3, 3, 3), (0, 10, 10), (3, 99, 10), (10, 99, 10)]
+)
+def test_a_read_ends_at_a_boundary_or_at_the_tail(start: int, until: int, end: int) -> None:
+    kept = cut_stream(0)
+
+    assert end_of_read(kept.head, kept, start, until) == end
+
+
+def test_a_read_does_not_end_before_it_begins() -> None:
+    kept = cut_stream(0)
+
+    with pytest.raises(InvalidQuery, match="begins at, 0000000000000008"):
+        end_of_read(kept.head, kept, 8, 3)
+
+
+def test_a_read_does_not_end_inside_a_message() -> None:
+    kept = cut_stream(0)
+
+    with pytest.raises(InvalidOffset, match="until 0000000000000009 lies inside a message"):
+        end_of_read(kept.head, kept, 3, 9)
+
+
+@generated
+@given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 30), st.data())
+def test_pages_up_to_an_end_tile_what_lies_before_it(lengths: list[int], max_bytes: int, data: st.DataObject) -> None:
+    kept = stream(*lengths)
+    until = data.draw(st.sampled_from([0, *accumulate(lengths)]))
+    pages = [page_from(kept.head, kept, 0, max_bytes, until)]
+    while pages[-1].end < until:
+        pages.append(page_from(kept.head, kept, pages[-1].end, max_bytes, until))
+
+    assert pages[-1].end == until
+    assert [page.start for page in pages] == [0, *(page.end for page in pages[:-1])]
+    assert pages[:-1] == [page_from(kept.head, kept, page.start, max_bytes) for page in pages[:-1]]

@@ -5,12 +5,25 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.commands import Append, Create, Delete, Expire, ForkFrom
-from everbrook.protocol.outcomes import Appended, Closed, Created, Decision, Deleted, Duplicate, Existing
+from everbrook.protocol.commands import (
+    Append,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    DeleteSnapshot,
+    Expire,
+    ForkFrom,
+    PublishSnapshot,
+    Retain,
+    Trim,
+)
+from everbrook.protocol.frames import Frame
+from everbrook.protocol.outcomes import Appended, Closed, Created, Cut, Decision, Deleted, Duplicate, Existing
 from everbrook.protocol.query import ReadQuery
 from everbrook.protocol.reading import Page
 from everbrook.protocol.sse import Event
-from everbrook.protocol.state import Claim, Fork, Producer
+from everbrook.protocol.state import WHOLE, Claim, Fork, Kept, Producer, Retention, Snapshot
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, head_of
 
 
@@ -32,6 +45,25 @@ def test_a_stream_with_a_lifetime_is_mortal(lifetime: dict[str, int]) -> None:
     assert not head_of().identity.mortal
 
 
+@pytest.mark.parametrize(
+    "retention, ages",
+    [(None, False), (Retention(max_bytes=1, max_messages=1), False), (Retention(max_age_secs=1), True)],
+)
+def test_a_stream_whose_messages_age_is_one_that_time_acts_on(retention: Retention | None, ages: object) -> None:
+    """Ours: other bounds matter only when something is appended."""
+    identity = replace(head_of().identity, retention=retention)
+
+    assert (identity.ages, identity.mortal) == (ages, ages)
+
+
+def test_a_stream_begins_whole_and_a_fork_with_what_its_source_has() -> None:
+    """002 §2.2."""
+    plain, kept = head_of().identity, Kept(3, Snapshot(5, NOW))
+
+    assert plain.first_kept == WHOLE == Kept(0, None)
+    assert replace(plain, fork=Fork(b"source", 1, 7, kept=kept)).first_kept == kept
+
+
 def test_a_stream_begins_at_zero_and_a_fork_where_it_diverges() -> None:
     """§8: one offset space."""
     plain = head_of().identity
@@ -48,6 +80,17 @@ def test_a_stream_begins_at_zero_and_a_fork_where_it_diverges() -> None:
         Fork(b"source", 1, 0),
         Claim(b"p", 0, 0),
         Producer(0, 0, NOW),
+        WHOLE,
+        Retention(),
+        Snapshot(0, NOW),
+        PublishSnapshot(b"s", NOW, 0, TEXT),
+        DeleteSnapshot(b"s", NOW, 0),
+        Retain(b"s", NOW, 0),
+        Trim(b"s", NOW),
+        CreateBucket(b"agents", NOW, 1),
+        DeleteBucket(b"agents", NOW),
+        Cut(head_of()),
+        Frame(0, 1, NOW, b"x"),
         Write(head_of()),
         Drop(head_of()),
         Create(b"s", NOW, 1),

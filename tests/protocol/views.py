@@ -6,10 +6,10 @@ A fork copies what it inherits: wasteful, and plainly right. Every change is che
 from dataclasses import dataclass, field
 
 from everbrook.protocol.change import Change, Drop, Write
-from everbrook.protocol.commands import Append, Command, Create, ForkFrom
+from everbrook.protocol.commands import Append, Command, Create, CreateBucket, ForkFrom, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.protocol.outcomes import Outcome
-from everbrook.protocol.state import Claim, Head, Identity, Producer
+from everbrook.protocol.state import Claim, Head, Identity, Producer, Retention
 
 NOW = 1_800_000_000_000
 WEEK = 7 * 86_400_000
@@ -49,6 +49,7 @@ class KeptStream:
     stored: bytes = b""
     ends: list[int] = field(default_factory=list)
     append_ends: list[int] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
     producers: dict[bytes, Producer] = field(default_factory=dict)
 
     def producer(self, producer_id: bytes) -> Producer | None:
@@ -69,14 +70,34 @@ class KeptStream:
     def append_end(self, offset: int) -> int:
         return min(end for end in self.append_ends if end > offset)
 
+    def seek(self, offset: int, count: int, bound: int) -> int:
+        boundaries = [0, *self.ends]
+        reached = boundaries[max(0, min(boundaries.index(offset) + count, len(self.ends)))]
+        if count == 0:
+            return offset
+        return min(reached, bound) if count > 0 else max(reached, bound)
+
+    def first_since(self, start: int, end: int, time: int) -> int:
+        starts = zip((0, *self.ends), self.times, strict=False)
+        return next((at for at, when in starts if start <= at < end and when >= time), end)
+
     def fork_at(self, head: Head, offset: int) -> "KeptStream":
+        inherited = [min(end, offset) for start, end in zip((0, *self.ends), self.ends, strict=False) if start < offset]
         return KeptStream(
             head,
             head.written_at,
             stored=self.stored[:offset],
-            ends=[*(end for end in self.ends if end < offset), offset],
+            ends=inherited,
             append_ends=[*(end for end in self.append_ends if end < offset), offset],
+            times=self.times[: len(inherited)],
         )
+
+    def is_whole_with(self, head: Head) -> bool:
+        """Tell whether what is not retained was on a boundary, retained until now, and is covered by a snapshot."""
+        kept = head.kept
+        covered = kept.snapshot is not None and kept.earliest <= kept.snapshot.offset <= head.tail
+        retained = self.head.kept.earliest <= kept.earliest and self.is_boundary(kept.earliest)
+        return retained and (covered or kept.earliest == 0)
 
     def write(self, write: Write) -> None:
         assert write.head.identity.incarnation == self.head.identity.incarnation
@@ -84,10 +105,13 @@ class KeptStream:
         assert bool(write.data) == bool(write.ends)
         assert not write.ends or write.ends[-1] == write.head.tail
         assert list(write.ends) == sorted(set(write.ends))
+        assert write.cut or write.head.kept == self.head.kept
+        assert self.is_whole_with(write.head)
         self.head, self.touched_at = write.head, write.head.written_at
         self.stored += write.data
         self.ends.extend(write.ends)
         self.append_ends.extend(write.ends[-1:])
+        self.times.extend(write.head.written_at for _ in write.ends)
         for producer_id in write.forgotten:
             del self.producers[producer_id]
         if write.producer_id is not None:
@@ -104,6 +128,9 @@ class Streams:
 
     def stream(self, name: bytes) -> KeptStream | None:
         return self.kept.get(name)
+
+    def populated(self, prefix: bytes) -> bool:
+        return any(name.startswith(prefix) for name in self.kept)
 
     def next_incarnation(self) -> int:
         self._incarnation += 1
@@ -146,11 +173,29 @@ class Streams:
         source.fork_count += 1
         return source.fork_at(head, fork.offset)
 
-    def hold(self, name: bytes, *bodies: bytes, content_type: bytes = TEXT, ttl_secs: int | None = None) -> KeptStream:
+    def hold(
+        self,
+        name: bytes,
+        *bodies: bytes,
+        content_type: bytes = TEXT,
+        ttl_secs: int | None = None,
+        retention: Retention | None = None,
+    ) -> KeptStream:
         """Create a stream and append each body to it."""
-        self.run(Create(name, NOW, self.next_incarnation(), content_type, ttl_secs=ttl_secs))
+        incarnation = self.next_incarnation()
+        self.run(Create(name, NOW, incarnation, content_type, ttl_secs=ttl_secs, retention=retention))
         for body in bodies:
             self.run(Append(name, NOW, content_type, body))
+        return self.kept[name]
+
+    def bucket(self, bucket_id: bytes, retention: Retention | None = None) -> None:
+        """Create a bucket."""
+        self.run(CreateBucket(bucket_id, NOW, self.next_incarnation(), retention))
+
+    def publish(self, name: bytes, offset: int, *, keep_history: bool = False) -> KeptStream:
+        """Publish a snapshot of a stream."""
+        owner, blob = self.kept[name].head.identity.incarnation, self.next_incarnation()
+        self.run(PublishSnapshot(name, NOW, offset, TEXT, owner, blob, 5, b"d" * 32, keep_history))
         return self.kept[name]
 
     def fork(self, name: bytes, source: bytes, offset: int | None = None, sub_offset: int = 0) -> KeptStream:

@@ -1,7 +1,7 @@
 """Appending and closing (§5.2, §5.3).
 
 The order of the refusals is the specification's: closed first, so that a writer always learns of it, then the
-producer, then the content type, then Stream-Seq.
+producer, then the content type, then Stream-Seq, and last whether the tail is where the writer believes it to be.
 """
 
 from everbrook.protocol.change import Write
@@ -14,11 +14,12 @@ from everbrook.protocol.errors import (
     MissingContentType,
     SequenceRegression,
     StreamClosed,
+    TailMoved,
     quoted,
 )
 from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.messages import pack
-from everbrook.protocol.offset import format_offset
+from everbrook.protocol.offset import Sentinel, format_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
 from everbrook.protocol.producer import accept, is_duplicate, require_current
 from everbrook.protocol.state import Claim, Head
@@ -32,6 +33,16 @@ def parse_stream_seq(text: bytes | None) -> bytes | None:
     if text is not None and len(text) > MAX_STREAM_SEQ_BYTES:
         raise InvalidHeader(f"Stream-Seq holds at most {MAX_STREAM_SEQ_BYTES} bytes, got {len(text)}")
     return text
+
+
+def parse_expected_tail(if_match: bytes | None) -> int | None:
+    """Read the `If-Match` of an append: the offset at which it is to begin. `*` is any."""
+    if if_match is None or if_match == b"*":
+        return None
+    offset = parse_offset(if_match.removeprefix(b'"').removesuffix(b'"'))
+    if isinstance(offset, Sentinel):
+        raise InvalidHeader(f"If-Match must be the Stream-Next-Offset of an earlier answer, got {quoted(if_match)}")
+    return offset
 
 
 def decide_append(view: View, command: Append) -> Decision:
@@ -85,13 +96,20 @@ def _append(head: Head, command: Append) -> tuple[Head, bytes, tuple[int, ...]]:
     data, ends = pack(head.identity, command.body, head.tail)
     if command.body and not data:
         raise EmptyAppend("the body is an empty array: an append needs at least one message")
+    if command.expected_tail is not None and command.expected_tail != head.tail:
+        raise TailMoved(
+            f"the tail is at {head.tail:016d}, not at {command.expected_tail:016d}",
+            ((b"Stream-Next-Offset", format_offset(head.tail)),),
+        )
     changed = Head(
         head.identity,
         head.tail + len(data),
-        command.now,
+        # The times of a stream's appends never go back, so that they can be searched.
+        max(command.now, head.written_at),
         command.close,
         command.claim if command.close else None,
         head.stream_seq if command.stream_seq is None else command.stream_seq,
+        kept=head.kept,
     )
     return changed, data, ends
 

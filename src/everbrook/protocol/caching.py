@@ -11,13 +11,14 @@ NO_CACHE = b"no-cache"
 _FRESH = b"%b, max-age=%d, stale-while-revalidate=%d"
 
 
-def format_etag(page: Page) -> bytes:
+def format_etag(page: Page, *, frames: bool = False) -> bytes:
     """Name a page so that the name changes when more came after it, or when the stream closed.
 
-    A page that ends at the tail is marked `t`, one that ends a closed stream `c`.
+    A page that ends at the tail is marked `t`, one that ends a closed stream `c`, and one in frames `f`.
     """
     mark = b":c" if page.final else b":t" if page.up_to_date else b""
-    return b'"%x:%d:%d%b"' % (page.head.identity.incarnation, page.start, page.end, mark)
+    form = b":f" if frames else b""
+    return b'"%x:%d:%d%b%b"' % (page.head.identity.incarnation, page.start, page.end, mark, form)
 
 
 def matches(if_none_match: bytes, etag: bytes) -> bool:

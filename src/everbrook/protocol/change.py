@@ -13,7 +13,8 @@ class Write(Struct, frozen=True, gc=False):
     """The stream's head becomes `head`, and `data` is appended to its bytes.
 
     `ends` are the offsets at which the messages in `data` end, the last being the new tail. `forgotten` are the
-    producers whose state is not kept any longer. The first write of an incarnation has `created` set.
+    producers whose state is not kept any longer. The first write of an incarnation has `created` set, one that changes
+    what the stream keeps of its past has `cut`.
     """
 
     head: Head
@@ -23,6 +24,7 @@ class Write(Struct, frozen=True, gc=False):
     producer: Producer | None = None
     forgotten: tuple[bytes, ...] = ()
     created: bool = False
+    cut: bool = False
 
 
 class Drop(Struct, frozen=True, gc=False):

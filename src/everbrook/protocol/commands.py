@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from everbrook.protocol.state import Claim
+from everbrook.protocol.state import Claim, Retention
 
 
 class ForkFrom(Struct, frozen=True, gc=False):
@@ -25,10 +25,11 @@ class Create(Struct, frozen=True, gc=False):
     ttl_secs: int | None = None
     expires_at: int | None = None
     fork: ForkFrom | None = None
+    retention: Retention | None = None
 
 
 class Append(Struct, frozen=True, gc=False):
-    """Append a body, close the stream, or both at once (§5.2, §5.3)."""
+    """Append a body, close the stream, or both at once (§5.2, §5.3), if its tail is where it is said to be."""
 
     name: bytes
     now: int
@@ -37,6 +38,7 @@ class Append(Struct, frozen=True, gc=False):
     close: bool = False
     claim: Claim | None = None
     stream_seq: bytes | None = None
+    expected_tail: int | None = None
 
 
 class Delete(Struct, frozen=True, gc=False):
@@ -53,4 +55,64 @@ class Expire(Struct, frozen=True, gc=False):
     now: int
 
 
-Command = Create | Append | Delete | Expire
+class PublishSnapshot(Struct, frozen=True, gc=False):
+    """Make a blob the snapshot of everything before `offset`, and let go of that unless it is kept (002 §2.2).
+
+    `owner` is the incarnation that the blob was made for. Without a blob it is asked whether one could be published.
+    `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any.
+    """
+
+    name: bytes
+    now: int
+    offset: int
+    content_type: bytes
+    owner: int = 0
+    blob: int = 0
+    size: int = 0
+    digest: bytes = b""
+    keep_history: bool = False
+    expected_etag: bytes | None = None
+
+
+class DeleteSnapshot(Struct, frozen=True, gc=False):
+    """Delete the snapshot at an offset (002 §2.6)."""
+
+    name: bytes
+    now: int
+    offset: int
+
+
+class Retain(Struct, frozen=True, gc=False):
+    """Let go of everything before `offset`."""
+
+    name: bytes
+    now: int
+    offset: int
+
+
+class Trim(Struct, frozen=True, gc=False):
+    """Let go of what the stream's policy does not retain."""
+
+    name: bytes
+    now: int
+
+
+class CreateBucket(Struct, frozen=True, gc=False):
+    """Create a bucket, with a policy for the streams in it that have none (002 §1.2)."""
+
+    bucket_id: bytes
+    now: int
+    incarnation: int
+    retention: Retention | None = None
+
+
+class DeleteBucket(Struct, frozen=True, gc=False):
+    """Delete a bucket that is empty (002 §1.5)."""
+
+    bucket_id: bytes
+    now: int
+
+
+Command = (
+    Create | Append | Delete | Expire | PublishSnapshot | DeleteSnapshot | Retain | Trim | CreateBucket | DeleteBucket
+)

@@ -6,9 +6,10 @@ from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_ty
 from everbrook.protocol.ending import end_of
 from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists, quoted
 from everbrook.protocol.forking import fork_identity, fork_of
-from everbrook.protocol.lifetime import ended
+from everbrook.protocol.lifetime import ended, missing
 from everbrook.protocol.messages import pack
 from everbrook.protocol.outcomes import Created, Decision, Existing
+from everbrook.protocol.path import bucket_of, bucket_record
 from everbrook.protocol.state import Fork, Head, Identity
 from everbrook.protocol.view import StreamView, View
 
@@ -32,11 +33,15 @@ def _create(view: View, command: Create, cleared: Change) -> Decision:
     identity = _identity(view, command)
     start = identity.first_own_offset
     data, ends = pack(identity, command.body, start)
-    head = Head(identity, start + len(data), command.now, command.closed)
+    source = view.stream(identity.fork.source) if identity.fork else None
+    # The times of appends never go back, also from a source to its fork.
+    written_at = max(command.now, source.head.written_at) if source else command.now
+    head = Head(identity, start + len(data), written_at, command.closed, kept=identity.first_kept)
     return Decision(Created(head), (*cleared, Write(head, data, ends, created=True)))
 
 
 def _identity(view: View, command: Create) -> Identity:
+    bucket = _bucket(view, command.name)
     if command.fork:
         return fork_identity(view, command, command.fork)
     content_type = command.content_type or DEFAULT_CONTENT_TYPE
@@ -48,7 +53,19 @@ def _identity(view: View, command: Create) -> Identity:
         created_at=command.now,
         ttl_secs=command.ttl_secs,
         expires_at=command.expires_at,
+        retention=command.retention or (bucket.identity.retention if bucket else None),
     )
+
+
+def _bucket(view: View, name: bytes) -> Head | None:
+    """Give the bucket that a name is in. It must be there before its streams (002 §1.2)."""
+    bucket_id = bucket_of(name)
+    if bucket_id is None:
+        return None
+    bucket = view.stream(bucket_record(bucket_id))
+    if bucket is None:
+        raise missing(view, name)
+    return bucket.head
 
 
 def _require_same(view: View, present: StreamView, command: Create) -> None:
@@ -62,6 +79,7 @@ def _require_same(view: View, present: StreamView, command: Create) -> None:
             ("TTL", wanted.ttl_secs == head.identity.ttl_secs),
             ("expiry", wanted.expires_at == head.identity.expires_at),
             ("fork", _same_fork(wanted, head.identity)),
+            ("retention", wanted.retention == head.identity.retention),
             ("closure", command.closed == head.closed),
         )
         if not same

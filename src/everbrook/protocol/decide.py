@@ -9,10 +9,25 @@ from collections.abc import Callable
 from typing import Any
 
 from everbrook.protocol.appending import decide_append
-from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
+from everbrook.protocol.buckets import decide_create_bucket, decide_delete_bucket
+from everbrook.protocol.commands import (
+    Append,
+    Command,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    DeleteSnapshot,
+    Expire,
+    PublishSnapshot,
+    Retain,
+    Trim,
+)
 from everbrook.protocol.creating import decide_create
 from everbrook.protocol.ending import decide_delete, decide_expire
 from everbrook.protocol.outcomes import Decision
+from everbrook.protocol.retaining import decide_retain, decide_trim
+from everbrook.protocol.snapshots import decide_delete_snapshot, decide_publish
 from everbrook.protocol.view import View
 
 _RULES: dict[type, Callable[[View, Any], Decision]] = {
@@ -20,6 +35,12 @@ _RULES: dict[type, Callable[[View, Any], Decision]] = {
     Create: decide_create,
     Delete: decide_delete,
     Expire: decide_expire,
+    PublishSnapshot: decide_publish,
+    DeleteSnapshot: decide_delete_snapshot,
+    Retain: decide_retain,
+    Trim: decide_trim,
+    CreateBucket: decide_create_bucket,
+    DeleteBucket: decide_delete_bucket,
 }
 
 

@@ -4,16 +4,22 @@ ProtocolError
 ├── BadRequest 400
 │   ├── InvalidPath, InvalidHeader, InvalidQuery, InvalidOffset
 │   ├── InvalidJson, EmptyAppend, MissingContentType
-│   └── EpochMustStartAtZero
+│   └── EpochMustStartAtZero, DigestMismatch
 ├── StaleEpoch 403
-├── NotFound 404 ── StreamNotFound, SourceNotFound
+├── NotFound 404 ── StreamNotFound, SourceNotFound, BucketNotFound, SnapshotNotFound
 ├── MethodNotAllowed 405
 ├── RequestTimeout 408
 ├── Conflict 409
 │   ├── StreamExists, StreamClosed, ContentTypeMismatch
 │   ├── SequenceRegression, SequenceGap
-│   └── PathBlocked, SourceDeleted
+│   ├── PathBlocked, SourceDeleted
+│   ├── BucketExists, BucketNotEmpty
+│   ├── SnapshotBeyondTail, SnapshotSuperseded, SnapshotNeeded, SnapshotBeyondFork
+│   └── RetentionBeyondSnapshot
 ├── StreamGone 410
+├── OffsetGone 410
+├── TokenGone 410
+├── PreconditionFailed 412 ── TailMoved
 ├── PayloadTooLarge 413 ── BatchTooLarge, StreamFull, MemoryFull
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
@@ -109,6 +115,12 @@ class EpochMustStartAtZero(BadRequest):
     code = "epoch_must_start_at_zero"
 
 
+class DigestMismatch(BadRequest):
+    """A body is not the one whose digest was announced."""
+
+    code = "digest_mismatch"
+
+
 class StaleEpoch(ProtocolError):
     """The producer was fenced by a newer epoch (§5.2.1)."""
 
@@ -133,6 +145,18 @@ class SourceNotFound(NotFound):
     """The stream to fork from does not exist (§4.2)."""
 
     code = "source_not_found"
+
+
+class BucketNotFound(NotFound):
+    """No bucket has this name (002 §1.6)."""
+
+    code = "bucket_not_found"
+
+
+class SnapshotNotFound(NotFound):
+    """The stream has no such snapshot, or none any more (002 §2.5)."""
+
+    code = "snapshot_not_found"
 
 
 class MethodNotAllowed(ProtocolError):
@@ -198,11 +222,80 @@ class SourceDeleted(Conflict):
     code = "source_deleted"
 
 
+class BucketExists(Conflict):
+    """There is a bucket of this name (002 §1.2)."""
+
+    code = "bucket_exists"
+
+
+class BucketNotEmpty(Conflict):
+    """Streams are in the bucket (002 §1.5)."""
+
+    code = "bucket_not_empty"
+
+
+class SnapshotBeyondTail(Conflict):
+    """A snapshot would cover what the stream does not have (002 §2.2)."""
+
+    code = "snapshot_beyond_tail"
+
+
+class SnapshotSuperseded(Conflict):
+    """A snapshot of a later offset is there."""
+
+    code = "snapshot_superseded"
+
+
+class SnapshotNeeded(Conflict):
+    """Without the snapshot a bootstrap would be incomplete (002 §2.6)."""
+
+    code = "snapshot_needed"
+
+
+class SnapshotBeyondFork(Conflict):
+    """The source's snapshot covers more than the fork would have, and what it covers is not there by itself."""
+
+    code = "snapshot_beyond_fork"
+
+
+class RetentionBeyondSnapshot(Conflict):
+    """What would be cut is covered by no snapshot (002 §3.4)."""
+
+    code = "retention_beyond_snapshot"
+
+
 class StreamGone(ProtocolError):
     """The stream is soft-deleted (§4.2)."""
 
     status = 410
     code = "stream_gone"
+
+
+class OffsetGone(ProtocolError):
+    """The offset lies before what the stream retains (002 §2.2)."""
+
+    status = 410
+    code = "offset_gone"
+
+
+class TokenGone(ProtocolError):
+    """What moved since the token of a listing was given is not known any more: list everything again."""
+
+    status = 410
+    code = "token_gone"
+
+
+class PreconditionFailed(ProtocolError):
+    """What the request was to rest on is not so any more (RFC 9110 §13)."""
+
+    status = 412
+    code = "precondition_failed"
+
+
+class TailMoved(PreconditionFailed):
+    """Others have appended since."""
+
+    code = "tail_moved"
 
 
 class PayloadTooLarge(ProtocolError):

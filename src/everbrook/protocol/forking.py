@@ -9,6 +9,7 @@ from everbrook.protocol.errors import (
     ContentTypeMismatch,
     InvalidHeader,
     InvalidOffset,
+    SnapshotBeyondFork,
     SourceDeleted,
     SourceNotFound,
     StreamGone,
@@ -17,7 +18,9 @@ from everbrook.protocol.errors import (
 )
 from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.offset import format_offset
-from everbrook.protocol.state import Fork, Identity
+from everbrook.protocol.path import bucket_of
+from everbrook.protocol.reading import require_kept
+from everbrook.protocol.state import Fork, Head, Identity, Kept
 from everbrook.protocol.view import StreamView, View
 
 MAX_SUB_OFFSET_DIGITS = 16
@@ -32,10 +35,27 @@ def parse_sub_offset(text: bytes) -> int:
 
 def fork_identity(view: View, command: Create, request: ForkFrom) -> Identity:
     """Decide what a new fork is: where it branches off, and what it takes over from its source."""
+    if bucket_of(request.source) != bucket_of(command.name):
+        raise InvalidHeader(f"a fork stays in its source's bucket, which {quoted(request.source)} is not in")
     source = _living_source(view, request.source, command.now)
     own = source.head.identity
-    fork = Fork(request.source, own.incarnation, _divergence(source, request), request.offset, request.sub_offset)
+    offset = _divergence(source, request)
+    kept = _inherited(source.head, offset)
+    fork = Fork(request.source, own.incarnation, offset, request.offset, request.sub_offset, kept)
     return fork_of(own, command, fork)
+
+
+def _inherited(source: Head, offset: int) -> Kept:
+    """Give what a fork has of the past: what its source has, unless the snapshot covers more than the fork would."""
+    earliest, snapshot = source.kept.earliest, source.kept.snapshot
+    if snapshot is None or snapshot.offset <= offset:
+        return source.kept
+    if earliest:
+        raise SnapshotBeyondFork(
+            f"the source's snapshot covers more than the fork would have; fork at {snapshot.offset:016d} or later",
+            ((b"Stream-Snapshot-Offset", format_offset(snapshot.offset)),),
+        )
+    return Kept()
 
 
 def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
@@ -55,6 +75,7 @@ def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
         ttl_secs=source.ttl_secs if inherits else command.ttl_secs,
         expires_at=source.expires_at if inherits else command.expires_at,
         fork=fork,
+        retention=command.retention or source.retention,
     )
 
 
@@ -72,6 +93,7 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
     anchor = tail if request.offset is None else request.offset
     if anchor > tail:
         raise InvalidOffset(f"Stream-Fork-Offset is beyond the source's tail, {format_offset(tail).decode()}")
+    require_kept(source.head, anchor)
     if anchor != tail and not source.is_boundary(anchor):
         raise InvalidOffset("Stream-Fork-Offset lies inside a message; use an offset that this server issued")
     if request.sub_offset == 0:

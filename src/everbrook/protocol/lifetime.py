@@ -7,7 +7,16 @@ still read it is soft-deleted: its URL answers 410 and its bytes stay.
 import re
 from datetime import UTC, datetime, timedelta
 
-from everbrook.protocol.errors import InvalidHeader, ProtocolError, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.errors import (
+    BucketNotFound,
+    InvalidHeader,
+    NotFound,
+    ProtocolError,
+    StreamGone,
+    StreamNotFound,
+    quoted,
+)
+from everbrook.protocol.path import bucket_of, bucket_record
 from everbrook.protocol.state import Head, Identity
 from everbrook.protocol.view import StreamView, View
 
@@ -31,14 +40,19 @@ def parse_ttl(text: bytes, now: int) -> int:
 
 def parse_expires_at(text: bytes) -> int:
     """Read `Stream-Expires-At`, an RFC 3339 timestamp (§5.1)."""
+    return parse_time(b"Stream-Expires-At", text)
+
+
+def parse_time(field: bytes, text: bytes) -> int:
+    """Read an RFC 3339 timestamp."""
     match = _RFC3339.fullmatch(text)
     if match is None:
-        raise InvalidHeader(f"Stream-Expires-At must be an RFC 3339 timestamp, got {quoted(text)}")
+        raise InvalidHeader(f"{field.decode()} must be an RFC 3339 timestamp, got {quoted(text)}")
     date, time, fraction, zone = (part.decode() for part in match.groups(default=b""))
     try:
         moment = datetime.fromisoformat(f"{date}T{time}{zone.upper()}").astimezone(UTC)
     except (ValueError, OverflowError):
-        raise InvalidHeader(f"Stream-Expires-At must be a real date and time, got {quoted(text)}") from None
+        raise InvalidHeader(f"{field.decode()} must be a real date and time, got {quoted(text)}") from None
     return (moment - _EPOCH) // timedelta(milliseconds=1) + int(fraction.ljust(3, "0")[:3])
 
 
@@ -59,10 +73,18 @@ def living_stream(view: View, name: bytes, now: int) -> StreamView:
     """Give the stream at this URL, or say why there is none to speak to (§5.4)."""
     stream = view.stream(name)
     if stream is None:
-        raise StreamNotFound(f"there is no stream at {quoted(name)}")
+        raise missing(view, name)
     if ended(stream.head, stream, now):
         raise end_error(stream.head, stream)
     return stream
+
+
+def missing(view: View, name: bytes) -> NotFound:
+    """Give the refusal of a name that nothing has: there may be no bucket for it either (002 §1.6)."""
+    bucket_id = bucket_of(name)
+    if bucket_id is not None and view.stream(bucket_record(bucket_id)) is None:
+        return BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
+    return StreamNotFound(f"there is no stream at {quoted(name)}")
 
 
 def ended(head: Head, stream: StreamView, now: int) -> bool:

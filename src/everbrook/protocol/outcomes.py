@@ -43,11 +43,17 @@ class Deleted(Struct, frozen=True, gc=False):
     """The stream is gone from its URL."""
 
 
+class Cut(Struct, frozen=True, gc=False):
+    """The stream keeps another part of its past, or another snapshot."""
+
+    head: Head
+
+
 class Untouched(Struct, frozen=True, gc=False):
     """There was nothing to do."""
 
 
-Outcome = Created | Existing | Appended | Closed | Duplicate | Deleted | Untouched
+Outcome = Created | Existing | Appended | Closed | Duplicate | Deleted | Cut | Untouched
 
 
 class Decision(Struct, frozen=True, gc=False):

@@ -1,7 +1,8 @@
-"""Paths: how a URL names a stream.
+"""Paths: how a URL names a stream, on the base surface and in a bucket (002 §1.1).
 
-A stream's name is its percent-decoded URL path. A name is refused where a proxy, a file system or a person could
-read it as another one: dot segments, empty segments, backslashes, control characters, bytes that are not UTF-8.
+A stream's name is its percent-decoded URL path. On the base surface a name is refused where a proxy, a file system or a
+person could read it as another one: dot segments, empty segments, backslashes, control characters, bytes that are not
+UTF-8. In a bucket the rules are those of the extension's text.
 """
 
 import re
@@ -11,16 +12,26 @@ from urllib.parse import unquote_to_bytes
 from everbrook.protocol.errors import InvalidPath, NotFound, quoted
 
 STREAM_ROOT = b"/v1/stream/"
+BUCKETS = b"/ds"
+BUCKET_ROOT = b"/ds/"
 CONTROL_SEGMENT = b"__ds"
+LISTING_SEGMENT = b"streams"
 MAX_PATH_BYTES = 400
+MAX_KEY_BYTES = 122
+
+# A bucket is a record beside those of the streams; no URL leads to its name.
+BUCKET_RECORDS = b"bucket/"
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
+_BUCKET_ID = re.compile(rb"[a-z0-9_-]{4,64}")
 
 
 @lru_cache(maxsize=16384)
 def parse_stream_path(path: bytes) -> bytes:
-    """Turn the raw path of a URL below the stream root into the stream's name."""
+    """Turn the raw path of a URL that is a stream's into the stream's name."""
+    if path.startswith(BUCKET_ROOT):
+        return _parse_bucketed(path)
     name = _decode(path)
     tail = name[len(STREAM_ROOT) :]
     if len(tail) > MAX_PATH_BYTES:
@@ -55,9 +66,52 @@ def _check_segments(segments: list[bytes]) -> None:
             raise NotFound("paths below __ds are reserved for control resources; there is none here")
 
 
+def _parse_bucketed(path: bytes) -> bytes:
+    """Read `/ds/{bucket}/{stream}` (002 §1.1)."""
+    bucket, _, stream = path[len(BUCKET_ROOT) :].partition(b"/")
+    bucket_id, stream_id = parse_bucket_id(bucket), _decode(stream)
+    if not stream_id:
+        raise InvalidPath("a stream id is not empty")
+    if stream_id == CONTROL_SEGMENT:
+        raise NotFound("paths below __ds are reserved for control resources; there is none here")
+    if stream_id == LISTING_SEGMENT:
+        raise InvalidPath("the stream id 'streams' is reserved for the list of the bucket's streams")
+    if found := next((each for each in (b"/", b"\0", b"..") if each in stream_id), None):
+        raise InvalidPath(f"a stream id in a bucket holds no {quoted(found)}, got {quoted(stream_id)}")
+    key = b"%b/%b" % (bucket_id, stream_id)
+    if len(key) > MAX_KEY_BYTES:
+        raise InvalidPath(f"bucket and stream id together hold at most {MAX_KEY_BYTES} bytes, got {len(key)}")
+    return BUCKET_ROOT + key
+
+
+def parse_bucket_id(segment: bytes) -> bytes:
+    """Read the segment of a URL that names a bucket (002 §1.1)."""
+    bucket_id = _decode(segment)
+    if not _BUCKET_ID.fullmatch(bucket_id):
+        raise InvalidPath(f"a bucket id is 4 to 64 of a-z, 0-9, _ and -, got {quoted(bucket_id)}")
+    return bucket_id
+
+
+def bucket_of(name: bytes) -> bytes | None:
+    """Give the id of the bucket that a stream is in, or None on the base surface."""
+    if not name.startswith(BUCKET_ROOT):
+        return None
+    return name[len(BUCKET_ROOT) : name.index(b"/", len(BUCKET_ROOT))]
+
+
+def bucket_record(bucket_id: bytes) -> bytes:
+    """Give the name under which a bucket itself is kept."""
+    return BUCKET_RECORDS + bucket_id
+
+
+def bucket_prefix(bucket_id: bytes) -> bytes:
+    """Give what the names of all streams in a bucket begin with."""
+    return b"%b%b/" % (BUCKET_ROOT, bucket_id)
+
+
 def parse_source_path(value: bytes) -> bytes:
     """Read `Stream-Forked-From`: the URL path of the source on this server (§4.2)."""
-    if not value.startswith(STREAM_ROOT):
+    if not value.startswith((STREAM_ROOT, BUCKET_ROOT)):
         raise InvalidPath(
             f"Stream-Forked-From must be the URL path of a stream, {STREAM_ROOT.decode()}…, got {quoted(value)}"
         )

@@ -1,4 +1,4 @@
-"""The query of a read: where to begin, and how to wait (§5.6 to §5.8)."""
+"""The query of a read: where to begin and to end, and how to wait (§5.6 to §5.8)."""
 
 import re
 from enum import Enum
@@ -7,9 +7,12 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 
 from everbrook.protocol.cursor import parse_cursor
-from everbrook.protocol.errors import InvalidQuery, quoted
+from everbrook.protocol.errors import InvalidHeader, InvalidOffset, InvalidQuery, quoted
+from everbrook.protocol.lifetime import MAX_TIME_MS, parse_time
 from everbrook.protocol.memory import remember
 from everbrook.protocol.offset import Sentinel, parse_offset
+
+MAX_COUNT_DIGITS = 15
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
@@ -27,25 +30,114 @@ class ReadQuery(Struct, frozen=True, gc=False):
     offset: int | Sentinel
     live: Live | None = None
     cursor: int | None = None
+    until: int | None = None
+    at: int | None = None
+    last: int | None = None
+    skip: int | None = None
+    frames: bool = False
+    cached: bool = True
+    """Whether the query says itself where the read begins, so that its answer may be kept."""
+
+    @property
+    def seeks(self) -> bool:
+        """Whether where the read begins has to be looked for."""
+        return self.at is not None or self.last is not None or self.skip is not None
+
+    @property
+    def plain(self) -> bool:
+        """Whether the read is one of the base protocol."""
+        return self.until is None and not self.frames and not self.seeks
+
+
+_STARTS = {b"offset", b"at", b"last", b"skip"}
+_OTHERS = {b"live", b"cursor", b"until", b"format"}
 
 
 @remember(maxsize=4096)
 def parse_read_query(query: bytes) -> ReadQuery:
     """Read the parameters of a GET. Unknown ones belong to somebody else and are left alone (§11.1)."""
+    values = parse_parameters(query, _STARTS | _OTHERS)
+    live = _parse_live(values.get(b"live"))
+    if live and not values.keys() & {b"offset", b"at", b"last"}:
+        raise InvalidQuery(f"live={live.value.decode()} needs an offset to begin at")
+    if live and (b"until" in values or b"format" in values):
+        raise InvalidQuery("until and format are for reads that do not wait")
+    return ReadQuery(
+        _parse_start(values),
+        live,
+        parse_cursor(values[b"cursor"]) if b"cursor" in values else None,
+        _parse_until(values.get(b"until")),
+        *_parse_seeking(values),
+        frames=_parse_format(values.get(b"format")),
+    )
+
+
+def parse_lookup(query: bytes) -> ReadQuery | None:
+    """Read where a HEAD asks for the offset of something; None where it does not."""
+    values = parse_parameters(query, _STARTS)
+    if not values:
+        return None
+    at, last, skip = _parse_seeking(values)
+    return ReadQuery(_parse_start(values), at=at, last=last, skip=skip)
+
+
+def _parse_start(values: dict[bytes, bytes]) -> int | Sentinel:
+    starts = [key for key in (b"offset", b"at", b"last") if key in values]
+    if len(starts) > 1:
+        raise InvalidQuery(f"a read begins at one of offset, at and last, got {b' and '.join(starts).decode()}")
+    return parse_offset(values[b"offset"]) if b"offset" in values else Sentinel.BEGINNING
+
+
+def _parse_seeking(values: dict[bytes, bytes]) -> tuple[int | None, int | None, int | None]:
+    """Read `at`, `last` and `skip`."""
+    last, skip = (parse_count(key, values[key]) if key in values else None for key in (b"last", b"skip"))
+    return _parse_at(values.get(b"at")), last, skip
+
+
+def parse_parameters(query: bytes, known: set[bytes]) -> dict[bytes, bytes]:
+    """Take the known parameters out of a query, each of which may stand there once."""
     values: dict[bytes, bytes] = {}
     for pair in query.split(b"&"):
         key, _, value = pair.partition(b"=")
-        if key not in {b"offset", b"live", b"cursor"}:
+        if key not in known:
             continue
         if key in values:
             raise InvalidQuery(f"{key.decode()} must be given once")
         values[key] = _decode(value)
-    live = _parse_live(values.get(b"live"))
-    if live and b"offset" not in values:
-        raise InvalidQuery(f"live={live.value.decode()} needs an offset to begin at")
-    offset = parse_offset(values[b"offset"]) if b"offset" in values else Sentinel.BEGINNING
-    cursor = parse_cursor(values[b"cursor"]) if b"cursor" in values else None
-    return ReadQuery(offset, live, cursor)
+    return values
+
+
+def parse_count(key: bytes, text: bytes) -> int:
+    """Read a number of things."""
+    if not text.isdigit() or len(text) > MAX_COUNT_DIGITS:
+        raise InvalidQuery(f"{key.decode()} must be a number of at most {MAX_COUNT_DIGITS} digits, got {quoted(text)}")
+    return int(text)
+
+
+def _parse_until(text: bytes | None) -> int | None:
+    if text is None:
+        return None
+    offset = parse_offset(text)
+    if isinstance(offset, Sentinel):
+        raise InvalidOffset(f"until must be an offset that this server issued, got {quoted(text)}")
+    return offset
+
+
+def _parse_at(text: bytes | None) -> int | None:
+    if text is None:
+        return None
+    if text.isdigit() and len(text) <= len(str(MAX_TIME_MS)):
+        return int(text)
+    try:
+        return parse_time(b"at", text)
+    except InvalidHeader:
+        raise InvalidQuery(f"at must be an RFC 3339 timestamp or milliseconds since 1970, got {quoted(text)}") from None
+
+
+def _parse_format(text: bytes | None) -> bool:
+    if text not in {None, b"frames"}:
+        raise InvalidQuery(f"format must be frames, got {quoted(text or b'')}")
+    return text is not None
 
 
 def _decode(value: bytes) -> bytes:

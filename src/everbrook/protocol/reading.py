@@ -1,9 +1,10 @@
-"""Reading: where a read begins and where its page ends (§5.6, §8)."""
+"""Reading: where a read begins and where its page ends (§5.6, §8, 002 §2.2)."""
 
 from msgspec import Struct
 
-from everbrook.protocol.errors import InvalidOffset
-from everbrook.protocol.offset import Sentinel
+from everbrook.protocol.errors import Headers, InvalidOffset, InvalidQuery, OffsetGone
+from everbrook.protocol.offset import Sentinel, format_offset
+from everbrook.protocol.query import ReadQuery
 from everbrook.protocol.state import Head
 from everbrook.protocol.view import Boundaries
 
@@ -29,17 +30,56 @@ class Page(Struct, frozen=True, gc=False):
 def locate(head: Head, boundaries: Boundaries, offset: int | Sentinel) -> int:
     """Turn what a reader asked for into a position in the stream. Beyond the tail there is nothing: the tail."""
     if offset is Sentinel.BEGINNING:
-        return 0
-    if offset is Sentinel.NOW or offset >= head.tail:
+        offset = 0
+    if offset is Sentinel.NOW:
         return head.tail
-    if not boundaries.is_boundary(offset):
+    if offset < head.kept.earliest:
+        require_kept(head, offset)
+    if offset >= head.tail:
+        return head.tail
+    if offset and not boundaries.is_boundary(offset):
         raise InvalidOffset(f"offset {offset:016d} lies inside a message; use one that this server issued")
     return offset
 
 
-def page_from(head: Head, boundaries: Boundaries, start: int, max_bytes: int) -> Page:
+def require_kept(head: Head, offset: int) -> None:
+    """Refuse an offset before what the stream retains, and say where it begins now (002 §2.2)."""
+    earliest, snapshot = head.kept.earliest, head.kept.snapshot
+    if offset >= earliest:
+        return
+    headers: Headers = ((b"Stream-Earliest-Offset", format_offset(earliest)),)
+    if snapshot:
+        headers += ((b"Stream-Snapshot-Offset", format_offset(snapshot.offset)),)
+    raise OffsetGone(f"the stream retains what follows {earliest:016d}; begin with a bootstrap", headers)
+
+
+def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
+    """Give where a read begins that asks for a time, for the last messages, or to skip some."""
+    earliest, tail = head.kept.earliest, head.tail
+    if query.at is not None:
+        start = boundaries.first_since(earliest, tail, query.at)
+    elif query.last is not None:
+        start = boundaries.seek(tail, -query.last, earliest)
+    else:
+        start = locate(head, boundaries, query.offset)
+    return boundaries.seek(start, query.skip, tail) if query.skip else start
+
+
+def end_of_read(head: Head, boundaries: Boundaries, start: int, until: int) -> int:
+    """Give where a read ends that must not go beyond `until`."""
+    if until < start:
+        raise InvalidQuery(f"until must not lie before the offset that the read begins at, {start:016d}")
+    if until >= head.tail:
+        return head.tail
+    if until != start and not boundaries.is_boundary(until):
+        raise InvalidOffset(f"until {until:016d} lies inside a message; use an offset that this server issued")
+    return until
+
+
+def page_from(head: Head, boundaries: Boundaries, start: int, max_bytes: int, until: int | None = None) -> Page:
     """Cut the page that begins at `start`: whole messages, at most `max_bytes`, but never less than one."""
-    if head.tail - start <= max_bytes:
-        return Page(head, start, head.tail)
+    bound = head.tail if until is None else until
+    if bound - start <= max_bytes:
+        return Page(head, start, bound)
     end = boundaries.boundary_at_or_before(start + max_bytes)
     return Page(head, start, end if end > start else boundaries.boundary_after(start))

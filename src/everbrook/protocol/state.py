@@ -3,16 +3,62 @@
 Times are milliseconds since the Unix epoch, positions are counts of stored bytes.
 """
 
+from hashlib import sha256
+
 from msgspec import Struct
 
-from everbrook.protocol.content_type import JSON
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, JSON
+
+EMPTY_DIGEST = sha256().digest()
+
+
+class Snapshot(Struct, frozen=True, gc=False):
+    """What a stream's messages before `offset` add up to (002 §2).
+
+    Its bytes are the blob of that number under the stream that published it, `owner`. One that a policy published in
+    place of what it cut is empty and has none.
+    """
+
+    offset: int
+    published_at: int
+    content_type: bytes = DEFAULT_CONTENT_TYPE
+    size: int = 0
+    digest: bytes = EMPTY_DIGEST
+    owner: int = 0
+    blob: int = 0
+
+    @property
+    def automatic(self) -> bool:
+        """Whether a retention policy published it."""
+        return self.blob == 0
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """What a stream still has of its past: everything from `earliest` on, and before that its snapshot (002 §2.2).
+
+    Nothing is cut that a snapshot does not cover.
+    """
+
+    earliest: int = 0
+    snapshot: Snapshot | None = None
+
+
+WHOLE = Kept()
+
+
+class Retention(Struct, frozen=True, gc=False):
+    """How much of its past a stream keeps by itself. What is None has no bound."""
+
+    max_age_secs: int | None = None
+    max_bytes: int | None = None
+    max_messages: int | None = None
 
 
 class Fork(Struct, frozen=True, gc=False):
     """Where a stream branches off another one (§4.2).
 
     `offset` is the resolved divergence point. `anchor` and `sub_offset` are what was asked for, so that the same
-    request made again is recognised.
+    request made again is recognised. `kept` is what the source had of its past: the fork has it too.
     """
 
     source: bytes
@@ -20,6 +66,7 @@ class Fork(Struct, frozen=True, gc=False):
     offset: int
     anchor: int | None = None
     sub_offset: int = 0
+    kept: Kept = WHOLE
 
 
 class Identity(Struct, frozen=True, gc=False):
@@ -33,6 +80,7 @@ class Identity(Struct, frozen=True, gc=False):
     ttl_secs: int | None = None
     expires_at: int | None = None
     fork: Fork | None = None
+    retention: Retention | None = None
 
     @property
     def json(self) -> bool:
@@ -41,13 +89,23 @@ class Identity(Struct, frozen=True, gc=False):
 
     @property
     def mortal(self) -> bool:
-        """Whether the stream can expire (§5.1)."""
-        return self.ttl_secs is not None or self.expires_at is not None
+        """Whether the stream, or what is in it, goes when its time has come (§5.1)."""
+        return self.ttl_secs is not None or self.expires_at is not None or self.ages
+
+    @property
+    def ages(self) -> bool:
+        """Whether the messages of the stream go when they are old."""
+        return self.retention is not None and self.retention.max_age_secs is not None
 
     @property
     def first_own_offset(self) -> int:
         """Where the stream's own bytes begin: what lies before is its source's."""
         return self.fork.offset if self.fork else 0
+
+    @property
+    def first_kept(self) -> Kept:
+        """What the stream has of its past when it is new: what its source has, or everything."""
+        return self.fork.kept if self.fork else WHOLE
 
 
 class Claim(Struct, frozen=True, gc=False):
@@ -76,3 +134,4 @@ class Head(Struct, frozen=True, gc=False):
     closed_by: Claim | None = None
     stream_seq: bytes | None = None
     deleted: bool = False
+    kept: Kept = WHOLE

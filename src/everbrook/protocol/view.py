@@ -20,6 +20,12 @@ class Boundaries(Protocol):
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`, which lies before the tail."""
 
+    def seek(self, offset: int, count: int, bound: int) -> int:
+        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+
+    def first_since(self, start: int, end: int, time: int) -> int:
+        """Give where the first message between two boundaries begins that was appended at `time` or later."""
+
 
 class StreamView(Boundaries, Protocol):
     """One stream as a decision sees it: the newest state, durable or about to be."""
@@ -52,3 +58,6 @@ class View(Protocol):
 
     def stream(self, name: bytes) -> StreamView | None:
         """Give a stream that has not been dropped; it may be expired or soft-deleted."""
+
+    def populated(self, prefix: bytes) -> bool:
+        """Tell whether there is a stream whose name begins with `prefix`."""

@@ -1,0 +1,37 @@
+"""A bootstrap's body: a multipart entity of which each part is one message (002 §3.2, RFC 2046 §5.1)."""
+
+from array import array
+
+from everbrook.protocol.json_mode import SEPARATOR
+from everbrook.protocol.state import Identity
+
+
+def content_type(boundary: bytes) -> bytes:
+    """Give the content type of the whole."""
+    return b"multipart/mixed; boundary=%b" % boundary
+
+
+def part_head(boundary: bytes, content_type: bytes) -> bytes:
+    """Begin the first part; its body follows."""
+    return b"--%b\r\nContent-Type: %b\r\n\r\n" % (boundary, content_type)
+
+
+def next_part_head(boundary: bytes, content_type: bytes) -> bytes:
+    """End a part and begin the next one."""
+    return b"\r\n" + part_head(boundary, content_type)
+
+
+def parts(identity: Identity, head: bytes, first: int, ends: "array[int]", stored: bytes) -> bytes:
+    """Write a run of stored messages as parts, each behind `head`."""
+    trailer = len(SEPARATOR) if identity.json else 0
+    pieces: list[bytes] = []
+    start = 0
+    for end in ends:
+        pieces += (head, stored[start : end - first - trailer])
+        start = end - first
+    return b"".join(pieces)
+
+
+def closing(boundary: bytes) -> bytes:
+    """End the last part and the whole."""
+    return b"\r\n--%b--\r\n" % boundary

@@ -1,0 +1,128 @@
+"""Snapshots: publishing one in place of what it covers, and deleting one (002 §2).
+
+Nothing that a snapshot does not cover is ever let go of, so that a bootstrap is always whole (002 §3.4).
+"""
+
+import re
+from base64 import b64decode, b64encode
+
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Write
+from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot
+from everbrook.protocol.errors import (
+    InvalidHeader,
+    InvalidOffset,
+    PreconditionFailed,
+    SnapshotBeyondTail,
+    SnapshotNeeded,
+    SnapshotNotFound,
+    SnapshotSuperseded,
+    StreamNotFound,
+    quoted,
+)
+from everbrook.protocol.lifetime import living_stream
+from everbrook.protocol.offset import format_offset
+from everbrook.protocol.outcomes import Cut, Decision
+from everbrook.protocol.reading import require_kept
+from everbrook.protocol.state import Head, Kept, Snapshot
+from everbrook.protocol.view import View
+
+_SHA_256 = re.compile(rb"sha-256=:([A-Za-z0-9+/]{43}=):")
+
+
+def parse_history(value: bytes | None) -> bool:
+    """Read `Stream-Snapshot-History`: whether what the snapshot covers is kept."""
+    if value not in {None, b"keep"}:
+        raise InvalidHeader(f"Stream-Snapshot-History must be keep, got {quoted(value or b'')}")
+    return value is not None
+
+
+def parse_digest(value: bytes | None) -> bytes | None:
+    """Take the SHA-256 out of a `Content-Digest` (RFC 9530 §2). Digests of other kinds are left alone."""
+    match = _SHA_256.search(value or b"")
+    if match is None and value and b"sha-256=" in value:
+        raise InvalidHeader(f"Content-Digest must be sha-256=:<base64 of 32 bytes>:, got {quoted(value)}")
+    return b64decode(match[1]) if match else None
+
+
+def format_digest(digest: bytes) -> bytes:
+    """Write a digest as the value of `Content-Digest` (RFC 9530 §2)."""
+    return b"sha-256=:%b:" % b64encode(digest)
+
+
+def format_snapshot_etag(snapshot: Snapshot) -> bytes:
+    """Name a snapshot by what it holds and covers."""
+    return b'"%016d-%b"' % (snapshot.offset, snapshot.digest.hex().encode())
+
+
+def decide_publish(view: View, command: PublishSnapshot) -> Decision:
+    """Decide whether a blob becomes the stream's snapshot (002 §2.2)."""
+    head = (stream := living_stream(view, command.name, command.now)).head
+    kept = head.kept
+    if command.blob and command.owner != head.identity.incarnation:
+        raise StreamNotFound("the stream that the snapshot was made of was deleted while its bytes arrived")
+    if command.offset > head.tail:
+        raise SnapshotBeyondTail(
+            f"offset {command.offset:016d} is beyond the tail", ((b"Stream-Next-Offset", format_offset(head.tail)),)
+        )
+    require_kept(head, command.offset)
+    if command.offset != head.tail and not stream.is_boundary(command.offset):
+        raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
+    _require_newest(kept.snapshot, command)
+    snapshot = Snapshot(
+        command.offset,
+        command.now,
+        command.content_type,
+        command.size,
+        command.digest,
+        command.owner,
+        command.blob,
+    )
+    earliest = kept.earliest if command.keep_history else command.offset
+    return cut(head, Kept(earliest, snapshot))
+
+
+def cut(head: Head, kept: Kept) -> Decision:
+    """Give the decision that a stream keeps another part of its past."""
+    changed = replace(head, kept=kept)
+    return Decision(Cut(changed), (Write(changed, cut=True),))
+
+
+def _require_newest(present: Snapshot | None, command: PublishSnapshot) -> None:
+    """Refuse to replace a newer snapshot, or another one than the publisher knows."""
+    if present and command.offset < present.offset:
+        raise SnapshotSuperseded(
+            f"there is a newer snapshot, at {present.offset:016d}",
+            ((b"Stream-Snapshot-Offset", format_offset(present.offset)),),
+        )
+    expected = command.expected_etag
+    found = format_snapshot_etag(present) if present else b""
+    if expected is not None and expected != found and not (expected == b"*" and present):
+        raise PreconditionFailed(f"the latest snapshot is {_named(found)}, not {_named(expected)}")
+
+
+def _named(etag: bytes) -> str:
+    return quoted(etag) if etag else "absent"
+
+
+def find_snapshot(head: Head, offset: int | None) -> Snapshot:
+    """Give the latest snapshot, if it is the one at `offset` where that is given (002 §2.3, §2.5)."""
+    snapshot = head.kept.snapshot
+    if snapshot is None:
+        raise SnapshotNotFound("the stream has no snapshot")
+    if offset is not None and offset != snapshot.offset:
+        raise SnapshotNotFound(
+            f"there is no snapshot at {offset:016d}",
+            ((b"Stream-Snapshot-Offset", format_offset(snapshot.offset)),),
+        )
+    return snapshot
+
+
+def decide_delete_snapshot(view: View, command: DeleteSnapshot) -> Decision:
+    """Delete the latest snapshot if nothing that it covers was cut (002 §2.6)."""
+    head = living_stream(view, command.name, command.now).head
+    find_snapshot(head, command.offset)
+    if head.kept.earliest:
+        raise SnapshotNeeded("the stream begins with this snapshot: without it a bootstrap would be incomplete")
+    return cut(head, Kept())
