@@ -13,7 +13,7 @@ from everbrook.protocol.change import Change
 from everbrook.protocol.state import Producer
 from everbrook.storage.acid.check import check_acid
 from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.shard import seal
+from everbrook.storage.acid.rows import seal
 from everbrook.storage.api import Storage
 from everbrook.storage.check import Damage, Notebook, Position, Remark, Tally
 from everbrook.storage.disk import OsDisk
@@ -165,6 +165,12 @@ class Rows:
 
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self._transaction.put(key, seal(key, value), db=self._database(database))
+
+    def damage(self, database: str, key: bytes) -> None:
+        """Change a value without its checksum."""
+        sealed = bytes(self._transaction.get(key, b"", db=self._database(database)))
+        assert sealed, "there was no such row"
+        self._transaction.put(key, b"?" + sealed[1:], db=self._database(database))
 
     def get(self, database: str, key: bytes) -> bytes:
         return bytes(self._transaction.get(key, b"", db=self._database(database)))[:-4]

@@ -1,5 +1,6 @@
 """Drafts: streams as the deciding side sees them, from which the edits come that a storage is given."""
 
+from hashlib import sha256
 from itertools import accumulate
 from typing import Self
 
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.change import Drop, Write
 from everbrook.protocol.content_type import JSON
-from everbrook.protocol.state import Fork, Head, Identity, Producer
+from everbrook.protocol.state import Fork, Head, Identity, Kept, Producer, Snapshot
 
 NOW = 1_800_000_000_000
 TEXT = b"text/plain"
@@ -30,15 +31,16 @@ class Draft:
         self.name: bytes = name
         self.incarnation: int = incarnation
         media_type = JSON if json else TEXT
-        fork = Fork(source.name, source.incarnation, offset) if source else None
+        fork = Fork(source.name, source.incarnation, offset, kept=source.head.kept) if source else None
         content_type = media_type + b"; charset=utf-8"
         identity = Identity(name, incarnation, content_type, media_type, NOW, ttl_secs, expires_at, fork)
         self.first = identity.first_own_offset
-        self.head = Head(identity, self.first, NOW)
+        self.head: Head = Head(identity, self.first, NOW, kept=identity.first_kept)
         self.data = b""
         self._created = False
         self.boundaries = [self.first]
         self.append_ends: list[int] = []
+        self.times: list[int] = []
         self.producers: dict[bytes, Producer] = {}
 
     def write(
@@ -57,6 +59,7 @@ class Draft:
         self.data += data
         self.boundaries.extend(ends)
         self.append_ends.extend(ends[-1:])
+        self.times.extend([self.head.written_at] * len(ends))
         for producer_id in forgotten:
             self.producers.pop(producer_id, None)
         if producer:
@@ -64,6 +67,15 @@ class Draft:
         writer, state = producer or (None, None)
         created, self._created = not self._created, True
         return Write(self.head, data, ends, writer, state, forgotten, created)
+
+    def cut(self, earliest: int, *, blob: int = 0, content: bytes = b"", snapshot_at: int | None = None) -> Write:
+        """Publish a snapshot, of which the bytes are a blob if it is not automatic, and retain what is from it on."""
+        offset = earliest if snapshot_at is None else snapshot_at
+        digest, owner = sha256(content).digest(), self.incarnation if blob else 0
+        snapshot = Snapshot(offset, NOW, b"text/x-sum", len(content), digest, owner, blob)
+        self.head = replace(self.head, kept=Kept(earliest, snapshot))
+        created, self._created = not self._created, True
+        return Write(self.head, created=created, cut=True)
 
     def drop(self) -> Drop:
         """End the stream."""

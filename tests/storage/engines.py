@@ -81,3 +81,8 @@ class Store:
         """Let everything go, as a process does that ends, and begin again."""
         self.storage.close()
         self.storage = self._engine.open(self._folder)
+
+    def reopen_if_durable(self) -> None:
+        """Do so if anything would be left."""
+        if self._engine.durable:
+            self.reopen()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import check
-from everbrook.storage.acid.shard import INCARNATION, PLACE
+from everbrook.storage.acid.rows import INCARNATION, PLACE
 from everbrook.storage.check import check_store, find_stores
 from everbrook.storage.manifest import Manifest, StoreError
 from everbrook.storage.packing import pack_change
@@ -221,7 +221,7 @@ def test_an_lmdb_file_that_is_cut_off_is_found(store: Path) -> None:
 def test_an_lmdb_file_that_is_none_is_found(store: Path) -> None:
     (store / "shard-000" / "data.mdb").write_bytes(b"nothing of the kind" * 1000)
     [damage] = check_store(store, no_progress).damages[:1]
-    assert str(damage).startswith("shard-000/data.mdb: LMDB can't open it: ")
+    assert str(damage) == "shard-000/data.mdb: it is not a file of LMDB"
 
 
 def test_a_reader_that_dies_of_the_damage_is_damage_where_it_was(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

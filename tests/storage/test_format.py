@@ -1,5 +1,6 @@
 """`docs/format.md` says enough to read a store: here a journal and a shard are decoded by it, with none of our code."""
 
+import hashlib
 import json
 import struct
 import zlib
@@ -12,7 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol.change import Write
-from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer
+from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer, Retention
+from everbrook.storage.acid.engine import AcidStorage
 from tests.storage.checking import commit, open_acid, open_files
 from tests.storage.drafts import NOW, Draft
 
@@ -53,7 +55,20 @@ def identity(reader: Reader) -> dict[str, Any]:
     if flags & 4:
         source, offset, anchor, sub_offset = reader.take("<QQQQ")
         found["fork"] = (source, offset, anchor if flags & 8 else None, sub_offset, reader.text())
+    if flags & 16:
+        found["inherited"] = kept(reader)
+    if flags & 32:
+        found["policy"] = reader.take("<QQQ")
     return found
+
+
+def kept(reader: Reader) -> tuple[int, dict[str, Any] | None]:
+    earliest, has_snapshot = reader.take("<QB")
+    if not has_snapshot:
+        return earliest, None
+    names = ("offset", "published_at", "size", "owner", "blob")
+    snapshot = dict(zip(names, reader.take("<QqQQQ"), strict=True))
+    return earliest, snapshot | {"digest": reader.bytes(32), "type": reader.text()}
 
 
 def head(reader: Reader) -> dict[str, Any]:
@@ -64,6 +79,8 @@ def head(reader: Reader) -> dict[str, Any]:
         found["closer"] = (epoch, sequence, reader.text())
     if flags & 8:
         found["stream_seq"] = reader.text()
+    if flags & 64:
+        found["kept"] = kept(reader)
     return found
 
 
@@ -209,6 +226,73 @@ def test_a_shard_is_decoded_by_hand(tmp_path: Path, count: int) -> None:
     assert forked[struct.pack(">QQ", 99, 5)] == b"x" * 200_000
 
 
+SUMMED = {
+    "offset": 150_000,
+    "published_at": NOW,
+    "size": 3,
+    "owner": 1,
+    "blob": 0x2A,
+    "digest": hashlib.sha256(b"sum").digest(),
+    "type": b"text/x-sum",
+}
+
+
+def write_snapshots(storage: AcidStorage) -> None:
+    """A bucket with a policy, a stream that was cut, and a fork of it that has its snapshot, and a policy too."""
+    policy = Retention(max_age_secs=60, max_messages=5)
+    bucket = Identity(b"bucket/agents", 9, b"application/json", b"application/json", NOW, retention=policy)
+    commit(storage, (Write(Head(bucket, 0, NOW), created=True),))
+    stream = Draft(b"/ds/agents/s", 1)
+    commit(storage, *((stream.write(b"x" * 100_000),) for _ in range(3)))
+    blob = storage.blobs.begin(1, 0x2A)
+    blob.write(b"sum")
+    blob.finish()
+    commit(storage, (stream.cut(120_000, snapshot_at=150_000, blob=0x2A, content=b"sum"),))
+    fork = Draft(b"/ds/agents/f", 0x2B, source=stream, offset=200_000)
+    fork.head = replace(fork.head, identity=replace(fork.head.identity, retention=policy))
+    commit(storage, (fork.write(b"of the fork"),))
+    commit(storage, (stream.write(b"y"),))
+
+
+def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_the_journal(tmp_path: Path) -> None:
+    storage = open_acid(tmp_path)
+    write_snapshots(storage)
+    bucket, *_, cut, fork, last = [made for _, _, [made] in written(tmp_path)]
+    assert (bucket["name"], bucket["policy"], bucket["type"]) == (b"bucket/agents", (60, 0, 5), b"application/json")
+    assert (cut["flags"], cut["kept"], cut["messages"]) == (64, (120_000, SUMMED), [])
+    assert (fork["inherited"], fork["policy"], fork["flags"]) == ((120_000, SUMMED), (60, 0, 5), 0)
+    assert (last["flags"], last["messages"]) == (0, [b"y"])
+    storage.close()
+
+
+def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_a_shard(tmp_path: Path) -> None:
+    storage = open_acid(tmp_path)
+    write_snapshots(storage)
+    storage.close()
+    storage = open_acid(tmp_path)
+    storage.discard(1)
+    storage.close()
+    found = shard(tmp_path, 0)
+    streams = {int.from_bytes(key, "big"): Reader(row) for key, row in found["streams"].items()}
+    heads = {key: identity(row) | head(row) for key, row in streams.items()}
+    assert not any(row.left for row in streams.values())
+    assert (heads[1]["flags"], heads[1]["kept"], heads[1]["tail"]) == (64, (120_000, SUMMED), 300_001)
+    assert (heads[0x2B]["kept"], heads[0x2B]["inherited"]) == ((120_000, SUMMED), (120_000, SUMMED))
+    assert (heads[9]["policy"], heads[0x2B]["policy"]) == ((60, 0, 5), (60, 0, 5))
+    assert {key[-1] for key in found["mortal"]} == {9, 0x2B}
+    starts = [struct.unpack(">QQ", key) for key in found["chunks"]]
+    assert starts == [(1, 100_000), (1, 200_000), (0x2B, 200_000)]
+    assert found["indexes"].keys() == found["chunks"].keys()
+
+
+def test_a_blob_is_found_and_read_by_hand(tmp_path: Path) -> None:
+    storage = open_acid(tmp_path)
+    write_snapshots(storage)
+    storage.close()
+    folder = tmp_path / "blobs" / f"{1 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
+    assert (folder / f"{1:016x}-{0x2A:016x}.blob").read_bytes() == b"sum"
+
+
 def test_the_files_of_a_stream_are_decoded_by_hand(tmp_path: Path) -> None:
     stream = Draft(b"a/text", 3)
     storage = open_files(tmp_path, segment_bytes=100)
@@ -272,6 +356,10 @@ def test_a_catalogue_is_decoded_by_hand(tmp_path: Path) -> None:
         "`crc32(name) % count`",
         "`>QQ` incarnation, offset of its first byte",
         "`i * 0x9E3779B97F4A7C15 % 2**64 >> 56`",
+        "`owner * 0x9E3779B97F4A7C15 % 2**64 >> 56`",
+        "### Kept: `<QB`",
+        "| *with flag 32:* policy | `<QQQ` |",
+        "| digest | 32 bytes |",
     ],
 )
 def test_the_page_states_what_this_test_uses(stated: str) -> None:

@@ -41,7 +41,7 @@ class StorageMachine(RuleBasedStateMachine):
         if old and self._forks()[old.incarnation]:
             return
         origin = self._streams.get(source) if source != name else None
-        offset = data.draw(st.integers(0, origin.head.tail)) if origin else 0
+        offset = data.draw(st.integers(origin.head.kept.earliest, origin.head.tail)) if origin else 0
         self._incarnation += 1
         stream = Draft(name, self._incarnation, json=json, source=origin, offset=offset)
         write = stream.write(*(messages if json else messages[:1]))
@@ -58,6 +58,21 @@ class StorageMachine(RuleBasedStateMachine):
         state = (producer, Producer(0, len(stream.data), len(messages))) if producer else None
         forgotten = tuple(known for known in stream.producers if producer and known != producer and closed)
         self._group.append((stream.write(*messages, producer=state, forgotten=forgotten, closed=closed),))
+
+    @rule(name=NAMES, data=st.data())
+    def cut(self, *, name: bytes, data: st.DataObject) -> None:
+        stream = self._streams.get(name)
+        if stream:
+            earliest = stream.head.kept.earliest
+            offsets = [offset for offset in stream.boundaries if offset >= earliest]
+            self._group.append((stream.cut(data.draw(st.sampled_from(offsets))),))
+
+    @precondition(lambda self: not self._group)
+    @rule(name=NAMES)
+    def discard(self, name: bytes) -> None:
+        stream = self._streams.get(name)
+        if stream:
+            self._store.storage.discard(stream.incarnation)
 
     @rule(name=NAMES)
     def drop(self, name: bytes) -> None:
@@ -93,11 +108,28 @@ class StorageMachine(RuleBasedStateMachine):
                 assert record is None
                 continue
             assert record == Record(stream.head, stream.producers)
-            assert storage.read(stream.incarnation, stream.first, stream.head.tail) == stream.data
+            floor = self._floor(stream)
+            assert storage.read(stream.incarnation, floor, stream.head.tail) == stream.data[floor - stream.first :]
             assert storage.fork_count(stream.incarnation) == forks[stream.incarnation]
-            for before, after in pairwise(stream.boundaries):
+            for before, after in pairwise(offset for offset in stream.boundaries if offset >= floor):
                 assert storage.boundary_at_or_before(stream.incarnation, after - 1) == before
                 assert storage.boundary_after(stream.incarnation, before) == after
+
+    @invariant()
+    def it_lists_what_was_committed(self) -> None:
+        if not self._group:
+            expected = [(name, self._streams[name].head) for name in sorted(self._streams)]
+            assert self._store.storage.scan(b"", b"", 10) == expected
+            assert self._store.storage.count(b"a") == (b"a" in self._streams)
+
+    def _floor(self, stream: Draft) -> int:
+        """Before this nobody needs a byte of the stream."""
+        needs = [
+            each.head.identity.first_kept.earliest
+            for each in self._streams.values()
+            if each.head.identity.fork and each.head.identity.fork.source_incarnation == stream.incarnation
+        ]
+        return max(stream.first, min([stream.head.kept.earliest, *needs]))
 
     def teardown(self) -> None:
         while self._streams:

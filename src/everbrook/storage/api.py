@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Producer
+from everbrook.storage.blobs import Blobs
+from everbrook.storage.index import Messages
 
 
 class StorageFull(Exception):
@@ -44,6 +46,14 @@ class Storage(Protocol):
     nothing to persist, and `apply` is all."""
 
     @property
+    def blobs(self) -> Blobs:
+        """Where the bytes of snapshots are."""
+
+    @property
+    def last_incarnation(self) -> int:
+        """The largest incarnation of a stream that is here."""
+
+    @property
     def used_bytes(self) -> int:
         """How much memory the stored streams take."""
 
@@ -62,8 +72,14 @@ class Storage(Protocol):
     def load(self, name: bytes) -> Record | None:
         """Give the stream that has this name now."""
 
+    def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        """Give the streams whose names begin with `prefix` and follow `after`, in order. A damaged one has no head."""
+
+    def count(self, prefix: bytes) -> int:
+        """Count the streams whose names begin with `prefix`."""
+
     def mortal(self, after: int, limit: int, /) -> list[Head]:
-        """Give streams that can expire and need not be in memory, in the order of their incarnations."""
+        """Give streams that time acts on and that need not be in memory, in the order of their incarnations."""
 
     def fork_count(self, incarnation: int) -> int:
         """Count the streams that branch off this one."""
@@ -79,6 +95,24 @@ class Storage(Protocol):
 
     def append_end(self, incarnation: int, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`."""
+
+    def time_at(self, incarnation: int, offset: int) -> int:
+        """Give the time of the append that holds the byte at `offset`."""
+
+    def messages(self, incarnation: int, start: int, end: int) -> Messages:
+        """Give the stream's own messages that end after `start` and not after `end`."""
+
+    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
+        """Go `count` of the stream's own messages on from an offset, backwards if negative, as far as they reach.
+
+        Gives where that leads, and how many messages are left to go.
+        """
+
+    def discard(self, incarnation: int) -> None:
+        """Give the space back of what neither the stream nor a fork of it retains. Some of it may stay for a while."""
+
+    def keeps(self, owner: int, blob: int) -> bool:
+        """Tell whether a blob is the snapshot of its owner, or one that a fork of it began with."""
 
     def close(self) -> None:
         """Let go of everything the engine holds open. Nothing may be called after it."""

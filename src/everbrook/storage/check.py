@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.manifest import FORMAT, MANIFEST, FolderLock, Manifest, StoreError
+from everbrook.storage.manifest import FORMAT, MANIFEST, FolderLock, Manifest, StoreError, parse_manifest
 
 SPAWN = get_context("spawn")
 TELL_EVERY_BYTES = 1 << 20
@@ -132,7 +132,7 @@ def check_store(folder: Path, progress: Progress) -> Report:
 
 def _check(folder: Path, progress: Progress) -> Report:
     try:
-        manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        manifest = parse_manifest((folder / MANIFEST).read_bytes())
     except msgspec.MsgspecError as error:
         return Report(folder, "unknown", damages=[Damage(MANIFEST, f"not a manifest of this version: {error}")])
     if manifest.format != FORMAT:

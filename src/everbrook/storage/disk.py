@@ -27,6 +27,16 @@ class File(Protocol):
         """Let the descriptor go."""
 
 
+class Reader(Protocol):
+    """A file that is read from its beginning on. It stays readable when it is removed."""
+
+    def read(self, size: int) -> bytes:
+        """Give the next bytes, at most `size`; none at the end."""
+
+    def close(self) -> None:
+        """Let the descriptor go."""
+
+
 class Disk(Protocol):
     """The operations on files and folders that storage engines use."""
 
@@ -44,6 +54,9 @@ class Disk(Protocol):
 
     def read(self, path: Path, start: int = 0, size: int = -1) -> bytes:
         """Read a part of a file, or all of it."""
+
+    def reader(self, path: Path) -> Reader:
+        """Open a file that exists, to read it piece by piece."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it. Durable when the folder is synced."""
@@ -80,6 +93,19 @@ class OsFile:
         os.close(self._descriptor)
 
 
+class OsReader:
+    """A file of the operating system that is read."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read(self, size: int) -> bytes:
+        return os.read(self._descriptor, size)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 class OsDisk:
     """The file system."""
 
@@ -102,6 +128,9 @@ class OsDisk:
         with path.open("rb", buffering=0) as file:
             file.seek(start)
             return file.read(size)
+
+    def reader(self, path: Path) -> Reader:
+        return OsReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)

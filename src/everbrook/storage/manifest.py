@@ -13,7 +13,8 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 LOCK = "lock"
 # Folders of stores that are made after the manifest, so that they never stand without one.
-STORED = {"journal", "streams"}
+STORED = {"journal", "streams", "blobs"}
+MAX_SHARDS = 256
 
 
 class StoreError(Exception):
@@ -26,6 +27,15 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     format: int
     mode: str
     shard_count: int = 1
+
+
+def open_folder(disk: Disk, folder: Path) -> "FolderLock":
+    """Make the folder of a store, unless it is there, and keep others away from it."""
+    try:
+        disk.make_folder(folder)
+    except OSError as error:
+        raise StoreError(f"{folder} can't be used as a folder for a store: {error.strerror}") from None
+    return FolderLock(folder)
 
 
 def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
@@ -51,9 +61,19 @@ def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
 
 def _read(disk: Disk, folder: Path) -> Manifest:
     try:
-        return msgspec.json.decode(disk.read(folder / MANIFEST), type=Manifest)
+        return parse_manifest(disk.read(folder / MANIFEST))
     except msgspec.MsgspecError as error:
         raise StoreError(f"{folder / MANIFEST} is not a manifest of this version: {error}") from None
+
+
+def parse_manifest(text: bytes) -> Manifest:
+    """Read a manifest."""
+    manifest = msgspec.json.decode(text, type=Manifest)
+    if not 1 <= manifest.shard_count <= MAX_SHARDS or manifest.shard_count.bit_count() != 1:
+        raise msgspec.ValidationError(
+            f"shard_count must be a power of two from 1 to {MAX_SHARDS}, got {manifest.shard_count}"
+        )
+    return manifest
 
 
 def _write(disk: Disk, folder: Path, manifest: Manifest) -> None:

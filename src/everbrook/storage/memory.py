@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record
+from everbrook.storage.index import Messages
+from everbrook.storage.memory_blobs import MemoryBlobs
+from everbrook.storage.names import Names
+from everbrook.storage.retained import floor_of, needs_blob
 from everbrook.storage.run import INDEX_ENTRY_BYTES, Run
 
 # What a stream costs beside its bytes: its head and identity, its run, its places in dictionaries. And a producer.
@@ -19,11 +23,19 @@ class MemoryStorage:
     blocking = False
 
     def __init__(self) -> None:
-        self._heads: dict[bytes, Head] = {}
+        self._incarnations: dict[bytes, int] = {}
+        self._names = Names(self._incarnations.keys())
+        self._heads: dict[int, Head] = {}
         self._runs: dict[int, Run] = {}
         self._producers: dict[int, dict[bytes, Producer]] = {}
-        self._forks: dict[int, set[int]] = {}
-        self.used_bytes = 0
+        self._forks: dict[int, dict[int, Identity]] = {}
+        self._stream_bytes = 0
+        self.blobs = MemoryBlobs()
+        self.last_incarnation = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self._stream_bytes + self.blobs.used_bytes
 
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
@@ -49,18 +61,20 @@ class MemoryStorage:
         identity = write.head.identity
         if write.created:
             self._create(identity)
-        self._heads[identity.name] = write.head
+        self._heads[identity.incarnation] = write.head
         if write.data:
-            self.used_bytes += self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
+            self._stream_bytes += self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 
     def _create(self, identity: Identity) -> None:
+        self._incarnations[identity.name] = self.last_incarnation = identity.incarnation
+        self._names.add(identity.name)
         self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
         self._producers[identity.incarnation] = {}
-        self.used_bytes += STREAM_BYTES
+        self._stream_bytes += STREAM_BYTES
         if identity.fork:
-            self._forks.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
+            self._forks.setdefault(identity.fork.source_incarnation, {})[identity.incarnation] = identity
 
     def _remember(self, write: Write) -> None:
         producers = self._producers[write.head.identity.incarnation]
@@ -69,24 +83,31 @@ class MemoryStorage:
             del producers[producer_id]
         if write.producer_id is not None and write.producer is not None:
             producers[write.producer_id] = write.producer
-        self.used_bytes += (len(producers) - before) * PRODUCER_BYTES
+        self._stream_bytes += (len(producers) - before) * PRODUCER_BYTES
 
     def _drop(self, identity: Identity) -> None:
-        del self._heads[identity.name]
+        del self._incarnations[identity.name], self._heads[identity.incarnation]
+        self._names.remove(identity.name)
         run = self._runs.pop(identity.incarnation)
         producers = self._producers.pop(identity.incarnation)
-        self.used_bytes -= run.used_bytes + STREAM_BYTES + len(producers) * PRODUCER_BYTES
+        self._stream_bytes -= run.used_bytes + STREAM_BYTES + len(producers) * PRODUCER_BYTES
         if identity.fork:
             siblings = self._forks[identity.fork.source_incarnation]
-            siblings.discard(identity.incarnation)
+            del siblings[identity.incarnation]
             if not siblings:
                 del self._forks[identity.fork.source_incarnation]
 
     def load(self, name: bytes) -> Record | None:
-        head = self._heads.get(name)
-        if head is None:
+        incarnation = self._incarnations.get(name)
+        if incarnation is None:
             return None
-        return Record(head, self._producers[head.identity.incarnation])
+        return Record(self._heads[incarnation], self._producers[incarnation])
+
+    def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        return [(name, self._heads[self._incarnations[name]]) for name in self._names.scan(prefix, after, limit)]
+
+    def count(self, prefix: bytes) -> int:
+        return self._names.count(prefix)
 
     def mortal(self, _after: int, _limit: int) -> list[Head]:
         """All streams are in memory."""
@@ -107,8 +128,24 @@ class MemoryStorage:
     def append_end(self, incarnation: int, offset: int) -> int:
         return self._runs[incarnation].append_end(offset)
 
+    def time_at(self, incarnation: int, offset: int) -> int:
+        return self._runs[incarnation].time_at(offset)
+
+    def messages(self, incarnation: int, start: int, end: int) -> Messages:
+        return self._runs[incarnation].messages_between(start, end)
+
+    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
+        return self._runs[incarnation].seek(offset, count)
+
+    def discard(self, incarnation: int) -> None:
+        head = self._heads.get(incarnation)
+        if head:
+            oldest_fork = next(iter(self._forks.get(incarnation, {}).values()), None)
+            self._stream_bytes -= self._runs[incarnation].discard(floor_of(head, oldest_fork))
+
+    def keeps(self, owner: int, blob: int) -> bool:
+        return needs_blob(self._heads.get(owner), self._forks.get(owner, {}).values(), blob)
+
     def close(self) -> None:
-        self._heads.clear()
-        self._runs.clear()
-        self._producers.clear()
-        self._forks.clear()
+        for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks):
+            kept.clear()

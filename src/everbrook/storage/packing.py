@@ -9,12 +9,12 @@ from struct import Struct
 
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.content_type import parse_media_type
-from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer
+from everbrook.protocol.state import WHOLE, Claim, Fork, Head, Identity, Kept, Producer, Retention, Snapshot
 
 CREATE, WRITE, DROP = 1, 2, 3
 
-HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR = 1, 2, 4, 8
-CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN = 1, 2, 4, 8, 16, 32
+HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR, HAS_INHERITED, HAS_RETENTION = 1, 2, 4, 8, 16, 32
+CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN, HAS_KEPT = 1, 2, 4, 8, 16, 32, 64
 
 KIND = Struct("<B")
 TEXT = Struct("<H")
@@ -26,6 +26,10 @@ CLAIM = Struct("<QQ")
 PRODUCER = Struct("<QQq")
 INCARNATION = Struct("<Q")
 MESSAGES = Struct("<II")
+KEPT = Struct("<QB")
+SNAPSHOT = Struct("<QqQQQ")
+RETENTION = Struct("<QQQ")
+DIGEST_BYTES = 32
 
 
 class Damaged(Exception):
@@ -66,22 +70,55 @@ def pack_text(text: bytes) -> bytes:
     return TEXT.pack(len(text)) + text
 
 
+def pack_kept(kept: Kept) -> bytes:
+    snapshot = kept.snapshot
+    packed = KEPT.pack(kept.earliest, snapshot is not None)
+    if snapshot is None:
+        return packed
+    fixed = SNAPSHOT.pack(snapshot.offset, snapshot.published_at, snapshot.size, snapshot.owner, snapshot.blob)
+    return packed + fixed + snapshot.digest + pack_text(snapshot.content_type)
+
+
+def unpack_kept(unpacker: Unpacker) -> Kept:
+    earliest, has_snapshot = unpacker.take(KEPT)
+    if not has_snapshot:
+        return Kept(earliest)
+    offset, published_at, size, owner, blob = unpacker.take(SNAPSHOT)
+    digest, content_type = unpacker.take_bytes(DIGEST_BYTES), unpacker.take_text()
+    return Kept(earliest, Snapshot(offset, published_at, content_type, size, digest, owner, blob))
+
+
+def pack_retention(retention: Retention) -> bytes:
+    """Write a policy. A bound is never 0: that stands for none."""
+    return RETENTION.pack(retention.max_age_secs or 0, retention.max_bytes or 0, retention.max_messages or 0)
+
+
+def unpack_retention(unpacker: Unpacker) -> Retention:
+    max_age_secs, max_bytes, max_messages = unpacker.take(RETENTION)
+    return Retention(max_age_secs or None, max_bytes or None, max_messages or None)
+
+
 def pack_identity(identity: Identity) -> bytes:
     fork = identity.fork
+    inherited = identity.first_kept
     flags = (
         (HAS_TTL if identity.ttl_secs is not None else 0)
         | (HAS_EXPIRY if identity.expires_at is not None else 0)
         | (HAS_FORK if fork else 0)
         | (HAS_ANCHOR if fork and fork.anchor is not None else 0)
+        | (HAS_INHERITED if inherited != WHOLE else 0)
+        | (HAS_RETENTION if identity.retention else 0)
     )
     fixed = IDENTITY.pack(
         identity.incarnation, identity.created_at, flags, identity.ttl_secs or 0, identity.expires_at or 0
     )
     packed = fixed + pack_text(identity.name) + pack_text(identity.content_type)
-    if fork is None:
-        return packed
-    places = FORK.pack(fork.source_incarnation, fork.offset, fork.anchor or 0, fork.sub_offset)
-    return packed + places + pack_text(fork.source)
+    if fork:
+        places = FORK.pack(fork.source_incarnation, fork.offset, fork.anchor or 0, fork.sub_offset)
+        packed += places + pack_text(fork.source)
+    if inherited != WHOLE:
+        packed += pack_kept(inherited)
+    return packed + pack_retention(identity.retention) if identity.retention else packed
 
 
 def unpack_identity(unpacker: Unpacker) -> Identity:
@@ -91,7 +128,8 @@ def unpack_identity(unpacker: Unpacker) -> Identity:
     if flags & HAS_FORK:
         source_incarnation, offset, anchor, sub_offset = unpacker.take(FORK)
         source = unpacker.take_text()
-        fork = Fork(source, source_incarnation, offset, anchor if flags & HAS_ANCHOR else None, sub_offset)
+        kept = unpack_kept(unpacker) if flags & HAS_INHERITED else WHOLE
+        fork = Fork(source, source_incarnation, offset, anchor if flags & HAS_ANCHOR else None, sub_offset, kept)
     return Identity(
         name,
         incarnation,
@@ -101,10 +139,17 @@ def unpack_identity(unpacker: Unpacker) -> Identity:
         ttl_secs if flags & HAS_TTL else None,
         expires_at if flags & HAS_EXPIRY else None,
         fork,
+        unpack_retention(unpacker) if flags & HAS_RETENTION else None,
     )
 
 
-def pack_head(head: Head, more_flags: int = 0) -> bytes:
+def pack_head(head: Head) -> bytes:
+    """Write all of a head but its identity."""
+    return _pack_head(head, 0, cut=head.kept != WHOLE)
+
+
+def _pack_head(head: Head, more_flags: int, *, cut: bool) -> bytes:
+    """Write a head, with what it keeps of its past if that is new."""
     closer, stream_seq = head.closed_by, head.stream_seq
     flags = (
         more_flags
@@ -112,17 +157,21 @@ def pack_head(head: Head, more_flags: int = 0) -> bytes:
         | (DELETED if head.deleted else 0)
         | (HAS_CLOSER if closer else 0)
         | (HAS_STREAM_SEQ if stream_seq is not None else 0)
+        | (HAS_KEPT if cut else 0)
     )
     packed = HEAD.pack(head.tail, head.written_at, flags)
     if closer:
         packed += CLAIM.pack(closer.epoch, closer.seq) + pack_text(closer.producer_id)
     if stream_seq is not None:
         packed += pack_text(stream_seq)
-    return packed
+    return packed + pack_kept(head.kept) if cut else packed
 
 
-def unpack_head(unpacker: Unpacker, identity: Identity) -> tuple[Head, int]:
-    """Take a head. Gives its flags too: an edit has some of its own among them."""
+def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) -> tuple[Head, int]:
+    """Take a head, which keeps what it kept `before` unless it says otherwise.
+
+    Gives its flags too: an edit has some of its own among them.
+    """
     tail, written_at, flags = unpacker.take(HEAD)
     closer = stream_seq = None
     if flags & HAS_CLOSER:
@@ -130,7 +179,8 @@ def unpack_head(unpacker: Unpacker, identity: Identity) -> tuple[Head, int]:
         closer = Claim(unpacker.take_text(), epoch, seq)
     if flags & HAS_STREAM_SEQ:
         stream_seq = unpacker.take_text()
-    head = Head(identity, tail, written_at, bool(flags & CLOSED), closer, stream_seq, bool(flags & DELETED))
+    kept = unpack_kept(unpacker) if flags & HAS_KEPT else before
+    head = Head(identity, tail, written_at, bool(flags & CLOSED), closer, stream_seq, bool(flags & DELETED), kept)
     return head, flags
 
 
@@ -156,7 +206,7 @@ def pack_edit(edit: Edit) -> bytes:
 
 def _pack_write(write: Write) -> bytes:
     more_flags = (HAS_PRODUCER if write.producer else 0) | (HAS_FORGOTTEN if write.forgotten else 0)
-    parts = [pack_head(write.head, more_flags)]
+    parts = [_pack_head(write.head, more_flags, cut=write.cut)]
     if write.producer and write.producer_id is not None:
         parts += (pack_producer(write.producer), pack_text(write.producer_id))
     if write.forgotten:
@@ -172,22 +222,24 @@ def _pack_write(write: Write) -> bytes:
     return b"".join(parts)
 
 
-def unpack_edit(unpacker: Unpacker, identity_of: Callable[[int], Identity]) -> Edit:
-    """Take an edit. `identity_of` knows the streams that were created before it."""
+def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
+    """Take an edit. `head_of` knows the streams as they were before it."""
     (kind,) = unpacker.take(KIND)
     if kind == CREATE:
-        return _unpack_write(unpacker, unpack_identity(unpacker), created=True)
+        identity = unpack_identity(unpacker)
+        return _unpack_write(unpacker, identity, identity.first_kept, created=True)
     if kind == DROP:
         identity = unpack_identity(unpacker)
         return Drop(Head(identity, identity.first_own_offset, identity.created_at))
     if kind == WRITE:
         (incarnation,) = unpacker.take(INCARNATION)
-        return _unpack_write(unpacker, identity_of(incarnation), created=False)
+        before = head_of(incarnation)
+        return _unpack_write(unpacker, before.identity, before.kept, created=False)
     raise Damaged(f"an edit of unknown kind {kind}")
 
 
-def _unpack_write(unpacker: Unpacker, identity: Identity, *, created: bool) -> Write:
-    head, flags = unpack_head(unpacker, identity)
+def _unpack_write(unpacker: Unpacker, identity: Identity, kept: Kept, *, created: bool) -> Write:
+    head, flags = unpack_head(unpacker, identity, kept)
     producer = producer_id = None
     if flags & HAS_PRODUCER:
         producer = unpack_producer(unpacker)
@@ -201,7 +253,8 @@ def _unpack_write(unpacker: Unpacker, identity: Identity, *, created: bool) -> W
     if messages > 1:
         lengths = unpacker.take(Struct(f"<{messages}I"))
         ends = tuple(accumulate(lengths, initial=head.tail - length))[1:]
-    return Write(head, unpacker.take_bytes(length), ends, producer_id, producer, forgotten, created)
+    cut = bool(flags & HAS_KEPT)
+    return Write(head, unpacker.take_bytes(length), ends, producer_id, producer, forgotten, created, cut)
 
 
 def pack_change(change: Change) -> bytes:

@@ -7,25 +7,26 @@ that growing never moves megabytes.
 from array import array
 from bisect import bisect_right
 
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.storage.index import MessageIndex
+
 INDEX_ENTRY_BYTES = 8
 BLOCK_BYTES = 64 * 1024
 
 
-class Run:
+class Run(MessageIndex):
     """The bytes of a stream from its first offset on."""
 
-    __slots__ = ("_blocks", "_gathering", "_starts", "appends", "first", "messages", "tail", "times", "used_bytes")
+    __slots__ = ("_blocks", "_gathering", "_starts", "tail", "used_bytes")
 
     def __init__(self, first: int, *, batched: bool) -> None:
         """Begin at `first`. Where appends are not batches, an append is a message and one index serves both."""
-        self.first = first
+        messages = array("Q")
+        super().__init__(0, first, messages, array("Q") if batched else messages, array("Q"))
         self.tail = first
         self._blocks: list[bytes | bytearray] = []
         self._starts = array("Q")
         self._gathering = bytearray()
-        self.messages = array("Q")
-        self.appends = array("Q") if batched else self.messages
-        self.times = array("Q")
         self.used_bytes = 0
 
     def append(self, data: bytes, ends: tuple[int, ...], time: int) -> int:
@@ -57,6 +58,8 @@ class Run:
         """Copy a range out, once."""
         if start == end:
             return b""
+        if start < self.first:
+            raise StreamDamaged("these bytes of the stream were discarded")
         index = bisect_right(self._starts, start) - 1
         first = self._slice(index, start, end)
         if start + len(first) == end:
@@ -75,15 +78,28 @@ class Run:
             return block[start - block_start : end - block_start]
         return memoryview(block)[start - block_start : end - block_start].tobytes()
 
-    def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
-        index = bisect_right(self.messages, offset)
-        return self.messages[index - 1] if index else self.first
+    def discard(self, floor: int) -> int:
+        """Let go of the blocks, messages and appends before `floor`, a boundary. Tells how much memory that gave back.
 
-    def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
-        return self.messages[bisect_right(self.messages, offset)]
+        The block and the append that reach beyond it stay.
+        """
+        if floor <= self.first:
+            return 0
+        before_bytes = self.used_bytes
+        gone = bisect_right(self._starts, floor) - 1 if floor < self.tail else len(self._starts)
+        self.used_bytes -= sum(map(len, self._blocks[:gone]))
+        del self._blocks[:gone], self._starts[:gone]
+        if floor == self.tail:
+            self._gathering = bytearray()
+        self._discard_index(floor)
+        self.first = floor
+        return before_bytes - self.used_bytes
 
-    def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
-        return self.appends[bisect_right(self.appends, offset)]
+    def _discard_index(self, floor: int) -> None:
+        messages, appends = bisect_right(self.messages, floor), bisect_right(self.appends, floor)
+        del self.messages[:messages], self.times[:appends]
+        entries = messages + appends
+        if self.appends is not self.messages:
+            del self.appends[:appends]
+            entries += appends
+        self.used_bytes -= entries * INDEX_ENTRY_BYTES

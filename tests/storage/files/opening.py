@@ -46,3 +46,16 @@ def contents(storage: FileStorage, names: Iterable[bytes]) -> Contents:
 def segments(folder: Path) -> list[Path]:
     """Give the log files of all streams, in order."""
     return sorted(folder.glob("streams/*/*.log"))
+
+
+def finish_removals(storage: FileStorage) -> None:
+    """Return when what was discarded so far has been removed."""
+    thread = storage._removals._thread
+    if thread:
+        thread.submit(int).result()
+
+
+def numbers(folder: Path, incarnation: int) -> list[int]:
+    """Give the numbers of a stream's segments."""
+    prefix = f"{incarnation:016x}-"
+    return [int(path.stem[17:]) for path in segments(folder) if path.name.startswith(prefix)]

@@ -2,6 +2,7 @@
 
 import struct
 import zlib
+from hashlib import sha256
 from pathlib import Path
 
 from everbrook.protocol.state import Producer
@@ -73,3 +74,39 @@ def test_the_catalogue_can_be_decoded_by_hand(tmp_path: Path) -> None:
     assert (kind, streams, forks, mortal) == (0x10, 2, 1, 0)
     assert body[41:] == struct.pack("<QQHH", 1, 2, 1, 4) + b"sfork" + struct.pack("<QQ", 2, 1)
     assert take_record(log, position, 8) == (b"\x13", len(log))
+
+
+def test_a_cut_can_be_decoded_by_hand(tmp_path: Path) -> None:
+    storage = open_files(tmp_path)
+    stream = Draft(b"name", 5)
+    commit(storage, (stream.write(b"one"),))
+    [path] = segments(tmp_path)
+    position = path.stat().st_size
+    commit(storage, (stream.cut(3, blob=9, content=b"sum"),))
+    storage.close()
+    log = path.read_bytes()
+    body, end = take_record(log, position, 7)
+    assert struct.unpack_from("<BQQqB", body) == (2, 5, 3, NOW + 1, 64)
+    earliest, has_snapshot, offset, published_at, size, owner, blob = struct.unpack_from("<QBQqQQQ", body, 26)
+    assert (earliest, has_snapshot, offset, published_at, size, owner, blob) == (3, 1, 3, NOW, 3, 5, 9)
+    assert body[75:107] == sha256(b"sum").digest()
+    assert body[107:] == b"\x0a\x00text/x-sum" + struct.pack("<II", 0, 0)
+    assert end == len(log)
+
+
+def test_where_logs_begin_can_be_decoded_by_hand(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, segment_bytes=1)
+    stream = Draft(b"name", 5)
+    for _ in range(4):
+        commit(storage, (stream.write(b"one"),))
+    commit(storage, (stream.cut(9),))
+    storage.discard(5)
+    storage.close()
+    assert [path.name[16:] for path in segments(tmp_path)] == ["-00000003.log", "-00000004.log"]
+    [path] = tmp_path.glob("catalogue-*.log")
+    moved = b"\x14" + struct.pack("<QQ", 5, 3)
+    assert moved in path.read_bytes()
+    open_files(tmp_path, salt=8).close()
+    [path] = tmp_path.glob("catalogue-*.log")
+    body, _ = take_record(path.read_bytes(), 20, 8)
+    assert body[41:] == struct.pack("<QH", 5, 4) + b"name" + struct.pack("<QQ", 5, 3)

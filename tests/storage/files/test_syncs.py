@@ -167,3 +167,19 @@ def test_after_a_clean_end_nothing_has_to_be_synced_again(tmp_path: Path) -> Non
     storage.load(b"a")
     assert disk.steps == []
     storage.close()
+
+
+def test_snapshots_of_the_fast_mode_are_synced_when_the_store_is_opened_as_a_durable_one(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, durable=False)
+    stream = Draft(b"a", 1)
+    blob = storage.blobs.begin(1, 9)
+    blob.write(b"sum")
+    blob.finish()
+    commit(storage, (stream.write(b"x"),), (stream.cut(1, blob=9, content=b"sum"),))
+    storage.close()
+    disk = WatchedDisk()
+    storage = open_files(tmp_path, disk)
+    storage.load(b"a")
+    [path] = tmp_path.rglob("*.blob")
+    assert {path, path.parent} <= set(synced(disk))
+    storage.close()

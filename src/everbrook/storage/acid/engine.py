@@ -1,6 +1,5 @@
 """The acid engine: a group of changes is one write and one sync of the journal; LMDB takes them over in the background.
 
-Three layers answer together, the newest first: the recent changes, those that are being folded, and the shelf.
 Opening replays the journal over the shelf, skipping what a shard has already, so doing it twice changes nothing.
 """
 
@@ -13,23 +12,27 @@ import lmdb
 
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.errors import StreamDamaged, quoted
-from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Head, Identity
 from everbrook.storage.acid.journal import Damage, Journal
+from everbrook.storage.acid.listing import Counts, Listing
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shelf import Shelf
-from everbrook.storage.api import Record
 from everbrook.storage.disk import Disk
-from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, StoreError, open_manifest
+from everbrook.storage.file_blobs import BLOBS, FileBlobs
+from everbrook.storage.manifest import FORMAT, Manifest, StoreError, open_folder, open_manifest
 from everbrook.storage.packing import Unpacker, pack_change, unpack_edit
-from everbrook.storage.run import Run
+from everbrook.storage.retained import floor_of, needs_blob
 
 logger = logging.getLogger(__name__)
 
+JOURNAL = "journal"
 FOLD_AT_BYTES = 32 * 1024 * 1024
+# How many forks are asked whether they need a blob. Where there are more, one of them does.
+MAX_ASKED_FORKS = 1000
 
 
-class AcidStorage:
+class AcidStorage(Listing):
     """Streams that survive the machine, all-or-nothing across data, metadata and streams."""
 
     promise = "what is acknowledged survives a crash of this machine, entirely or not at all"
@@ -40,8 +43,7 @@ class AcidStorage:
         self, disk: Disk, folder: Path, *, shard_count: int, salt: int, fold_at_bytes: int = FOLD_AT_BYTES
     ) -> None:
         """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
-        disk.make_folder(folder)
-        self._lock = FolderLock(folder)
+        self._lock = open_folder(disk, folder)
         try:
             self._open(disk, folder, shard_count, salt, fold_at_bytes)
         except BaseException:
@@ -50,15 +52,30 @@ class AcidStorage:
 
     def _open(self, disk: Disk, folder: Path, shard_count: int, salt: int, fold_at_bytes: int) -> None:
         open_manifest(disk, folder, Manifest(FORMAT, "acid", shard_count))
-        disk.make_folder(folder / "journal")
+        # The journal's folder is made when all shards are: without it there can't be anything in them yet.
+        made = JOURNAL in disk.names(folder)
+        self._shelf = Shelf(disk, folder, shard_count, made=made)
+        try:
+            self._begin(disk, folder, salt, fold_at_bytes, made=made)
+        except BaseException:
+            self._shelf.close()
+            raise
+
+    def _begin(self, disk: Disk, folder: Path, salt: int, fold_at_bytes: int, *, made: bool) -> None:
+        if self._shelf.newest_applied and not made:
+            raise StoreError(f"{folder} holds a store without its {JOURNAL}")
+        disk.make_folder(folder / JOURNAL)
         self._fold_at_bytes = fold_at_bytes
-        self._shelf = Shelf(disk, folder, shard_count)
-        self._journal = Journal(disk, folder / "journal", salt)
+        self._journal = Journal(disk, folder / JOURNAL, salt)
+        self.blobs = FileBlobs(disk, folder / BLOBS, durable=True)
+        self.last_incarnation = self._shelf.last_incarnation
         self._recent = Recent()
+        self._counts = Counts()
         self._damaged = self._shelf.damaged()
         self._applied = 0
         self._folding: Recent | None = None
         self._fold: Future[None] | None = None
+        self._discarding: Future[None] | None = None
         self._fold_number = 0
         self._fold_paths: list[Path] = []
         self._retry_at_bytes = 0
@@ -74,10 +91,10 @@ class AcidStorage:
         for record in records:
             unpacker = Unpacker(record.body)
             while not unpacker.done:
-                edit = unpack_edit(unpacker, self._identity_of)
+                edit = unpack_edit(unpacker, self._head_before)
                 shelved = self._shelf.has(edit, record.number)
                 if shelved or self._follows(edit):
-                    self._recent.apply(edit, shelved=shelved)
+                    self._take(edit, shelved=shelved)
         self._applied = self._journal.last
         for damage in self.damages:
             logger.error(
@@ -93,30 +110,32 @@ class AcidStorage:
         """What of the journal can't be read any more."""
         return self._journal.damages
 
-    def _identity_of(self, incarnation: int) -> Identity:
-        head = self._head(incarnation)
-        return head.identity if head else Identity(b"", incarnation, DEFAULT_CONTENT_TYPE, DEFAULT_CONTENT_TYPE, 0)
+    def _known_head(self, incarnation: int) -> Head | None:
+        try:
+            return self._head(incarnation)
+        except StreamDamaged:
+            return None
+
+    def _head_before(self, incarnation: int) -> Head:
+        """Give a stream as it is before an edit of it. What an unknown one is does not matter: nothing follows it."""
+        nobody = Identity(b"", incarnation, DEFAULT_CONTENT_TYPE, DEFAULT_CONTENT_TYPE, 0)
+        return self._known_head(incarnation) or Head(nobody, 0, 0)
 
     def _follows(self, edit: Edit) -> bool:
         """Tell whether an edit follows what is known of its stream. If not, what lies between was lost."""
         identity = edit.head.identity
         if isinstance(edit, Drop) or edit.created:
             return True
-        before = self._head(identity.incarnation)
+        before = self._known_head(identity.incarnation)
         if before and before.tail == edit.head.tail - len(edit.data):
             return True
         self._damaged.add(identity.incarnation)
         return False
 
-    def _head(self, incarnation: int) -> Head | None:
-        for layer in self._layers():
-            stream = layer.streams.get(incarnation)
-            if stream:
-                return stream.head
-        return self._shelf.head(incarnation)
-
-    def _layers(self) -> tuple[Recent, ...]:
-        return (self._recent, self._folding) if self._folding else (self._recent,)
+    def _take(self, edit: Edit, *, shelved: bool = False) -> None:
+        self._recent.apply(edit, shelved=shelved)
+        if isinstance(edit, Write) and edit.created:
+            self.last_incarnation = max(self.last_incarnation, edit.head.identity.incarnation)
 
     # Writing
 
@@ -129,7 +148,8 @@ class AcidStorage:
     def apply(self, group: Sequence[Change]) -> None:
         for change in group:
             for edit in change:
-                self._recent.apply(edit)
+                self._take(edit)
+                self._counts.follow(edit)
         self._applied += len(group)
         self._end_fold()
         if self._folding is None and self._journal.size >= self._fold_at_bytes:
@@ -138,6 +158,8 @@ class AcidStorage:
     def _begin_fold(self) -> None:
         """Set the recent changes aside and fold them in the background. The journal goes on in a new file."""
         self._folding, self._recent = self._recent, Recent()
+        if self._folding.order.sorted:
+            self._recent.order.sort()
         self._fold_number, self._fold_paths = self._journal.last, self._journal.roll()
         self._retry_at_bytes = 0
         self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
@@ -158,87 +180,53 @@ class AcidStorage:
             self._retry_at_bytes = self._journal.size + self._fold_at_bytes
             self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
-    # Reading
+    # Giving space back
 
-    def load(self, name: bytes) -> Record | None:
-        incarnation = self._incarnation(name)
-        if incarnation is None:
-            return None
+    def discard(self, incarnation: int) -> None:
+        """Let go of what nobody needs of a stream: in memory now, on the shelf with the next fold, or if it is much."""
+        try:
+            floor = self._floor(incarnation)
+        except StreamDamaged:
+            return
+        if floor:
+            self._recent.discard(incarnation, floor, self._discardable_bytes(incarnation, floor))
+            if self._recent.discardable_bytes >= self._fold_at_bytes:
+                self._begin_discarding()
+
+    def _begin_discarding(self) -> None:
+        """Discard in the background, after the fold that is under way. If it waits already it takes this in."""
+        self._recent.discardable_bytes = 0
+        if self._discarding is None or self._discarding.running() or self._discarding.done():
+            self._discarding = self._thread.submit(self._discard_aside)
+
+    def _discard_aside(self) -> None:
+        """Discard what is noted now. It stays noted: should this fail, the next fold does it."""
+        try:
+            self._shelf.discard(self._recent.floors.copy())
+        except (OSError, lmdb.Error) as error:
+            logger.warning("what no stream retains could not be removed from LMDB, and will be later: %s", error)
+
+    def _floor(self, incarnation: int) -> int:
+        """Give the offset before which nobody needs a stream's bytes; 0 also if that is not known."""
         head = self._head(incarnation)
-        if head is None or incarnation in self._damaged:
-            raise StreamDamaged(f"a part of the stream at {quoted(name)} was lost with a damaged part of the journal")
-        return Record(head, self._producers(incarnation))
+        if head is None or not head.kept.earliest or incarnation in self._damaged:
+            return 0
+        oldest_fork = next(iter(self._fork_identities(incarnation, 0, 1)), None)
+        return floor_of(head, oldest_fork)
 
-    def _incarnation(self, name: bytes) -> int | None:
-        for layer in self._layers():
-            if name in layer.names:
-                return layer.names[name]
-        return self._shelf.incarnation(name)
+    def _discardable_bytes(self, incarnation: int, floor: int) -> int:
+        """Count what the shelf has before an offset, and will have when the fold that is under way is done."""
+        run = self._folding.run(incarnation) if self._folding else None
+        folding_bytes = max(0, min(floor, run.tail) - run.first) if run else 0
+        return self._shelf.bytes_before(incarnation, floor) + folding_bytes
 
-    def _producers(self, incarnation: int) -> dict[bytes, Producer]:
-        producers: dict[bytes, Producer] = {}
-        streams = [layer.streams.get(incarnation) for layer in self._layers()]
-        if not any(stream and stream.created for stream in streams):
-            producers = self._shelf.producers(incarnation)
-        for stream in reversed(streams):
-            if stream:
-                for producer_id in stream.forgotten:
-                    producers.pop(producer_id, None)
-                producers.update(stream.producers)
-        return producers
-
-    def mortal(self, after: int, limit: int) -> list[Head]:
-        """Give streams that can expire: those on the shelf that live, and those that have not got there."""
-        recent = {
-            incarnation: stream.head
-            for layer in reversed(self._layers())
-            for incarnation, stream in layer.streams.items()
-            if incarnation > after and stream.head.identity.mortal
-        }
-        dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
-        shelved = {head.identity.incarnation: head for head in self._shelf.mortal(after, limit + len(dropped))}
-        heads = {**shelved, **recent}
-        return [heads[incarnation] for incarnation in sorted(heads.keys() - dropped)[:limit]]
-
-    def fork_count(self, incarnation: int) -> int:
-        forks = self._shelf.forks(incarnation)
-        for layer in reversed(self._layers()):
-            forks |= layer.forked.get(incarnation, set())
-            forks -= layer.unforked.get(incarnation, set())
-        return len(forks)
-
-    def _runs(self, incarnation: int) -> list[Run]:
-        """Give the runs of a stream that are in memory, the newest first."""
-        return [run for layer in self._layers() if (run := layer.run(incarnation))]
-
-    def read(self, incarnation: int, start: int, end: int) -> bytes:
-        parts: list[bytes] = []
-        for run in self._runs(incarnation):
-            if run.first < end and start < end:
-                first = max(start, run.first)
-                parts.append(run.read(first, end))
-                end = first
-        if start < end:
-            parts.append(self._shelf.read(incarnation, start, end))
-        return parts[0] if len(parts) == 1 else b"".join(reversed(parts))
-
-    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
-        for run in self._runs(incarnation):
-            if run.first < offset:
-                return run.boundary_at_or_before(offset)
-        return self._shelf.boundary_at_or_before(incarnation, offset)
-
-    def boundary_after(self, incarnation: int, offset: int) -> int:
-        for run in self._runs(incarnation):
-            if run.first <= offset:
-                return run.boundary_after(offset)
-        return self._shelf.boundary_after(incarnation, offset)
-
-    def append_end(self, incarnation: int, offset: int) -> int:
-        for run in self._runs(incarnation):
-            if run.first <= offset:
-                return run.append_end(offset)
-        return self._shelf.append_end(incarnation, offset)
+    def keeps(self, owner: int, blob: int) -> bool:
+        try:
+            # A fork has the snapshot that its source had when it was made, and so no younger one.
+            forks = self._fork_identities(owner, blob, MAX_ASKED_FORKS + 1)
+            return len(forks) > MAX_ASKED_FORKS or needs_blob(self._head(owner), forks, blob)
+        except StreamDamaged:
+            return True
 
     def close(self) -> None:
         """Fold what is left, so that the next opening has nothing to replay, and let everything go.
@@ -246,12 +234,15 @@ class AcidStorage:
         A group that was persisted and never applied is only in the journal, which then stays.
         """
         self._thread.shutdown()
-        self._end_fold()
+        if self._fold and self._fold.exception() is None:
+            self._folding = None
         if self._folding is None and self._journal.size and self._applied == self._journal.last:
             try:
                 self._fold_aside(self._recent, self._journal.last, self._journal.roll())
             except (OSError, lmdb.Error) as error:
                 logger.warning("the journal could not be folded into LMDB; the next opening replays it: %s", error)
+        elif self._recent.floors:
+            self._discard_aside()
         self._journal.close()
         self._shelf.close()
         self._lock.release()

@@ -1,7 +1,10 @@
 """Recent changes: what is in the journal and not yet in LMDB, held in memory as the storage would show it."""
 
+from collections.abc import Iterator
+
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Producer
+from everbrook.storage.names import Names
 from everbrook.storage.run import Run
 
 
@@ -38,10 +41,16 @@ class Recent:
 
     def __init__(self) -> None:
         self.names: dict[bytes, int | None] = {}
+        self.order = Names(self.names.keys())
         self.streams: dict[int, RecentStream] = {}
         self.dropped: dict[int, Head] = {}
-        self.forked: dict[int, set[int]] = {}
+        # Forks by their sources, as dictionaries for their order: the oldest comes first.
+        self.forked: dict[int, dict[int, None]] = {}
         self.unforked: dict[int, set[int]] = {}
+        self.floors: dict[int, int] = {}
+        """Before which offsets nobody needs what LMDB has of streams."""
+        self.discardable_bytes = 0
+        """How much that is, about, as far as nobody has begun to remove it."""
 
     def apply(self, edit: Edit, *, shelved: bool = False) -> None:
         """Take an edit. If the stream's shard has it already, only names and forks are entered.
@@ -53,12 +62,21 @@ class Recent:
         else:
             self._drop(edit)
 
+    def _name(self, name: bytes, incarnation: int | None) -> None:
+        if name not in self.names:
+            self.order.add(name)
+        self.names[name] = incarnation
+
+    def named(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
+        """Give names that begin with `prefix` and follow `after`, and whose they are; None if they are free."""
+        return ((name, self.names[name]) for name in self.order.following(prefix, after))
+
     def _write(self, write: Write, *, shelved: bool) -> None:
         identity = write.head.identity
         if write.created:
-            self.names[identity.name] = identity.incarnation
+            self._name(identity.name, identity.incarnation)
             if identity.fork:
-                self.forked.setdefault(identity.fork.source_incarnation, set()).add(identity.incarnation)
+                self.forked.setdefault(identity.fork.source_incarnation, {})[identity.incarnation] = None
         if shelved:
             return
         stream = self.streams.get(identity.incarnation)
@@ -72,11 +90,21 @@ class Recent:
         if stream is None or not stream.created:
             self.dropped[identity.incarnation] = drop.head
         if self.names.get(identity.name, identity.incarnation) == identity.incarnation:
-            self.names[identity.name] = None
+            self._name(identity.name, None)
         if identity.fork:
             source = identity.fork.source_incarnation
-            self.forked.get(source, set()).discard(identity.incarnation)
+            self.forked.get(source, {}).pop(identity.incarnation, None)
             self.unforked.setdefault(source, set()).add(identity.incarnation)
+        self.floors.pop(identity.incarnation, None)
+
+    def discard(self, incarnation: int, floor: int, discardable_bytes: int) -> None:
+        """Let go of what nobody needs of a stream, and note how much of it LMDB has."""
+        run = self.run(incarnation)
+        if run:
+            run.discard(floor)
+        if discardable_bytes and self.floors.get(incarnation, 0) < floor:
+            self.floors[incarnation] = floor
+            self.discardable_bytes += discardable_bytes
 
     def run(self, incarnation: int) -> Run | None:
         """Give the recent bytes of a stream, if it has any."""

@@ -4,7 +4,8 @@ from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.acid.journal_check import Placed
 from everbrook.storage.acid.shard_check import UNREADABLE
-from everbrook.storage.acid.shelf_check import CheckedShelf, Touched
+from everbrook.storage.acid.shelf_check import CheckedShelf, Touched, kept_bytes
+from everbrook.storage.blob_check import BlobCheck
 from everbrook.storage.check import Notebook
 from everbrook.storage.packing import Unpacker, unpack_edit
 
@@ -25,7 +26,7 @@ class Replay:
         unpacker = Unpacker(record.body)
         try:
             while unpacker.position < len(record.body):
-                edit = unpack_edit(unpacker, self._identity_of)
+                edit = unpack_edit(unpacker, self._head_before)
                 self._touch(edit)
                 if not self._shelf.has_number(edit.head.identity.incarnation, record.number):
                     self._follow(edit)
@@ -39,9 +40,8 @@ class Replay:
             return self.heads[incarnation]
         return self._shelf.head(incarnation)
 
-    def _identity_of(self, incarnation: int) -> Identity:
-        head = self._head_of(incarnation)
-        return head.identity if head else Identity(b"", incarnation, b"", b"", 0)
+    def _head_before(self, incarnation: int) -> Head:
+        return self._head_of(incarnation) or Head(Identity(b"", incarnation, b"", b"", 0), 0, 0)
 
     def _touch(self, edit: Edit) -> None:
         identity = edit.head.identity
@@ -70,7 +70,8 @@ class Replay:
         elif write.data and (not write.ends or write.ends[-1] != write.head.tail):
             self._notebook.damage("its messages do not fill it", place)
 
-    def count_streams(self) -> None:
+    def count_streams(self, blobs: BlobCheck) -> None:
         """Count the streams as the journal leaves them. The shelf counts the others."""
         for head in filter(None, self.heads.values()):
-            self._notebook.tally.add(head.tail - head.identity.first_own_offset)
+            self._notebook.tally.add(kept_bytes(head))
+            blobs.add(head)

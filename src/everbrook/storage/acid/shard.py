@@ -1,71 +1,42 @@
-"""A shard: one LMDB environment with everything that was folded into it.
+"""A shard: one LMDB environment with everything that was folded into it."""
 
-Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by its incarnation. LMDB has no checksums,
-so each value has one of ours behind it.
-"""
-
-import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from struct import Struct
 
 import lmdb
 
-from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head, Producer
-from everbrook.storage.acid.chunks import (
-    CHUNK_BYTES,
-    Chunk,
-    ChunkIndex,
-    cut_chunks,
-    joined,
-    pack_index,
-    unpack_index,
-)
+from everbrook.storage.acid.chunks import CHUNK_BYTES, Chunk, cut_chunks, joined, pack_index, unpack_index
+from everbrook.storage.acid.reading import ShardReader
 from everbrook.storage.acid.recent import RecentStream
 from everbrook.storage.acid.residency import Residency
-from everbrook.storage.packing import (
-    Unpacker,
-    pack_head,
-    pack_identity,
-    pack_producer,
-    unpack_head,
-    unpack_identity,
-    unpack_producer,
-)
+from everbrook.storage.acid.rows import CHECKSUM, INCARNATION, PLACE, holds, seal, seek_before, start_of, unseal
+from everbrook.storage.manifest import StoreError
+from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 
+DATA = "data.mdb"
 # An address range, not memory and not disk: the file grows as it is written.
 MAP_BYTES = 1 << 40
 # A last chunk smaller than this takes the next appends in, so that a slow stream is not a heap of crumbs.
 CRUMB_BYTES = 16 * 1024
 
-INCARNATION = Struct(">Q")
-PLACE = Struct(">QQ")
 NUMBER = Struct("<Q")
 APPLIED = b"applied"
 
 
-CHECKSUM = Struct("<I")
-
-
-def seal(key: bytes, value: bytes) -> bytes:
-    """Add a checksum of key and value."""
-    return value + CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key)))
-
-
-def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """Give a sealed value, or None if it is damaged."""
-    value = sealed[: -CHECKSUM.size]
-    return value if sealed == seal(key, value) else None
-
-
-class Shard:
+class Shard(ShardReader):
     """Reads from, and folds into, one LMDB environment."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._residency = Residency(folder / "data.mdb")
-        self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
+        self._residency = Residency(folder / DATA)
+        try:
+            self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
+            self._open_databases()
+        except lmdb.Error as error:
+            raise StoreError(f"{folder / DATA} can't be opened: {error}") from error
+
+    def _open_databases(self) -> None:
         self._meta = self._env.open_db(b"meta")
         self._names = self._env.open_db(b"names")
         self._streams = self._env.open_db(b"streams")
@@ -76,103 +47,23 @@ class Shard:
         self._mortal = self._env.open_db(b"mortal")
         self._damaged = self._env.open_db(b"damaged")
 
-    # Reading: what is needed is copied, and the transaction ends. A slow client never pins LMDB's pages.
-
     @property
     def applied(self) -> int:
         """The number of the last change that is folded in."""
         packed = self._get(self._meta, APPLIED)
         return int(NUMBER.unpack(packed)[0]) if packed else 0
 
-    def _get(self, database: "lmdb._Database", key: bytes) -> bytes | None:
-        self._residency.look()
-        with self._env.begin() as transaction:
-            sealed = transaction.get(key, db=database)
-        return None if sealed is None else self._unsealed(key, bytes(sealed))
-
-    def _unsealed(self, key: bytes, sealed: bytes) -> bytes:
-        value = unseal(key, sealed)
-        if value is None:
-            raise StreamDamaged(f"what is stored under {key.hex()} in {self._folder.name} is damaged")
-        return value
-
-    def incarnation(self, name: bytes) -> int | None:
-        """Give the stream that has a name."""
-        packed = self._get(self._names, name)
-        return int(INCARNATION.unpack(packed)[0]) if packed else None
-
-    def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream."""
-        packed = self._get(self._streams, INCARNATION.pack(incarnation))
-        if packed is None:
-            return None
-        unpacker = Unpacker(packed)
-        return unpack_head(unpacker, unpack_identity(unpacker))[0]
-
-    def producers(self, incarnation: int) -> dict[bytes, Producer]:
-        """Give what a stream remembers of its producers."""
-        prefix = INCARNATION.pack(incarnation)
-        with self._env.begin() as transaction:
-            found = _with_prefix(transaction.cursor(self._producers), prefix)
-            return {key[len(prefix) :]: unpack_producer(Unpacker(self._unsealed(key, sealed))) for key, sealed in found}
-
-    def forks(self, source: int) -> set[int]:
-        """Give the streams that branch off one."""
-        prefix = INCARNATION.pack(source)
-        with self._env.begin() as transaction:
-            found = _with_prefix(transaction.cursor(self._forks), prefix)
-            return {PLACE.unpack(key)[1] for key, _ in found}
-
-    def read(self, incarnation: int, start: int, end: int) -> bytes:
-        """Give the bytes of a stream from `start` to `end`."""
-        self._residency.look()
-        parts: list[bytes] = []
-        with self._env.begin(buffers=True) as transaction:
-            cursor = transaction.cursor(self._chunks)
-            chunk_start = _seek_chunk(cursor, incarnation, start)
-            while start < end:
-                part = self._part(bytes(cursor.key()), cursor.value(), start - chunk_start, end - chunk_start)
-                parts.append(part)
-                start += len(part)
-                if start < end:
-                    cursor.next()
-                    chunk_start = PLACE.unpack(cursor.key())[1]
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def _part(self, key: bytes, sealed: bytes | memoryview, start: int, end: int) -> bytes:
-        """Copy a part out of a chunk. One that is read whole is verified as well."""
-        size = len(sealed) - CHECKSUM.size
-        if start or end < size:
-            return bytes(sealed[start : min(end, size)])
-        return self._unsealed(key, bytes(sealed))
-
-    def index_at(self, incarnation: int, offset: int) -> tuple[int, ChunkIndex]:
-        """Give the chunk that holds the byte at `offset`: its start and its index."""
-        with self._env.begin() as transaction:
-            cursor = transaction.cursor(self._indexes)
-            start = _seek_chunk(cursor, incarnation, offset)
-            return start, unpack_index(self._unsealed(bytes(cursor.key()), bytes(cursor.value())))
-
-    def mortal(self, after: int, limit: int) -> list[int]:
-        """Give streams that can expire, in the order of their incarnations."""
-        with self._env.begin() as transaction:
-            cursor = transaction.cursor(self._mortal)
-            if not cursor.set_range(INCARNATION.pack(after + 1)):
-                return []
-            keys = cursor.iternext(keys=True, values=False)
-            return [INCARNATION.unpack(key)[0] for key, _ in zip(keys, range(limit), strict=False)]
-
-    def damaged(self) -> list[int]:
-        """Give the streams of which a part was lost."""
-        with self._env.begin() as transaction:
-            keys = transaction.cursor(self._damaged).iternext(keys=True, values=False)
-            return [INCARNATION.unpack(key)[0] for key in keys]
-
-    # Folding, in one transaction
-
     def begin(self) -> "Fold":
         """Begin to fold."""
         return Fold(self, self._env.begin(write=True))
+
+    def discard(self, floors: Mapping[int, int]) -> None:
+        """Remove the chunks of streams that lie wholly before offsets, in a transaction of their own."""
+        with self._env.begin(write=True) as transaction:
+            fold = Fold(self, transaction)
+            for incarnation, floor in floors.items():
+                fold.discard(incarnation, floor)
+        self.let_go()
 
     def let_go(self) -> None:
         """Let go of the pages that a fold has left in the process."""
@@ -236,11 +127,11 @@ class Fold:
             self._delete("producers", key + producer_id)
         for producer_id, producer in stream.producers.items():
             self._put("producers", key + producer_id, pack_producer(producer))
-        if stream.run:
-            self._append(identity.incarnation, cut_chunks(stream.run))
+        if stream.run and (chunks := cut_chunks(stream.run)):
+            self._append(identity.incarnation, chunks)
 
     def _append(self, incarnation: int, chunks: list[Chunk]) -> None:
-        last = self._last_crumb(incarnation)
+        last = self._last_crumb(incarnation, chunks[0].start)
         if last and len(last.data) + len(chunks[0].data) <= CHUNK_BYTES:
             chunks[0] = joined(last, chunks[0])
         for chunk in chunks:
@@ -248,19 +139,30 @@ class Fold:
             self._put("chunks", place, chunk.data)
             self._put("indexes", place, pack_index(chunk.index))
 
-    def _last_crumb(self, incarnation: int) -> Chunk | None:
-        """Give the last chunk of a stream if it is small enough to be joined with the next."""
+    def _last_crumb(self, incarnation: int, end: int) -> Chunk | None:
+        """Give the last chunk of a stream, up to `end`, if it is small enough to be joined with the next."""
         cursor = self._transaction.cursor(self._databases["chunks"])
-        if not _seek_before(cursor, PLACE.pack(incarnation + 1, 0)):
+        if not seek_before(cursor, PLACE.pack(incarnation + 1, 0)) or not holds(cursor, incarnation):
             return None
-        holder, start = PLACE.unpack(cursor.key())
-        if holder != incarnation or len(cursor.value()) >= CRUMB_BYTES:
+        start, size = start_of(cursor), len(cursor.value()) - CHECKSUM.size
+        if size >= CRUMB_BYTES or start + size != end:
             return None
         place = PLACE.pack(incarnation, start)
         data = unseal(place, bytes(cursor.value()))
         packed = unseal(place, bytes(self._transaction.get(place, db=self._databases["indexes"], default=b"")))
         # What is damaged is left as it is, for whoever reads it to be told.
-        return None if data is None or packed is None else Chunk(start, data, unpack_index(packed))
+        return None if data is None or packed is None else Chunk(start, data, unpack_index(packed, start))
+
+    def discard(self, incarnation: int, floor: int) -> None:
+        """Remove the chunks of a stream that lie wholly before an offset."""
+        cursor = self._transaction.cursor(self._databases["chunks"])
+        there = cursor.set_range(PLACE.pack(incarnation, 0))
+        while there and holds(cursor, incarnation):
+            start = start_of(cursor)
+            if start + len(cursor.value()) - CHECKSUM.size > floor:
+                return
+            self._delete("indexes", PLACE.pack(incarnation, start))
+            there = cursor.delete()
 
     def damaged(self, incarnation: int) -> None:
         """Remember that a part of a stream was lost, when what tells of it goes."""
@@ -284,27 +186,3 @@ class Fold:
     def abort(self) -> None:
         """Forget it, unless it is done already."""
         self._transaction.abort()
-
-
-def _with_prefix(cursor: lmdb.Cursor, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    if not cursor.set_range(prefix):
-        return
-    for key, value in cursor:
-        if not bytes(key).startswith(prefix):
-            return
-        yield bytes(key), bytes(value)
-
-
-def _seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
-    """Go to the last place before `key`."""
-    return cursor.prev() if cursor.set_range(key) else cursor.last()
-
-
-def _seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> int:
-    """Go to the chunk that holds the byte at `offset`. Gives where it starts."""
-    if offset < 0 or not _seek_before(cursor, PLACE.pack(incarnation, offset + 1)):
-        raise KeyError(incarnation)
-    holder, start = PLACE.unpack(cursor.key())
-    if holder != incarnation:
-        raise KeyError(incarnation)
-    return int(start)

@@ -9,7 +9,9 @@ import lmdb
 
 from everbrook.protocol.state import Head
 from everbrook.storage.acid.chunks import COUNTS, unpack_index
-from everbrook.storage.acid.shard import APPLIED, INCARNATION, NUMBER, Shard, unseal
+from everbrook.storage.acid.pages import problem_of
+from everbrook.storage.acid.rows import INCARNATION, PLACE, unseal
+from everbrook.storage.acid.shard import APPLIED, DATA, NUMBER, Shard
 from everbrook.storage.check import Notebook
 from everbrook.storage.packing import Damaged, Unpacker, unpack_head, unpack_identity
 
@@ -18,27 +20,30 @@ UNREADABLE = (Damaged, struct.error, ValueError, IndexError)
 
 
 class CheckedShard(Shard):
-    """A shard that is only read. What a crash kept from being made is empty."""
+    """A shard that is only read. What a crash kept from being made is empty, if the store was not `made` before."""
 
-    def __init__(self, folder: Path, notebook: Notebook) -> None:
+    def __init__(self, folder: Path, notebook: Notebook, *, made: bool) -> None:
         self.folder = folder
         self.notebook = notebook
         self.reading: lmdb.Transaction | None = None
         self.size = 0
-        file = folder / "data.mdb"
-        if not file.exists() or not file.stat().st_size:
+        file = folder / DATA
+        notebook.at(file)
+        problem = problem_of(file)
+        if problem:
+            if made:
+                notebook.damage(problem)
             return
         self.size = file.stat().st_size
-        notebook.at(file)
         try:
             self._env = lmdb.open(str(folder), readonly=True, lock=False, create=False, max_dbs=len(DATABASES))
-            self._named = self._open_databases()
+            self._named = self._find_databases()
             self.reading = self._env.begin(buffers=True)
             self._check_databases(self.reading)
         except lmdb.Error as error:
             notebook.damage(f"LMDB can't open it: {error}")
 
-    def _open_databases(self) -> "dict[bytes, lmdb._Database]":
+    def _find_databases(self) -> "dict[bytes, lmdb._Database]":
         found: dict[bytes, lmdb._Database] = {}
         for name in DATABASES:
             try:
@@ -66,7 +71,7 @@ class CheckedShard(Shard):
 
     def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Give every row that verifies, as long as they come in order and are no more than LMDB says."""
-        self.notebook.at(self.folder / "data.mdb", f"database {database.decode()}")
+        self.notebook.at(self.folder / DATA, f"database {database.decode()}")
         if self.reading is None or database not in self._named:
             return
         count = self.reading.stat(self._named[database])["entries"]
@@ -103,6 +108,26 @@ class CheckedShard(Shard):
         except UNREADABLE:
             return None
 
+    def first_chunk(self, incarnation: int) -> int | None:
+        """Give where the first chunk of a stream starts, if it has any."""
+        if self.reading is None or b"chunks" not in self._named:
+            return None
+        cursor = self.reading.cursor(self._named[b"chunks"])
+        found = cursor.set_range(PLACE.pack(incarnation, 0)) and bytes(cursor.key())
+        if not found or len(found) != PLACE.size or PLACE.unpack(found)[0] != incarnation:
+            return None
+        return int(PLACE.unpack(found)[1])
+
+    def oldest_fork(self, source: int) -> int | None:
+        """Give the oldest stream that branches off one, if there is any."""
+        if self.reading is None or b"forks" not in self._named:
+            return None
+        cursor = self.reading.cursor(self._named[b"forks"])
+        found = cursor.set_range(PLACE.pack(source, 0)) and bytes(cursor.key())
+        if not found or len(found) != PLACE.size or PLACE.unpack(found)[0] != source:
+            return None
+        return int(PLACE.unpack(found)[1])
+
     def close(self) -> None:
         if self.reading is not None:
             self.reading.abort()
@@ -125,7 +150,7 @@ def index_over(packed: bytes | None, size: int, over: tuple[int, int]) -> tuple[
     """
     if packed is None:
         raise Damaged("it has none")
-    index = unpack_index(packed)
+    index = unpack_index(packed, 0)
     messages, appends, times = list(index.messages), list(index.appends), list(index.times)
     message_count, append_count, time_count = COUNTS.unpack_from(packed)
     length = COUNTS.size + (message_count + append_count) * index.messages.itemsize + time_count * index.times.itemsize

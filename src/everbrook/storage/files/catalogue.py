@@ -18,8 +18,9 @@ from msgspec.structs import replace
 
 from everbrook.protocol.change import Change, Edit, Write
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.state import Identity
+from everbrook.protocol.state import Head, Identity
 from everbrook.storage.disk import Disk, File
+from everbrook.storage.files.beginnings import Beginnings
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.entries import Entries
 from everbrook.storage.files.handles import Syncer
@@ -27,7 +28,7 @@ from everbrook.storage.files.log import first_record, proves_loss
 from everbrook.storage.packing import KIND, Unpacker, pack_edit, unpack_edit
 from everbrook.storage.record import Record, frame, log_header, record_at
 
-SNAPSHOT, COMMIT, JOINT, CLOSED = 0x10, 0x11, 0x12, 0x13
+SNAPSHOT, COMMIT, JOINT, CLOSED, BEGINNINGS = 0x10, 0x11, 0x12, 0x13, 0x14
 GENERATION_SHIFT = 40
 DOUBTS = Struct("<QQ")
 
@@ -81,7 +82,12 @@ def _bare(edit: Edit) -> Edit:
 
 def pack_joint(change: Change) -> bytes:
     """Write a change with everything in it."""
-    return KIND.pack(JOINT) + b"".join(map(pack_edit, change))
+    return KIND.pack(JOINT) + b"".join(pack_edit(_entire(edit)) for edit in change)
+
+
+def _entire(edit: Edit) -> Edit:
+    """Let a write say what its stream keeps of its past: what came before may be lost when it is done again."""
+    return replace(edit, cut=True) if isinstance(edit, Write) and not edit.created else edit
 
 
 def _unpack_change(body: bytes) -> Change:
@@ -92,9 +98,9 @@ def _unpack_change(body: bytes) -> Change:
     return tuple(edits)
 
 
-def nameless(incarnation: int) -> Identity:
-    """Stand for the identity of a stream, where only its number counts."""
-    return Identity(b"", incarnation, DEFAULT_CONTENT_TYPE, DEFAULT_CONTENT_TYPE, 0)
+def nameless(incarnation: int) -> Head:
+    """Stand for the head of a stream, where only its number counts."""
+    return Head(Identity(b"", incarnation, DEFAULT_CONTENT_TYPE, DEFAULT_CONTENT_TYPE, 0), 0, 0)
 
 
 def catalogue_files(disk: Disk, folder: Path) -> list[CatalogueFile]:
@@ -131,6 +137,8 @@ def _replay(contents: Contents, record: Record) -> None:
         contents.entries.apply(change)
         if kind == JOINT:
             contents.joint.append((record.number, change))
+    elif kind == BEGINNINGS:
+        contents.entries.beginnings.take(record.body[KIND.size :])
 
 
 class Catalogue:
@@ -169,6 +177,7 @@ class Catalogue:
         path = self._folder / f"catalogue-{generation:08d}-{following:08d}.log"
         body = KIND.pack(SNAPSHOT) + DOUBTS.pack(doubts.ends, doubts.logs) + entries.pack()
         file = self._write_aside(body, path, number)
+        entries.beginnings.moved = False
         if self._file:
             self._file.close()
         self._file, self._at = file, CatalogueFile(path, generation, following)
@@ -222,13 +231,14 @@ class Catalogue:
             self._file.truncate(size)
             self.sync()
 
-    def close(self, number: int, *, clean: bool) -> None:
+    def close(self, number: int, beginnings: Beginnings, *, clean: bool) -> None:
         """Let the file go. It is clean if nothing is left to do for the next opening."""
         if self._file is None:
             return
         try:
             if clean:
-                self.append([(number, KIND.pack(CLOSED))])
+                moved = [(number, KIND.pack(BEGINNINGS) + beginnings.pack())] if beginnings.moved else []
+                self.append([*moved, (number, KIND.pack(CLOSED))])
                 self.sync()
         finally:
             self._file.close()

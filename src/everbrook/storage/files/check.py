@@ -1,22 +1,28 @@
-"""Checking a store of the file modes: every record of the catalogue and of the logs, and that they tell the same."""
+"""Checking a store of the file modes: every record of the catalogue and of the logs, and that they tell the same.
+
+Of a log, what lies before its beginning may be missing, if neither its stream nor a fork of it retains that.
+"""
 
 import struct
-from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 from everbrook.protocol.change import Change, Write
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Head, Identity
+from everbrook.storage.blob_check import BlobCheck
 from everbrook.storage.check import Notebook
 from everbrook.storage.disk import OsDisk
+from everbrook.storage.files.beginnings import runs
 from everbrook.storage.files.catalogue import Contents, catalogue_files, read_catalogue
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.entries import Entries
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.log import EVERYTHING, StreamLog, first_record, proves_loss
+from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.recovery import stored_segments
 from everbrook.storage.packing import Damaged
 from everbrook.storage.record import LOG_HEADER, record_at
+from everbrook.storage.retained import floor_of
 
 UNREADABLE = (Damaged, struct.error, ValueError, IndexError)
 
@@ -34,11 +40,24 @@ class FileCheck:
         self._notebook = notebook
         self._disk = OsDisk()
         self._layout = Layout(folder)
-        self._forks: Counter[int] = Counter()
+        self._logs = Logs(self._disk, self._layout)
+        self._blobs = BlobCheck(folder, notebook)
+        self._forks: dict[int, list[Identity]] = {}
         self._mortal: set[int] = set()
+        self._cut: list[tuple[Head, int]] = []
+        self._left_over = 0
 
     def run(self) -> None:
-        """Check the catalogue, then every log, then one against the other."""
+        """Check the catalogue, then every log, then one against the other, then the blobs."""
+        self._check_logs()
+        self._check_beginnings()
+        if self._left_over:
+            self._notebook.remark(
+                f"{self._left_over} segments are left that streams have let go of; a start after a crash removes them"
+            )
+        self._blobs.run()
+
+    def _check_logs(self) -> None:
         contents = self._read_catalogue()
         segments: dict[int, list[int]] = {}
         if self._layout.streams.is_dir():
@@ -47,8 +66,9 @@ class FileCheck:
                     segments.setdefault(incarnation, []).append(number)
         if contents is None:
             for incarnation, numbers in segments.items():
-                self._check_log(incarnation, sorted(numbers))
+                self._enter(self._check_log(incarnation, sorted(numbers)))
             return
+        self._logs.beginnings = contents.entries.beginnings
         self._check_streams(contents, segments)
         self._check_entries(contents.entries)
 
@@ -92,41 +112,65 @@ class FileCheck:
         present = set(contents.entries.incarnations())
         for name, incarnation in contents.entries.names.items():
             head = self._check_log(incarnation, sorted(segments.get(incarnation, ())), torn=incarnation in unfinished)
+            # What the catalogue alone has of a stream, the next start puts into its log.
+            head = head or unfinished.get(incarnation)
             if head and (head.identity.name, head.identity.incarnation) != (name, incarnation):
                 self._notebook.damage(f"it is not the stream that the catalogue calls {name!r}")
-            if head:
-                self._enter(head)
+            self._enter(head)
         left = len(segments.keys() - present)
         if left:
             self._notebook.remark(f"{left} logs are left of streams that are gone; the next start removes them")
 
-    def _enter(self, head: Head) -> None:
+    def _enter(self, head: Head | None) -> None:
+        if head is None:
+            return
         identity = head.identity
-        self._notebook.tally.add(head.tail - identity.first_own_offset)
+        self._notebook.tally.add(head.tail - min(head.tail, max(identity.first_own_offset, head.kept.earliest)))
+        self._blobs.add(head)
         if identity.fork:
-            self._forks[identity.fork.source_incarnation] += 1
+            self._forks.setdefault(identity.fork.source_incarnation, []).append(identity)
         if identity.mortal:
             self._mortal.add(identity.incarnation)
+
+    def _check_beginnings(self) -> None:
+        """Check that the logs that begin later have everything that is retained."""
+        for head, start in self._cut:
+            incarnation = head.identity.incarnation
+            forks = self._forks.get(incarnation)
+            floor = floor_of(head, min(forks, key=lambda fork: fork.incarnation) if forks else None)
+            if start > floor:
+                self._notebook.look_at(self._layout.segment(incarnation, self._logs.beginnings.of(incarnation)))
+                self._notebook.damage(f"the log begins at offset {start}, and is needed from {floor} on")
 
     def _check_entries(self, entries: Entries) -> None:
         """Check that the catalogue has the forks and the mortal streams that the logs tell of."""
         for file in catalogue_files(self._disk, self._folder)[-1:]:
             self._notebook.look_at(file.path)
         for incarnation in entries.incarnations():
-            told, entered = self._forks[incarnation], entries.fork_count(incarnation)
+            told, entered = len(self._forks.get(incarnation, ())), entries.fork_count(incarnation)
             if told != entered:
                 self._notebook.damage(f"it enters {entered} forks of stream {incarnation:016x}, the logs have {told}")
         if self._mortal ^ set(entries.mortal_after(-1)):
-            self._notebook.damage("it does not have the streams that can expire")
+            self._notebook.damage("it does not have the streams that time acts on")
 
     def _check_log(self, incarnation: int, numbers: list[int], *, torn: bool = False) -> Head | None:
         """Read all segments of a stream. `torn`: its creation may be missing, for the catalogue has it."""
         self._notebook.at(self._layout.segment(incarnation, 0))
-        if numbers != list(range(len(numbers))) or not numbers:
+        if not numbers:
             if not torn:
-                self._notebook.damage("the log has gaps" if numbers else "the log is missing")
+                self._notebook.damage("the log is missing")
             return None
+        first = self._logs.locate(incarnation, numbers)
+        self._left_over += sum(number < first for number in numbers)
+        numbers = [number for number in numbers if number >= first]
+        if len(runs(numbers)) > 1:
+            self._notebook.damage("the log has gaps")
+            return None
+        return self._check_segments(incarnation, numbers, torn=torn)
+
+    def _check_segments(self, incarnation: int, numbers: list[int], *, torn: bool) -> Head | None:
         log: StreamLog | None = None
+        starts: list[int] = []
         for number in numbers:
             path = self._layout.segment(incarnation, number)
             self._notebook.at(path)
@@ -140,6 +184,9 @@ class FileCheck:
                 return None
             if log is None:
                 return None
+            starts.append(log.index.first)
+        if log and numbers[0]:
+            self._cut.append((log.state.head, starts[0]))
         return log.state.head if log else None
 
     def _check_segment(self, path: Path, before: StreamLog | None, *, last: bool, torn: bool) -> StreamLog | None:
@@ -182,7 +229,7 @@ class FileCheck:
         )
 
 
-def _created(changes: Iterable[Change]) -> set[int]:
+def _created(changes: Iterable[Change]) -> dict[int, Head]:
     """Give the streams that changes create."""
     edits = (edit for change in changes for edit in change)
-    return {edit.head.identity.incarnation for edit in edits if isinstance(edit, Write) and edit.created}
+    return {edit.head.identity.incarnation: edit.head for edit in edits if isinstance(edit, Write) and edit.created}

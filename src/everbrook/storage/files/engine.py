@@ -13,8 +13,10 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Record, StorageFull
 from everbrook.storage.disk import Disk
+from everbrook.storage.file_blobs import FileBlobs
 from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents, Doubts
 from everbrook.storage.files.damage import Damage
+from everbrook.storage.files.discarding import Discarder
 from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.handles import Syncer
 from everbrook.storage.files.layout import Layout
@@ -22,8 +24,10 @@ from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.pens import SEGMENT_BYTES, Pens
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.recovery import recover, sweep
+from everbrook.storage.files.removals import Removals
 from everbrook.storage.files.writer import Writer, refusal_of
-from everbrook.storage.manifest import FORMAT, FolderLock, Manifest, open_manifest
+from everbrook.storage.index import Messages
+from everbrook.storage.manifest import FORMAT, Manifest, open_folder, open_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +51,7 @@ class FileStorage:
     ) -> None:
         """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
         self.promise = f"what is acknowledged survives the end of this {'machine' if durable else 'process'}"
-        disk.make_folder(folder)
-        self._lock = FolderLock(folder)
+        self._lock = open_folder(disk, folder)
         try:
             self._open(disk, folder, Syncer(disk, durable=durable), salt, segment_bytes)
         except BaseException:
@@ -60,17 +63,21 @@ class FileStorage:
         self._disk = disk
         self._layout = Layout(folder)
         disk.make_folder(self._layout.streams)
-        logs = Logs(disk, self._layout)
+        self.blobs = FileBlobs(disk, self._layout.blobs, durable=syncer.durable)
+        logs = self._logs = Logs(disk, self._layout)
         contents, damages = recover(disk, folder, self._layout, logs, syncer)
         self._entries = contents.entries
+        logs.beginnings = contents.entries.beginnings
         generation = contents.generation + 1
-        doubt = self._doubt = Doubt(disk, self._layout, syncer, _doubts(contents))
+        doubt = self._doubt = Doubt(disk, self._layout, logs, syncer, _doubts(contents))
         pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, segment_bytes=segment_bytes)
         self._catalogue = Catalogue(disk, folder, salt, syncer)
         number = generation << GENERATION_SHIFT
         self._writer = Writer(disk, self._catalogue, pens, number)
+        self._removals = Removals(disk, self._layout, self._writer.removed, durable=syncer.durable)
         self._reader = Reader(disk, self._layout, logs, doubt, number)
         self._reader.damages += damages
+        self._discarder = Discarder(self._entries, logs, self._reader, self._removals)
         self._finish(contents)
         # What is written without syncs has to be synced by whoever opens the store as a durable one.
         doubts = doubt.doubts if syncer.durable else Doubts(generation + 1, generation + 1)
@@ -86,12 +93,12 @@ class FileStorage:
             raise refusal_of(error) from error
 
     def _finish(self, contents: Contents) -> None:
-        """Finish what an earlier time began."""
+        """Finish what an earlier time began. Where each log begins has to be known before one is written to."""
+        if not contents.clean:
+            for folder in sweep(self._disk, self._layout, self._entries, self._logs):
+                self._writer.removed(folder)
         if contents.joint:
             self._redo(contents)
-        if not contents.clean:
-            for folder in sweep(self._disk, self._layout, self._entries):
-                self._writer.removed(folder)
 
     def _redo(self, contents: Contents) -> None:
         present = set(self._entries.incarnations())
@@ -126,23 +133,30 @@ class FileStorage:
     def apply(self, group: Sequence[Change]) -> None:
         number = self._reader.applied = self._writer.number
         for before_last, change in zip(range(len(group) - 1, -1, -1), group, strict=True):
-            self._entries.apply(change)
-            self._reader.apply(number - before_last, change)
             for edit in change:
                 if isinstance(edit, Drop):
                     self._remove(edit.head.identity.incarnation)
+            self._entries.apply(change)
+            self._reader.apply(number - before_last, change)
 
     def _remove(self, incarnation: int) -> None:
         """Give the space of a stream back. What can't be removed now, an opening after a crash sweeps away."""
         self._reader.forget(incarnation)
-        segment = 0
         with suppress(OSError):
+            segment = self._logs.first(incarnation) or 0
             while True:
                 self._disk.remove(self._layout.segment(incarnation, segment))
                 self._writer.removed(self._layout.bucket(incarnation))
                 segment += 1
 
+    def discard(self, incarnation: int) -> None:
+        self._discarder.discard(incarnation)
+
     # Reading
+
+    @property
+    def last_incarnation(self) -> int:
+        return self._entries.last_incarnation
 
     def load(self, name: bytes) -> Record | None:
         incarnation = self._entries.names.get(name)
@@ -151,11 +165,24 @@ class FileStorage:
         state = self._reader.log(incarnation).state
         return Record(state.head, state.producers)
 
+    def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        names = self._entries.order.scan(prefix, after, limit)
+        return [(name, self._head(self._entries.names[name])) for name in names]
+
+    def _head(self, incarnation: int) -> Head | None:
+        try:
+            return self._reader.head(incarnation)
+        except StreamDamaged:
+            return None
+
+    def count(self, prefix: bytes) -> int:
+        return self._entries.order.count(prefix)
+
     def mortal(self, after: int, limit: int) -> list[Head]:
         heads: list[Head] = []
         for incarnation in self._entries.mortal_after(after):
             with suppress(StreamDamaged):
-                heads.append(self._reader.log(incarnation).state.head)
+                heads.append(self._reader.head(incarnation))
             if len(heads) >= min(limit, _MORTAL_AT_ONCE):
                 break
         return heads
@@ -175,9 +202,23 @@ class FileStorage:
     def append_end(self, incarnation: int, offset: int) -> int:
         return self._reader.append_end(incarnation, offset)
 
+    def time_at(self, incarnation: int, offset: int) -> int:
+        return self._reader.time_at(incarnation, offset)
+
+    def messages(self, incarnation: int, start: int, end: int) -> Messages:
+        return self._reader.messages(incarnation, start, end)
+
+    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
+        return self._reader.seek(incarnation, offset, count)
+
+    def keeps(self, owner: int, blob: int) -> bool:
+        return self._discarder.keeps(owner, blob)
+
     def close(self) -> None:
         """Let everything go. The next opening has nothing to do if this one has finished everything."""
-        clean = not self._writer.failed and not self._doubt.failure and self._reader.applied == self._writer.number
+        self._removals.close()
+        clean = not (self._writer.failed or self._removals.failed or self._doubt.failure)
+        clean = clean and self._reader.applied == self._writer.number
         try:
             self._writer.close()
             if clean and self._catalogue.grown > _TIDY_BYTES:
@@ -196,7 +237,7 @@ class FileStorage:
 
     def _close_catalogue(self, *, clean: bool) -> None:
         try:
-            self._catalogue.close(self._writer.number, clean=clean)
+            self._catalogue.close(self._writer.number, self._entries.beginnings, clean=clean)
         except OSError as error:
             logger.warning("the catalogue could not be closed; the next opening looks the store through: %s", error)
 

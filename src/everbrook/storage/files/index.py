@@ -1,4 +1,4 @@
-"""The index of a segment: where its messages and appends end, where the bytes of each append lie, and when it came.
+"""The index of a segment: that of its messages, and where the bytes of each append lie in the file.
 
 It is made from the records whenever it is needed, so it can't contradict them.
 """
@@ -11,24 +11,23 @@ from pathlib import Path
 from everbrook.protocol.change import Write
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.damage import Damage
+from everbrook.storage.index import MessageIndex
 
 ENTRY_BYTES = 8
 INDEX_BYTES = 512
 
 
-class SegmentIndex:
+class SegmentIndex(MessageIndex):
     """The appends of one segment, from offset `first` to `tail`."""
 
-    __slots__ = ("appends", "first", "messages", "places", "tail", "times")
+    __slots__ = ("places", "tail")
 
     def __init__(self, first: int, *, batched: bool) -> None:
         """Begin at `first`. Where appends are not batches, an append is a message and one array serves both."""
-        self.first = first
+        messages = array("Q")
+        super().__init__(0, first, messages, array("Q") if batched else messages, array("Q"))
         self.tail = first
-        self.messages = array("Q")
-        self.appends = array("Q") if batched else self.messages
         self.places = array("Q")
-        self.times = array("Q")
 
     @property
     def weight(self) -> int:
@@ -48,6 +47,15 @@ class SegmentIndex:
             self.appends.append(ends[-1])
         self.places.append(place)
         self.times.append(time)
+
+    def extend(self, ends: list[int], places: list[int], times: list[int]) -> None:
+        """Take in appends of one message each, from the tail on."""
+        self.tail = ends[-1]
+        self.messages.extend(ends)
+        if self.appends is not self.messages:
+            self.appends.extend(ends)
+        self.places.extend(places)
+        self.times.extend(times)
 
     def read(self, disk: Disk, path: Path, start: int, end: int) -> bytes:
         """Read bytes out of the segment's file: at once, and without what lies between the appends."""
@@ -72,16 +80,3 @@ class SegmentIndex:
         ]
         parts.append(data[self.places[last] - place :])
         return b"".join(parts)
-
-    def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
-        index = bisect_right(self.messages, offset)
-        return self.messages[index - 1] if index else self.first
-
-    def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
-        return self.messages[bisect_right(self.messages, offset)]
-
-    def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
-        return self.appends[bisect_right(self.appends, offset)]

@@ -1,12 +1,13 @@
 """Where the files of a store lie: `streams/<xx>/<incarnation>-<segment>.log`, in 256 folders so that none grows large.
 
-All segments of a stream are in one folder, numbered from 0 without a gap.
+All segments of a stream are in one folder, numbered without a gap from 0, or from the first one that it has not let go.
 """
 
 import re
 from pathlib import Path
 
 from everbrook.storage.disk import Disk
+from everbrook.storage.file_blobs import BLOBS
 
 STREAMS = "streams"
 
@@ -20,6 +21,7 @@ class Layout:
 
     def __init__(self, folder: Path) -> None:
         self.streams = folder / STREAMS
+        self.blobs = folder / BLOBS
         self._buckets = [self.streams / f"{number:02x}" for number in range(256)]
 
     def bucket(self, incarnation: int) -> Path:

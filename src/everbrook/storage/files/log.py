@@ -9,19 +9,22 @@ that does not go on where the one before it ended is proof too.
 from collections.abc import Iterator
 from pathlib import Path
 from struct import Struct
+from zlib import crc32
 
 from everbrook.protocol.change import Write
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Head
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.index import SegmentIndex
 from everbrook.storage.files.state import STATE, StreamState, unpack_state
 from everbrook.storage.packing import WRITE, Damaged, Unpacker, unpack_edit
-from everbrook.storage.record import LOG_HEADER, MAGIC, Record, parse_log_header, record_at
+from everbrook.storage.record import FRAME, LOG_HEADER, MAGIC, Record, parse_log_header, record_at
 
 EVERYTHING = 1 << 64
 
-# A write that has neither flags nor more messages than one: kind, incarnation, tail, time, flags, bytes, messages.
-PLAIN = Struct("<BQQqBII")
+# The record of a write that has neither flags nor more messages than one, up to its data: its frame, kind, incarnation,
+# tail, time, flags, bytes, messages.
+PLAIN = Struct("<4sIIQQBQQqBII")
+_CHECKED_FROM = 8
 
 
 class StreamLog:
@@ -50,6 +53,7 @@ class StreamLog:
     def take(self, path: Path, data: bytes, base: int, limit: int) -> None:
         """Read on in a segment whose bytes from `base` on are `data`, up to the record of number `limit`."""
         self.hidden = False
+        self._take_plain(data, base, limit)
         while record := record_at(data, self.position - base, self.salt):
             if record.number > limit:
                 self.hidden = True
@@ -58,20 +62,42 @@ class StreamLog:
             if record.synced > self.number or self.index.tail != self.state.head.tail:
                 raise Damage(path, self.position)
             self.position, self.number = base + record.end, record.number
+            self._take_plain(data, base, limit)
         if proves_loss(data, self.position - base, self.salt, self.number):
             raise Damage(path, self.position)
 
+    def _take_plain(self, data: bytes, base: int, limit: int) -> None:
+        """Take in the next writes that change nothing but the tail, as most do, in a short way.
+
+        It ends with the first record that is another, or can't be what follows.
+        """
+        view, salt, number, position = memoryview(data), self.salt, self.number, self.position - base
+        tail, last = self.index.tail, len(data) - PLAIN.size
+        ends: list[int] = []
+        places: list[int] = []
+        times: list[int] = []
+        while position <= last:
+            record = PLAIN.unpack_from(data, position)
+            magic, checksum, length, following, synced, kind, _, end, time, flags, size, messages = record
+            after = position + FRAME.size + length
+            if kind != WRITE or flags or messages != 1 or end != tail + size or following > limit or synced > number:
+                break
+            if magic != MAGIC or crc32(view[position + _CHECKED_FROM : after], salt) != checksum or after > len(data):
+                break
+            number, position, tail = following, after, end
+            ends.append(end)
+            places.append(base + after - size)
+            times.append(time)
+        if ends:
+            self.index.extend(ends, places, times)
+            before = self.state.head
+            self.state.head = Head(before.identity, tail, times[-1], kept=before.kept)
+            self.number, self.position = number, base + position
+
     def _take_body(self, body: bytes, end: int) -> None:
-        """Take a write in. Most change nothing but the tail: those take a short way."""
-        identity = self.state.head.identity
-        kind, _, tail, written_at, flags, size, messages = PLAIN.unpack_from(body)
-        if kind == WRITE and flags == 0 and messages == 1:
-            self.state.head = Head(identity, tail, written_at)
-            self.index.append(size, (tail,), end - size, written_at)
-        else:
-            write = _unpack_write(body, identity)
-            self.state.take(write)
-            self.index.add(write, end)
+        write = _unpack_write(body, self.state.head)
+        self.state.take(write)
+        self.index.add(write, end)
 
     def enter(self, segment: int, salt: int, first: Record) -> None:
         """Go on in the next segment."""
@@ -84,7 +110,7 @@ def _begin(first: Record) -> tuple[StreamState, SegmentIndex]:
     if first.body[0] == STATE:
         state = unpack_state(first.body)
         return state, SegmentIndex(state.head.tail, batched=state.head.identity.json)
-    edit = unpack_edit(Unpacker(first.body), _no_identity)
+    edit = unpack_edit(Unpacker(first.body), _no_head)
     if not isinstance(edit, Write):
         raise Damaged("a log begins with something else than a stream")
     identity = edit.head.identity
@@ -95,12 +121,12 @@ def _begin(first: Record) -> tuple[StreamState, SegmentIndex]:
     return state, index
 
 
-def _no_identity(incarnation: int) -> Identity:
+def _no_head(incarnation: int) -> Head:
     raise Damaged(f"a log begins with a later write of stream {incarnation}")
 
 
-def _unpack_write(body: bytes, identity: Identity) -> Write:
-    edit = unpack_edit(Unpacker(body), lambda _: identity)
+def _unpack_write(body: bytes, before: Head) -> Write:
+    edit = unpack_edit(Unpacker(body), lambda _: before)
     if isinstance(edit, Write):
         return edit
     raise Damaged("a log holds something else than writes")

@@ -1,20 +1,24 @@
 """The reading side: the logs of the streams that were asked for lately, read on as they grow."""
 
 import logging
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import StreamDamaged, Unavailable
+from everbrook.protocol.state import Head
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.cache import Cache
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.handles import SyncFailed
+from everbrook.storage.files.heads import Heads
 from everbrook.storage.files.index import SegmentIndex
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.log import StreamLog
 from everbrook.storage.files.logs import Logs
+from everbrook.storage.index import Messages
 
 HOT_BYTES = 64 * 1024 * 1024
 OLDER_BYTES = 32 * 1024 * 1024
@@ -32,6 +36,7 @@ class Reader:
         self._doubt = doubt
         self._hot: Cache[int, StreamLog] = Cache(HOT_BYTES, lambda log: log.weight)
         self._older: Cache[tuple[int, int], SegmentIndex] = Cache(OLDER_BYTES, lambda index: index.weight)
+        self._heads = Heads()
         self._reported: set[tuple[str, int]] = set()
         self.damages: list[Damage] = []
         self.applied = applied
@@ -61,13 +66,43 @@ class Reader:
             log = self._hot.peek(edit.head.identity.incarnation)
             if log:
                 log.target = number
+            self._heads.apply(edit)
 
     def forget(self, incarnation: int) -> None:
         """Let go of a stream that was dropped."""
         log = self._hot.peek(incarnation)
+        if log:
+            self._forget_before(incarnation, log, log.segment)
         self._hot.forget(incarnation)
-        for segment in range(log.segment if log else 0):
-            self._older.forget((incarnation, segment))
+
+    def _forget_before(self, incarnation: int, log: StreamLog, segment: int) -> None:
+        for each in range(self._logs.beginnings.of(incarnation), segment):
+            self._older.forget((incarnation, each))
+            log.starts.pop(each, None)
+
+    def let_go(self, incarnation: int, floor: int) -> range:
+        """Let a log begin with the segment that holds the byte at `floor`. Gives the segments before it."""
+        with self._confined():
+            log = self._log(incarnation)
+            before = self._logs.beginnings.of(incarnation)
+            first = self._logs.find(incarnation, log, floor)
+        if first > before:
+            self._forget_before(incarnation, log, first)
+            self._logs.beginnings.move(incarnation, first)
+        return range(before, first)
+
+    def head(self, incarnation: int) -> Head:
+        """Give a head. It is remembered, what it was read from is not."""
+        head = self._heads.get(incarnation)
+        if head is None:
+            with self._confined():
+                head = (self._log(incarnation) if self._hot.peek(incarnation) else self._open(incarnation)).state.head
+            self._heads.put(head)
+        return head
+
+    def has(self, incarnation: int) -> bool:
+        """Tell whether there is anything of a log."""
+        return self._hot.peek(incarnation) is not None or self._logs.first(incarnation) is not None
 
     def log(self, incarnation: int) -> StreamLog:
         """Give a log, read as far as it is visible."""
@@ -77,11 +112,15 @@ class Reader:
     def _log(self, incarnation: int) -> StreamLog:
         log = self._hot.use(incarnation)
         if log is None:
-            log = self._logs.open(incarnation, self.applied)
-            self._doubt.settle(incarnation, log)
+            log = self._open(incarnation)
             self._hot.put(incarnation, log)
         elif log.number < log.target:
             self._logs.follow(incarnation, log)
+        return log
+
+    def _open(self, incarnation: int) -> StreamLog:
+        log = self._logs.open(incarnation, self.applied)
+        self._doubt.settle(incarnation, log)
         return log
 
     def _index_at(self, incarnation: int, offset: int) -> tuple[int, SegmentIndex]:
@@ -122,7 +161,36 @@ class Reader:
         with self._confined():
             return self._index_at(incarnation, offset)[1].append_end(offset)
 
+    def time_at(self, incarnation: int, offset: int) -> int:
+        """Give the time of the append that holds the byte at `offset`."""
+        with self._confined():
+            return self._index_at(incarnation, offset)[1].time_at(offset)
+
+    def messages(self, incarnation: int, start: int, end: int) -> Messages:
+        """Give the messages that end after `start` and not after `end`."""
+        found = Messages(array("Q"), array("Q"))
+        with self._confined():
+            end = min(end, self._log(incarnation).index.tail)
+            while start < end:
+                index = self._index_at(incarnation, start)[1]
+                part = index.messages_between(start, end)
+                found.ends.extend(part.ends)
+                found.times.extend(part.times)
+                start = index.tail
+        return found
+
+    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
+        """Go `count` messages on, backwards if negative, segment by segment."""
+        with self._confined():
+            log = self._log(incarnation)
+            first = self._logs.start(incarnation, log, self._logs.beginnings.of(incarnation))
+            while (count > 0 and offset < log.index.tail) or (count < 0 and offset > first):
+                index = self._index_at(incarnation, offset if count > 0 else offset - 1)[1]
+                offset, count = index.seek(offset, count)
+        return offset, count
+
     def clear(self) -> None:
         """Let go of everything."""
+        self._heads.clear()
         self._hot.clear()
         self._older.clear()

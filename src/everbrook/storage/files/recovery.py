@@ -4,7 +4,8 @@ Everything here can be done again from the start, wherever a crash ends it.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from everbrook.storage.disk import Disk
@@ -17,12 +18,16 @@ from everbrook.storage.files.catalogue import (
     read_catalogue,
 )
 from everbrook.storage.files.damage import Damage
+from everbrook.storage.files.discarding import retained_from
 from everbrook.storage.files.entries import Entries
 from everbrook.storage.files.handles import Syncer
 from everbrook.storage.files.layout import Layout, parse_segment_name
+from everbrook.storage.files.log import StreamLog
 from everbrook.storage.files.logs import Logs
 
 logger = logging.getLogger(__name__)
+
+_FIRST = "-00000000.log"
 
 
 def recover(disk: Disk, folder: Path, layout: Layout, logs: Logs, syncer: Syncer) -> tuple[Contents, list[Damage]]:
@@ -65,32 +70,44 @@ def _set_aside(disk: Disk, path: Path) -> None:
 def _rebuild(disk: Disk, layout: Layout, logs: Logs, files: list[CatalogueFile], damages: list[Damage]) -> Contents:
     """Enter every stream that has a log. Where two have one name, the later has taken it over."""
     contents = Contents(Entries(), generation=max((file.generation for file in files), default=0), clean=False)
-    segments: dict[int, list[Path]] = {}
-    for path, incarnation, _ in stored_segments(disk, layout):
-        segments.setdefault(incarnation, []).append(path)
+    logs.beginnings = contents.entries.beginnings
+    segments: dict[int, dict[int, Path]] = {}
+    for path, incarnation, number in stored_segments(disk, layout):
+        segments.setdefault(incarnation, {})[number] = path
     for incarnation, paths in sorted(segments.items()):
-        try:
-            log = logs.open(incarnation)
-        except Damage as damage:
-            logger.error("%s", damage)  # noqa: TRY400 - the place says all
-            damages.append(damage)
-            _keep_damaged(disk, logs, contents.entries, incarnation, paths)
-        else:
-            contents.entries.enter(log.state.head.identity)
+        logs.locate(incarnation, sorted(paths))
+        with _collecting(damages):
+            log = _open(disk, logs, contents.entries, incarnation, paths.values())
             contents.generation = max(contents.generation, log.number >> GENERATION_SHIFT)
+            contents.entries.enter(log.state.head.identity)
+            logs.require_retained(incarnation, log)
     # Which of it was written in the fast mode is not known any more.
     contents.doubts = Doubts(logs=contents.generation + 1)
     return contents
 
 
-def _keep_damaged(disk: Disk, logs: Logs, entries: Entries, incarnation: int, paths: list[Path]) -> None:
-    """Enter a damaged stream if its name is known; then who asks for it is told. Nothing of it is removed."""
-    identity = logs.identity(incarnation)
-    if identity:
-        entries.enter(identity)
-        return
-    for path in paths:
-        _set_aside(disk, path)
+@contextmanager
+def _collecting(damages: list[Damage]) -> Iterator[None]:
+    """Report damage and go on."""
+    try:
+        yield
+    except Damage as damage:
+        logger.error("%s", damage)  # noqa: TRY400 - the place says all
+        damages.append(damage)
+
+
+def _open(disk: Disk, logs: Logs, entries: Entries, incarnation: int, paths: Iterable[Path]) -> StreamLog:
+    """Open a log. Enter a damaged stream if its name is known, so that who asks for it is told; nothing is removed."""
+    try:
+        return logs.open(incarnation)
+    except Damage:
+        identity = logs.identity(incarnation)
+        if identity:
+            entries.enter(identity)
+        else:
+            for path in paths:
+                _set_aside(disk, path)
+        raise
 
 
 def stored_segments(disk: Disk, layout: Layout) -> Iterator[tuple[Path, int, int]]:
@@ -102,14 +119,44 @@ def stored_segments(disk: Disk, layout: Layout) -> Iterator[tuple[Path, int, int
                 yield layout.streams / bucket / name, *parsed
 
 
-def sweep(disk: Disk, layout: Layout, entries: Entries) -> set[Path]:
-    """Remove the segments of streams that are not there. Gives the folders they were in."""
+def sweep(disk: Disk, layout: Layout, entries: Entries, logs: Logs) -> set[Path]:
+    """Remove the segments of streams that are not there, and those that streams had let go of.
+
+    Gives the folders they were in.
+    """
     present = {f"{incarnation:016x}" for incarnation in entries.incarnations()}
     folders: set[Path] = set()
     for bucket in disk.names(layout.streams):
         folder = layout.streams / bucket
-        for name in disk.names(folder):
-            if name[:16] not in present and parse_segment_name(name):
+        for key, names in _names_by_stream(disk.names(folder)).items():
+            # Most streams have only their first segment, and there may be very many of them.
+            if key in present and names == [key + _FIRST]:
+                continue
+            gone = _let_go(int(key, 16), names, entries, logs) if key in present else names
+            for name in filter(parse_segment_name, gone):
                 disk.remove(folder / name)
                 folders.add(folder)
     return folders
+
+
+def _names_by_stream(names: Iterable[str]) -> dict[str, list[str]]:
+    """Part the names of files by what they begin with."""
+    parted: dict[str, list[str]] = {}
+    for name in names:
+        parted.setdefault(name[:16], []).append(name)
+    return parted
+
+
+def _let_go(incarnation: int, names: list[str], entries: Entries, logs: Logs) -> list[str]:
+    """Give the segments that a stream does not have any more. If it can't be said for sure, none is."""
+    segments = {parsed[1]: name for name in names if (parsed := parse_segment_name(name))}
+    numbers = sorted(segments)
+    first = logs.locate(incarnation, numbers) if numbers else 0
+    if not numbers or first == numbers[0]:
+        return []
+    try:
+        log = logs.open(incarnation)
+        needed = logs.start(incarnation, log, first) > retained_from(log.state.head, entries, logs.identity)
+    except Damage:
+        return []
+    return [] if needed else [name for number, name in segments.items() if number < first]

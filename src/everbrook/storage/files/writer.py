@@ -5,6 +5,7 @@ in reverse, so that a crash meanwhile finds a store as it was at some step forwa
 """
 
 import errno
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ class Writer:
         self._pens = pens
         self._made: set[Path] = set()
         self._folders: set[Path] = set()
+        self._removed_from: deque[Path] = deque()
         self._undo: list[Callable[[], None]] = []
         self.number = number
         self.failed = False
@@ -143,11 +145,13 @@ class Writer:
         self._sync([])
 
     def removed(self, folder: Path) -> None:
-        """Sync a folder with the next group: something was removed from it."""
-        self._folders.add(folder)
+        """Sync a folder with the next group: something was removed from it. Any thread may say so."""
+        self._removed_from.append(folder)
 
     def _sync(self, files: list[File]) -> None:
         folders, self._folders = self._folders, set()
+        while self._removed_from:
+            folders.add(self._removed_from.popleft())
         self._pens.syncer.sync(files, folders)
 
     def _forget_dropped(self, change: Change) -> None:

@@ -1,0 +1,126 @@
+"""Blobs as files: one for each, named by its owner and number, holding its bytes and nothing else.
+
+A blob has its name from the beginning, so a crash may leave a part of one: nothing refers to it then. What is written
+is synced on the way, a few MiB at a time: a sync of the journal would otherwise have to wait for all of it.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.storage.api import refusal
+from everbrook.storage.disk import Disk, File, Reader
+
+BLOBS = "blobs"
+"""What the folder of the blobs is called in that of a store."""
+SYNC_BYTES = 4 * 1024 * 1024
+
+_MIX = 0x9E3779B97F4A7C15
+_FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
+_BLOB_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.blob\Z")
+
+
+def blob_path(folder: Path, owner: int, number: int) -> Path:
+    """Give the place of a blob: the blobs of an owner are in one of 256 folders, chosen by its hash."""
+    return folder / f"{owner * _MIX % 2**64 >> 56:02x}" / f"{owner:016x}-{number:016x}.blob"
+
+
+def parse_blob_name(name: str) -> tuple[int, int] | None:
+    """Read owner and number of a blob off the name of its file, if it is one."""
+    parts = _BLOB_NAME.match(name)
+    return (int(parts[1], 16), int(parts[2], 16)) if parts else None
+
+
+class FileBlobs:
+    """The blobs in a folder. It is made when the first of them comes."""
+
+    def __init__(self, disk: Disk, folder: Path, *, durable: bool) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._durable = durable
+        self._made: set[Path] = set()
+
+    def begin(self, owner: int, number: int) -> "FileDraft":
+        path = blob_path(self._folder, owner, number)
+        try:
+            self._make(path.parent)
+            return FileDraft(self._disk, path, self._disk.create(path), durable=self._durable)
+        except OSError as error:
+            raise refusal(error) from error
+
+    def _make(self, folder: Path) -> None:
+        """Make a folder, once in the life of a process. Two threads that do it at once do no harm."""
+        if folder not in self._made:
+            self._disk.make_folder(folder)
+            self._made.add(folder)
+
+    def open(self, owner: int, number: int) -> Reader:
+        try:
+            return self._disk.reader(blob_path(self._folder, owner, number))
+        except FileNotFoundError:
+            raise StreamDamaged("the snapshot of the stream was lost") from None
+
+    def remove(self, owner: int, number: int) -> None:
+        with suppress(FileNotFoundError):
+            self._disk.remove(blob_path(self._folder, owner, number))
+
+    def all(self) -> Iterator[list[tuple[int, int]]]:
+        """Go through the blobs, one folder at a time. Files that are none are left alone."""
+        for name in filter(_FOLDER_NAME.match, self._names(self._folder)):
+            yield [blob for each in self._names(self._folder / name) if (blob := parse_blob_name(each))]
+
+    def _names(self, folder: Path) -> list[str]:
+        try:
+            return self._disk.names(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+
+class FileDraft:
+    """A blob that is being written. After an error nothing is left of it."""
+
+    def __init__(self, disk: Disk, path: Path, file: File, *, durable: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._file: File | None = file
+        self._durable = durable
+        self._synced_bytes = 0
+
+    def write(self, data: bytes) -> None:
+        file = self._writable()
+        try:
+            file.write(data)
+            if self._durable and file.size - self._synced_bytes >= SYNC_BYTES:
+                file.sync()
+                self._synced_bytes = file.size
+        except OSError as error:
+            self.abandon()
+            raise refusal(error) from error
+
+    def finish(self) -> None:
+        file = self._writable()
+        try:
+            if self._durable:
+                file.sync()
+                self._disk.sync_folder(self._path.parent)
+        except OSError as error:
+            self.abandon()
+            raise refusal(error) from error
+        self._close()
+
+    def abandon(self) -> None:
+        self._close()
+        with suppress(OSError):
+            self._disk.remove(self._path)
+
+    def _writable(self) -> File:
+        if self._file is None:
+            raise ValueError("the blob is finished or abandoned, and takes no more")
+        return self._file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file:
+            file.close()
