@@ -10,16 +10,19 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.commands import Append, Command, Create, Delete, ForkFrom
 from everbrook.protocol.errors import ProtocolError, Unavailable
-from everbrook.protocol.state import Claim
+from everbrook.protocol.path import bucket_of
+from everbrook.protocol.state import Claim, Retention
 from everbrook.storage.memory import MemoryStorage
 from tests.engine.actors import Answer, Follower
-from tests.engine.fakes import FakeClock, FakeScheduler
-from tests.engine.model import Messages, Model, ModelStream
+from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
+from tests.engine.model_stream import Messages, ModelStream
+from tests.engine.retaining import RetainingModel
+from tests.engine.rig import start_engine
 
 PAGE_BYTES = 7
 LIMITS = Limits(max_page_bytes=PAGE_BYTES)
 
-NAMES = [b"a", b"b", b"c", b"d", b"e"]
+NAMES = [b"a", b"b", b"c", b"/ds/agents/a", b"/ds/agents/b"]
 
 names = st.sampled_from(NAMES)
 places = st.integers(0, 19)
@@ -30,9 +33,12 @@ claims = st.tuples(st.sampled_from([b"p", b"q"]), st.sampled_from([0, 0, 0, 1, -
 ttls = st.sampled_from([None, None, 1, 2])
 expiries = st.sampled_from([None, None, None, 1500])
 positions = st.integers(0, 60)
+policies = st.sampled_from(
+    [None, None, None, Retention(max_messages=2), Retention(max_bytes=6), Retention(max_age_secs=1)]
+)
 
 # A run without streams is soon told.
-with_streams = precondition(lambda self: self.model.newest)
+with_streams = precondition(lambda self: self.model.names)
 
 
 class CommandingMachine(RuleBasedStateMachine):
@@ -44,7 +50,7 @@ class CommandingMachine(RuleBasedStateMachine):
         self.scheduler = FakeScheduler(self.clock)
         self.storage = self.new_storage()
         self.engine = self.new_engine()
-        self.model = Model()
+        self.model = RetainingModel()
         self.creations: dict[int, Create] = {}
         self.followers: list[Follower] = []
         self.answers: list[Answer] = []
@@ -57,12 +63,22 @@ class CommandingMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def new_engine(self) -> Engine:
-        return Engine(self.storage, self.scheduler, self.clock, LIMITS)
+        self.worker = HandWorker()
+        return start_engine(self.storage, self.scheduler, self.clock, LIMITS, self.worker)
 
     def _command(self, command: Command, predict: Callable[[], str]) -> None:
         """Let the engine decide, and compare with what the model predicts."""
+        self.call(lambda: type(self.engine.execute(command)).__name__, predict)
+
+    def call(self, call: Callable[[], str], predict: Callable[[], str]) -> bool:
+        """Call the engine, and compare with what the model predicts. Tells whether it did what it was asked."""
+        before = len(self.model.history)
         expected = attempt(predict) if not self.model.failed else Unavailable.__name__
-        assert attempt(lambda: type(self.engine.execute(command)).__name__) == expected
+        assert attempt(call) == expected
+        self._await_durability()
+        return len(self.model.history) > before
+
+    def _await_durability(self) -> None:
         answer = Answer(self.engine.last_change)
         self.answers.append(answer)
         self.engine.when_durable(answer.number, lambda failure: self._tell(answer, failure))
@@ -76,26 +92,36 @@ class CommandingMachine(RuleBasedStateMachine):
 
     def name(self, place: int) -> bytes:
         """Choose a name, mostly one that a stream has."""
-        taken = list(self.model.newest)
+        taken = self.model.names
         return taken[place % len(taken)] if taken and place >= 2 else NAMES[place % len(NAMES)]
 
     @initialize(json=st.booleans(), batch=initial, ttl=ttls)
     def begin(self, *, json: bool, batch: Messages, ttl: int | None) -> None:
         """There is a stream to begin with."""
-        self.create(name=b"a", json=json, batch=batch, closed=False, ttl=ttl, expiry=None)
+        self.create(name=b"a", json=json, batch=batch, closed=False, ttl=ttl, expiry=None, policy=None)
 
-    @rule(name=names, json=st.booleans(), batch=initial, closed=rarely, ttl=ttls, expiry=expiries)
+    @rule(name=names, json=st.booleans(), batch=initial, closed=rarely, ttl=ttls, expiry=expiries, policy=policies)
     def create(
-        self, *, name: bytes, json: bool, batch: Messages, closed: bool, ttl: int | None, expiry: int | None
+        self,
+        *,
+        name: bytes,
+        json: bool,
+        batch: Messages,
+        closed: bool,
+        ttl: int | None,
+        expiry: int | None,
+        policy: Retention | None,
     ) -> None:
         now, incarnation = self.clock.now(), self.engine.new_incarnation()
         ttl = ttl if self.expiring else None
         expires_at = now + expiry if self.expiring and expiry and ttl is None else None
         body, stored = encode(batch, json=json)
         content_type = b"application/json" if json else b"text/plain"
-        command = Create(name, now, incarnation, content_type, body, closed, ttl, expires_at)
-        appends = (stored,) if stored else ()
-        wanted = ModelStream(name, incarnation, json, ttl, expires_at, None, appends, closed)
+        command = Create(name, now, incarnation, content_type, body, closed, ttl, expires_at, None, policy)
+        appends, times = ((stored,), (now,)) if stored else ((), ())
+        wanted = ModelStream(
+            name, incarnation, json, ttl, expires_at, None, appends, closed, times=times, retention=policy
+        )
         self._command(command, lambda: self.model.create(wanted, now))
         self.creations[incarnation] = command
 
@@ -105,6 +131,8 @@ class CommandingMachine(RuleBasedStateMachine):
         self, *, name: bytes, place: int, at: int, exact: bool, skip: int, batch: Messages, ttl: int | None
     ) -> None:
         now, incarnation, source = self.clock.now(), self.engine.new_incarnation(), self.name(place)
+        if exact:
+            name = self.neighbour(name, source)
         present, origin = self.model.newest.get(name), self.model.newest.get(source)
         if present and not self.model.ended(present, now):
             return
@@ -113,9 +141,16 @@ class CommandingMachine(RuleBasedStateMachine):
         ttl = ttl if self.expiring else None
         request = ForkFrom(source, anchor, skip if anchor is not None else 0)
         command = Create(name, now, incarnation, body=body, ttl_secs=ttl, fork=request)
-        wanted = ModelStream(name, incarnation, json=False, ttl_secs=ttl, appends=(stored,) if stored else ())
+        appends, times = ((stored,), (now,)) if stored else ((), ())
+        wanted = ModelStream(name, incarnation, json=False, ttl_secs=ttl, appends=appends, times=times)
         self._command(command, lambda: self.model.fork(wanted, source, anchor, request.sub_offset, now))
         self.creations[incarnation] = command
+
+    @staticmethod
+    def neighbour(name: bytes, other: bytes) -> bytes:
+        """Choose a name that is where another one is, in the bucket or outside."""
+        choices = [each for each in NAMES if bucket_of(each) == bucket_of(other)]
+        return choices[NAMES.index(name) % len(choices)]
 
     def position(self, stream: ModelStream, at: int, *, exact: bool) -> int | None:
         """Choose a boundary of a stream, or any offset up to a little beyond its tail, or none."""
@@ -151,7 +186,15 @@ class CommandingMachine(RuleBasedStateMachine):
     def append_in_sequence(self, *, place: int, batch: Messages, seq: bytes) -> None:
         self._append(self.name(place), batch, seq=seq)
 
-    @precondition(lambda self: sum(not stream.closed for stream in self.model.newest.values()) > 1)
+    @with_streams
+    @rule(place=places, batch=batches, since=st.sampled_from([0, 0, 1, 5]))
+    def append_at(self, *, place: int, batch: Messages, since: int) -> None:
+        """Append only if the tail is where it is believed to be."""
+        name = self.name(place)
+        present = self.model.newest.get(name)
+        self._append(name, batch, expected_tail=max(0, present.tail - since) if present else since)
+
+    @precondition(lambda self: sum(not self.model.newest[name].closed for name in self.model.names) > 1)
     @rule(place=places, batch=initial, claimed=st.none() | claims)
     def close(self, *, place: int, batch: Messages, claimed: tuple[bytes, int, int] | None) -> None:
         name = self.name(place)
@@ -174,14 +217,18 @@ class CommandingMachine(RuleBasedStateMachine):
         *,
         seq: bytes | None = None,
         close: bool = False,
+        expected_tail: int | None = None,
     ) -> None:
         now, present = self.clock.now(), self.model.newest.get(name)
         json = present is not None and present.json
         body, stored = encode(batch, json=json)
         content_type = b"application/json" if json else b"text/plain"
-        command = Append(name, now, content_type, body, close, claim, seq)
+        command = Append(name, now, content_type, body, close, claim, seq, expected_tail)
         sent = stored if body else None
-        self._command(command, lambda: self.model.append(name, sent, claim, seq, now, close=close))
+        self._command(
+            command,
+            lambda: self.model.append(name, sent, claim, seq, now, close=close, expected_tail=expected_tail),
+        )
 
     def _claim(self, stream: ModelStream | None, claimed: tuple[bytes, int, int] | None) -> Claim | None:
         """Choose an epoch and a sequence near those that the producer is at."""
@@ -193,7 +240,7 @@ class CommandingMachine(RuleBasedStateMachine):
             seq = -1
         return Claim(producer_id, max(0, epoch + later_epoch), max(0, seq + later_seq))
 
-    @precondition(lambda self: len(self.model.newest) > 1)
+    @precondition(lambda self: len(self.model.names) > 1)
     @rule(place=places)
     def delete(self, *, place: int) -> None:
         self.remove(self.name(place))

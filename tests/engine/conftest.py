@@ -6,7 +6,13 @@ import pytest
 
 from tests.engine.rig import DelayedRig, Rig
 
-pytest.register_assert_rewrite("tests.engine.commanding", "tests.engine.reading", "tests.engine.machine")
+pytest.register_assert_rewrite(
+    "tests.engine.commanding",
+    "tests.engine.cutting",
+    "tests.engine.reading",
+    "tests.engine.looking",
+    "tests.engine.machine",
+)
 
 
 @pytest.fixture

@@ -6,18 +6,25 @@ Nothing here waits for real time: a test decides what happens next, so every fai
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from queue import Queue
+from queue import Empty, Queue
+from typing import ParamSpec, TypeVar
 
 from everbrook.engine.clock import Clock
 from everbrook.engine.feed import Batch
-from everbrook.protocol.change import Change
+from everbrook.engine.stream import Stream
+from everbrook.protocol.change import Change, Edit
 from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.state import Head
 from everbrook.storage.memory import MemoryStorage
 
 START_MS = 1_800_000_000_000
 HANDOVER_SECS = 5.0
 BUSY = 20_000
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class FakeClock(Clock):
@@ -86,6 +93,17 @@ class FakeScheduler:
         """Wait for a callback from another thread, and run it."""
         self._from_threads.get(timeout=HANDOVER_SECS).call()
 
+    def run_from_threads(self) -> int:
+        """Run what has come from other threads until now. Tells how much that was."""
+        run = 0
+        while True:
+            try:
+                timer = self._from_threads.get_nowait()
+            except Empty:
+                return run
+            timer.call()
+            run += 1
+
     def run_soon(self) -> int:
         """Run what was to run soon; what that asks for belongs to the next turn. Tells how much was run."""
         ready, self._soon = self._soon, deque()
@@ -122,6 +140,34 @@ class FakeScheduler:
         self._clock.micros = end
 
 
+class HandWorker(Executor):
+    """A thread whose work is done when the test says so, in the test's own."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Callable[[], object]] = deque()
+        self._stopped = False
+
+    def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> "Future[Result]":
+        if self._stopped:
+            raise RuntimeError("the worker takes no more")
+        self._steps.append(lambda: fn(*args, **kwargs))
+        return Future()
+
+    def run(self, at_most: int = BUSY) -> int:
+        """Do what there is to do. Tells how much that was."""
+        run = 0
+        while self._steps and run < at_most:
+            self._steps.popleft()()
+            run += 1
+        return run
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002
+        if cancel_futures:
+            self._steps.clear()
+        self.run()
+        self._stopped = True
+
+
 class DelayedStorage(MemoryStorage):
     """A storage whose groups become durable when the test says so, or fail."""
 
@@ -149,6 +195,16 @@ class DelayedStorage(MemoryStorage):
         """Let the group that is on its way succeed, or fail."""
         self._arrived.get(timeout=HANDOVER_SECS)
         self._verdicts.put(error)
+
+
+class Bystander:
+    """Follows nothing."""
+
+    def arrived(self, stream: Stream) -> None: ...
+
+    def left(self, stream: Stream) -> None: ...
+
+    def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None: ...
 
 
 class RecordingReader:

@@ -1,16 +1,24 @@
 """The whole machine: commands, reads, time that passes or stalls, new starts, and what holds throughout."""
 
 import sys
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from tests.engine.reading import ReadingMachine
+from everbrook.engine import upkeep
+from tests.engine.looking import LookingMachine
 from tests.engine.rig import residents
 
 
-class EngineMachine(ReadingMachine):
+class EngineMachine(LookingMachine):
     """Whatever happens to the engine in whatever order, it does what the model does."""
+
+    def __init__(self) -> None:
+        # Policies are applied by a rule of their own, at whatever time.
+        self._no_trimming = patch.object(upkeep, "TRIM_DELAY_MS", 10**9)
+        self._no_trimming.start()
+        super().__init__()
 
     # Time
 
@@ -20,6 +28,7 @@ class EngineMachine(ReadingMachine):
 
     def _turn(self) -> int:
         """Take a turn of the loop. Deadlines are looked at after what was to happen soon."""
+        self.work()
         run = self.scheduler.run_soon()
         self.count_followers()
         self.model.sweep(self.clock.now())
@@ -55,6 +64,8 @@ class EngineMachine(ReadingMachine):
             return
         for follower in self.followers:
             follower.leave()
+        self.give_up_everything()
+        self.check_blobs()
         self.engine.close()
         self.clock.micros += 1000
         self.engine = self.new_engine()
@@ -85,20 +96,26 @@ class EngineMachine(ReadingMachine):
 
     def teardown(self) -> None:
         """Everybody has got everything; and when all streams go, nothing is left of them."""
-        if sys.exc_info()[0] is None:
-            self.finish()
-            self._check_the_end()
-        else:
-            self.abandon()
-        self.engine.close()
+        try:
+            if sys.exc_info()[0] is None:
+                self.finish()
+                self._check_the_end()
+            else:
+                self.abandon()
+            self.engine.close()
+        finally:
+            self._no_trimming.stop()
 
     def abandon(self) -> None:
         """Let go of what would hold up the end of a run that has failed."""
 
     def _check_the_end(self) -> None:
         self.check_that_followers_have_everything()
+        self.give_up_everything()
         if not self.model.failed:
+            self.check_blobs()
             self._delete_everything()
+            self.work()
             assert self.storage.used_bytes == 0
             assert residents(self.engine) == []
 
@@ -106,9 +123,12 @@ class EngineMachine(ReadingMachine):
         for follower in self.followers:
             follower.leave()
         self.finish()
-        for name in tuple(self.model.newest):
+        for name in self.model.names:
             stream = self.model.newest.get(name)
             if stream and not self.model.ended(stream, self.clock.now()):
                 self.remove(name)
+        self.finish()
+        if self.model.newest:
+            self.remove_bucket()
         self.finish()
         assert self.model.newest == {}

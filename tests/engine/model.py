@@ -5,21 +5,20 @@ was true after any change can be looked up. It raises what the engine should rai
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import accumulate
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import (
+    BucketNotFound,
     EmptyAppend,
     EpochMustStartAtZero,
     InvalidHeader,
-    InvalidOffset,
+    NotFound,
     PathBlocked,
     ProtocolError,
     SequenceGap,
     SequenceRegression,
+    SnapshotBeyondFork,
     SourceDeleted,
     SourceNotFound,
     StaleEpoch,
@@ -27,80 +26,15 @@ from everbrook.protocol.errors import (
     StreamExists,
     StreamGone,
     StreamNotFound,
+    TailMoved,
 )
+from everbrook.protocol.path import bucket_of, bucket_record
 from everbrook.protocol.state import Claim
-
-Messages = tuple[bytes, ...]
-
-
-class ModelStream(Struct, frozen=True):
-    """A stream at one moment, with all its messages, inherited ones too."""
-
-    name: bytes
-    incarnation: int
-    json: bool
-    ttl_secs: int | None = None
-    expires_at: int | None = None
-    source: int | None = None
-    appends: tuple[Messages, ...] = ()
-    closed: bool = False
-    closed_by: Claim | None = None
-    stream_seq: bytes | None = None
-    producers: dict[bytes, tuple[int, int]] = {}
-    deleted: bool = False
-
-    @property
-    def content(self) -> bytes:
-        return b"".join(message for append in self.appends for message in append)
-
-    @property
-    def tail(self) -> int:
-        return len(self.content)
-
-    @property
-    def boundaries(self) -> list[int]:
-        return list(accumulate((len(message) for append in self.appends for message in append), initial=0))
-
-    def cut(self, offset: int) -> tuple[Messages, ...]:
-        """Give what lies before an offset, which may fall into a message."""
-        return tuple(append for append in self._cut_appends(offset) if append)
-
-    def _cut_appends(self, rest: int) -> Iterator[Messages]:
-        for append in self.appends:
-            kept = []
-            for message in append:
-                kept.append(message[:rest])
-                rest = max(0, rest - len(message))
-            yield tuple(filter(None, kept))
-
-    def divergence(self, anchor: int | None, sub_offset: int) -> int:
-        """Give the point at which a fork branches off (§4.2)."""
-        if anchor is None:
-            anchor = self.tail
-        if anchor not in self.boundaries:
-            raise InvalidOffset("not a boundary")
-        if not sub_offset:
-            return anchor
-        end = 0
-        for append in self.appends:
-            start, end = end, end + len(b"".join(append))
-            if anchor < end:
-                return anchor + self._skipped(append, anchor - start, sub_offset)
-        raise InvalidHeader("nothing follows the anchor")
-
-    def _skipped(self, append: Messages, start: int, sub_offset: int) -> int:
-        """Tell how many bytes a sub-offset skips in the append whose byte `start` the anchor is at."""
-        if self.json:
-            boundaries = list(accumulate(map(len, append), initial=0))
-        else:
-            boundaries = list(range(len(b"".join(append)) + 1))
-        reached = boundaries[boundaries.index(start) :]
-        if sub_offset >= len(reached):
-            raise InvalidHeader("too far")
-        return reached[sub_offset] - start
-
+from tests.engine.model_stream import Messages, ModelStream
 
 Streams = dict[bytes, ModelStream]
+
+BASE = ModelStream(b"", 0, json=False)
 
 
 class Model:
@@ -146,38 +80,52 @@ class Model:
     def find(self, streams: Streams, name: bytes, now: int) -> ModelStream:
         stream = streams.get(name)
         if stream is None:
-            raise StreamNotFound("missing")
+            raise self.missing(name)
         if self.ended(stream, now):
             raise StreamGone("ended") if self.forks(streams, stream) else StreamNotFound("ended")
         return stream
+
+    def missing(self, name: bytes) -> NotFound:
+        return BucketNotFound("missing") if self.bucket(name) is None else StreamNotFound("missing")
+
+    def bucket(self, name: bytes) -> ModelStream | None:
+        """Give the bucket that a name is in; the base surface is as one that is always there."""
+        bucket_id = bucket_of(name)
+        return BASE if bucket_id is None else self.newest.get(bucket_record(bucket_id))
 
     # Creating
 
     def create(self, wanted: ModelStream, now: int) -> str:
         """Create a stream as `wanted`, or find it."""
-        present = self.newest.get(wanted.name)
+        present, bucket = self.newest.get(wanted.name), self.bucket(wanted.name)
+        gone = [] if present is None or not self.ended(present, now) else self._clear(wanted.name)
+        if bucket is None:
+            raise BucketNotFound("missing")
+        wanted = replace(wanted, retention=wanted.retention or bucket.retention)
         if present and not self.ended(present, now):
             if present.source is not None or _configuration(present) != _configuration(wanted):
                 raise StreamExists("different")
             return "Existing"
-        self._put(wanted, now, self._clear(wanted.name))
+        self._put(wanted, now, gone)
         return "Created"
 
     def fork(self, wanted: ModelStream, source: bytes, anchor: int | None, sub_offset: int, now: int) -> str:
         """Create a fork under a name where nothing lives."""
         gone = self._clear(wanted.name)
+        if self.bucket(wanted.name) is None:
+            raise BucketNotFound("missing")
+        if bucket_of(wanted.name) != bucket_of(source):
+            raise InvalidHeader("another bucket")
         try:
             origin = self.find(self.newest, source, now)
         except StreamNotFound:
             raise SourceNotFound("missing") from None
         except StreamGone:
             raise SourceDeleted("deleted") from None
-        inherited = origin.cut(origin.divergence(anchor, sub_offset))
+        offset = origin.divergence(anchor, sub_offset)
         if wanted.ttl_secs is None and wanted.expires_at is None:
             wanted = replace(wanted, ttl_secs=origin.ttl_secs, expires_at=origin.expires_at)
-        appends = inherited + wanted.appends
-        fork = replace(wanted, json=origin.json, source=origin.incarnation, appends=appends)
-        self._put(fork, now, gone)
+        self._put(_fork(wanted, origin, offset), now, gone)
         return "Created"
 
     def _clear(self, name: bytes) -> list[ModelStream]:
@@ -200,6 +148,7 @@ class Model:
         now: int,
         *,
         close: bool,
+        expected_tail: int | None = None,
     ) -> str:
         """Append messages, close, or both. An empty body is not the same as none."""
         stream = self.find(self.newest, name, now)
@@ -214,9 +163,12 @@ class Model:
             raise SequenceRegression("not greater")
         if body == ():
             raise EmptyAppend("an empty array")
+        if expected_tail is not None and expected_tail != stream.tail:
+            raise TailMoved("moved")
         changed = replace(
             stream,
             appends=(*stream.appends, body) if body else stream.appends,
+            times=(*stream.times, now) if body else stream.times,
             closed=close,
             closed_by=claim if close else None,
             stream_seq=stream.stream_seq if seq is None else seq,
@@ -279,7 +231,26 @@ class Model:
 
 
 def _configuration(stream: ModelStream) -> tuple[object, ...]:
-    return stream.json, stream.ttl_secs, stream.expires_at, stream.closed
+    return stream.json, stream.ttl_secs, stream.expires_at, stream.closed, stream.retention
+
+
+def _fork(wanted: ModelStream, origin: ModelStream, offset: int) -> ModelStream:
+    """Give a fork: a copy of what its source has before an offset, then its own."""
+    snapshot = origin.snapshot if origin.snapshot and origin.snapshot.offset <= offset else None
+    if origin.snapshot and snapshot is None and origin.earliest:
+        raise SnapshotBeyondFork("covers too much")
+    appends, times = origin.before(offset)
+    return replace(
+        wanted,
+        json=origin.json,
+        source=origin.incarnation,
+        appends=appends + wanted.appends,
+        times=times + wanted.times,
+        retention=wanted.retention or origin.retention,
+        earliest=origin.earliest,
+        snapshot=snapshot,
+        first_snapshot=snapshot,
+    )
 
 
 def _append_to_closed(stream: ModelStream, body: Messages | None, claim: Claim | None) -> str:

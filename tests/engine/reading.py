@@ -4,14 +4,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from everbrook.engine.stream import Stream
-from everbrook.protocol.errors import InvalidOffset, NotFound, StreamGone
+from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone, StreamGone
 from everbrook.protocol.offset import Sentinel
 from tests.engine.actors import Follower
-from tests.engine.commanding import PAGE_BYTES, CommandingMachine, attempt, places, positions, with_streams
-from tests.engine.model import ModelStream
+from tests.engine.commanding import PAGE_BYTES, attempt, places, positions, with_streams
+from tests.engine.cutting import CuttingMachine
+from tests.engine.model_stream import ModelStream
 
 
-class ReadingMachine(CommandingMachine):
+class ReadingMachine(CuttingMachine):
     """Reads, follows and leaves."""
 
     @with_streams
@@ -23,6 +24,9 @@ class ReadingMachine(CommandingMachine):
             return
         stream, expected = opened
         start = self.position(expected, at, exact=exact)
+        if start is not None and start < expected.earliest:
+            assert attempt(lambda: str(self.engine.page(stream, start))) == OffsetGone.__name__
+            return
         if start is not None and start < expected.tail and start not in expected.boundaries:
             assert attempt(lambda: str(self.engine.page(stream, start))) == InvalidOffset.__name__
             return
@@ -36,7 +40,11 @@ class ReadingMachine(CommandingMachine):
             expected = self.model.find(committed, name, now)
         except (NotFound, StreamGone):
             # Whether forks keep an ended stream is told from the newest state.
-            assert attempt(lambda: str(self.engine.open(name, now))) in {"StreamNotFound", "StreamGone"}
+            assert attempt(lambda: str(self.engine.open(name, now))) in {
+                "StreamNotFound",
+                "StreamGone",
+                "BucketNotFound",
+            }
             return None
         assert self.engine.find(name, now).committed.tail == expected.tail
         self.model.touched[expected.incarnation] = now

@@ -1,14 +1,18 @@
 """An engine on a storage and a time that the test holds in its hands, and short ways to command it."""
 
+from unittest.mock import patch
+
+from everbrook.engine import engine
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
-from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
-from everbrook.protocol.errors import Unavailable
-from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Untouched
-from everbrook.protocol.state import Claim
+from everbrook.engine.uploads import Upload
+from everbrook.protocol.commands import Append, Create, CreateBucket, Delete, ForkFrom, PublishSnapshot, Retain
+from everbrook.protocol.errors import ProtocolError, Unavailable
+from everbrook.protocol.outcomes import Appended, Closed, Created, Cut, Deleted, Duplicate, Existing, Untouched
+from everbrook.protocol.state import Claim, Kept, Retention
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler, RecordingReader
+from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler, HandWorker, RecordingReader
 
 TEXT = b"text/plain"
 JSON = b"application/json"
@@ -18,7 +22,17 @@ UNBOUNDED = Limits()
 def residents(engine: Engine) -> list[bytes | int]:
     """Give what an engine has of streams in its memory."""
     streams = engine._streams
-    return [*streams._newest, *streams._visible, *streams._arriving, *engine._expiry._watched]
+    upkeep = engine._upkeep
+    watched = (*upkeep._expiry._watched, *upkeep._trimming._watched)
+    return [*streams._newest, *streams._visible, *streams._arriving, *watched]
+
+
+def start_engine(
+    storage: MemoryStorage, scheduler: FakeScheduler, clock: FakeClock, limits: Limits, worker: HandWorker
+) -> Engine:
+    """Start an engine whose work on blobs is done when the test says so."""
+    with patch.object(engine, "ThreadPoolExecutor", lambda *_: worker):
+        return Engine(storage, scheduler, clock, limits)
 
 
 class Rig:
@@ -32,12 +46,17 @@ class Rig:
         self.engine = self._start()
 
     def _start(self) -> Engine:
-        return Engine(self.storage, self.scheduler, self.clock, self.limits)
+        self.worker = HandWorker()
+        return start_engine(self.storage, self.scheduler, self.clock, self.limits, self.worker)
+
+    def work(self) -> None:
+        """Let the work on blobs be done."""
+        while self.worker.run() + self.scheduler.run_from_threads():
+            pass
 
     def restart(self) -> None:
         """Go on with a new engine on what the storage holds, as if the storage had outlived its process."""
-        self.engine._expiry.stop()
-        self.engine._patrol.stop()
+        self.engine._upkeep.stop()
         self.engine._committer.close()
         self.clock.micros += 1000
         self.engine = self._start()
@@ -51,11 +70,16 @@ class Rig:
         ttl_secs: int | None = None,
         expires_at: int | None = None,
         closed: bool = False,
+        retention: Retention | None = None,
     ) -> Created | Existing:
         """Create a stream."""
         incarnation, now = self.engine.new_incarnation(), self.clock.now()
-        command = Create(name, now, incarnation, content_type, body, closed, ttl_secs, expires_at)
+        command = Create(name, now, incarnation, content_type, body, closed, ttl_secs, expires_at, None, retention)
         return self.engine.execute(command)
+
+    def create_bucket(self, bucket_id: bytes, retention: Retention | None = None) -> Created:
+        """Create a bucket."""
+        return self.engine.execute(CreateBucket(bucket_id, self.clock.now(), self.engine.new_incarnation(), retention))
 
     def fork(
         self,
@@ -88,13 +112,53 @@ class Rig:
         """Delete a stream."""
         return self.engine.execute(Delete(name, self.clock.now()))
 
+    def publish(self, name: bytes, offset: int, body: bytes = b"snapshot", *, keep_history: bool = False) -> Cut:
+        """Publish a snapshot of a stream."""
+        command = PublishSnapshot(name, self.clock.now(), offset, TEXT, keep_history=keep_history)
+        return self.engine.publish(self.upload(command, body), command)
+
+    def upload(self, command: PublishSnapshot, body: bytes = b"snapshot") -> Upload:
+        """Bring the bytes of a snapshot in."""
+        upload, told = self.engine.begin_snapshot(command), list[ProtocolError | None]()
+        upload.write(body)
+        upload.finish(told.append)
+        self.work()
+        assert told == [None]
+        return upload
+
+    def retain(self, name: bytes, offset: int) -> Cut:
+        """Let go of what lies before an offset."""
+        return self.engine.execute(Retain(name, self.clock.now(), offset))
+
+    def kept(self, name: bytes) -> Kept:
+        """Tell what a stream has of its past, without touching it."""
+        return self.engine.find(name, self.clock.now()).committed.kept
+
+    def snapshot(self, name: bytes) -> bytes:
+        """Read the snapshot of a stream."""
+        snapshot = self.kept(name).snapshot
+        assert snapshot is not None
+        return self.blob(snapshot.owner, snapshot.blob) if snapshot.blob else b""
+
+    def blob(self, owner: int, number: int) -> bytes:
+        """Read a blob."""
+        reader, pieces = self.storage.blobs.open(owner, number), list[bytes]()
+        while piece := reader.read(5):
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def blobs(self) -> list[tuple[int, int]]:
+        """Give the blobs that there are."""
+        return [key for batch in self.storage.blobs.all() for key in batch]
+
     def open(self, name: bytes) -> Stream:
         """Begin a read."""
         return self.engine.open(name, self.clock.now())
 
     def content(self, name: bytes) -> bytes:
-        """Read a stream from its beginning to its end, page by page."""
-        stream, offset, pages = self.open(name), 0, []
+        """Read a stream from what it retains first to its end, page by page."""
+        stream = self.open(name)
+        offset, pages = stream.committed.kept.earliest, []
         while True:
             page = self.engine.page(stream, offset)
             pages.append(self.engine.read(stream, page))

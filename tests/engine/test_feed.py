@@ -8,7 +8,7 @@ from everbrook.engine.feed import Batch
 from everbrook.engine.limits import Limits
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from tests.engine.fakes import RecordingReader
-from tests.engine.rig import JSON, Rig
+from tests.engine.rig import JSON, DelayedRig, Rig
 
 
 class NotingReader(RecordingReader):
@@ -260,3 +260,64 @@ def test_one_turn_serves_all_readers(rig: Rig, readers: int) -> None:
         rig.append(b"a", message)
     assert rig.scheduler.run_soon() == 1
     assert {reader.received for reader in crowd} == {b"123"}
+
+
+def test_readers_get_what_is_cut_in_the_same_turn(rig: Rig) -> None:
+    """002 §2.2: whoever waited at the tail was there before the cut."""
+    rig.create(b"a")
+    reader = rig.follow(b"a")
+    rig.append(b"a", b"1")
+    rig.publish(b"a", 1)
+    rig.append(b"a", b"2")
+    rig.scheduler.settle()
+    assert reader.received == b"12"
+
+
+def test_readers_get_what_is_cut_in_the_same_group(delayed: DelayedRig) -> None:
+    """002 §2.2."""
+    delayed.create(b"a")
+    delayed.let_everything_arrive()
+    reader = delayed.follow(b"a")
+    delayed.append(b"a", b"1")
+    delayed.publish(b"a", 1)
+    delayed.let_everything_arrive()
+    delayed.scheduler.settle()
+    assert reader.received == b"1"
+
+
+def test_readers_get_what_several_cuts_in_one_group_take(delayed: DelayedRig) -> None:
+    """002 §2.2: a group is stored as a whole before any of it is published."""
+    delayed.create(b"a")
+    delayed.let_everything_arrive()
+    reader = delayed.follow(b"a")
+    for place, body in enumerate((b"1", b"2", b"3"), 1):
+        delayed.append(b"a", body)
+        delayed.publish(b"a", place)
+    delayed.let_everything_arrive()
+    delayed.scheduler.settle()
+    assert reader.received == b"123"
+
+
+def test_cuts_and_an_end_in_one_group_end_a_reader(delayed: DelayedRig) -> None:
+    delayed.create(b"a")
+    delayed.let_everything_arrive()
+    reader = delayed.follow(b"a")
+    delayed.append(b"a", b"1")
+    delayed.publish(b"a", 1)
+    delayed.delete(b"a")
+    delayed.let_everything_arrive()
+    delayed.scheduler.settle()
+    assert [type(error) for error in reader.errors] == [StreamNotFound]
+
+
+def test_the_end_of_a_fork_in_one_group_with_a_cut_takes_nothing_from_readers(delayed: DelayedRig) -> None:
+    delayed.create(b"a", b"0")
+    delayed.fork(b"f", b"a")
+    delayed.let_everything_arrive()
+    reader = delayed.follow(b"a")
+    delayed.append(b"a", b"1")
+    delayed.delete(b"f")
+    delayed.publish(b"a", 2)
+    delayed.let_everything_arrive()
+    delayed.scheduler.settle()
+    assert reader.received == b"1"

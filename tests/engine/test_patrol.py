@@ -1,11 +1,13 @@
-"""The patrol: streams that are only in the storage expire too, though nobody asks for them."""
+"""The patrol: streams that are only in the storage expire and are cut too, though nobody asks for them."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from everbrook.engine.expiry import PATROL_SECS, SLICE
-from everbrook.protocol.state import Head
+from everbrook.engine.sweep import PATROL_SECS, SLICE
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Head, Kept, Retention
+from everbrook.storage.api import Record
 from tests.engine.fakes import START_MS, DelayedStorage
 from tests.engine.rig import DelayedRig, residents
 
@@ -112,3 +114,80 @@ def test_an_engine_that_is_closed_patrols_no_more(shelved: DelayedRig) -> None:
     shelve(shelved, ttl_secs=HOUR_SECS)
     shelved.engine.close()
     assert shelved.scheduler.timers == 0
+
+
+# Policies and damage
+
+
+class DamagedShelves(ShelvedStorage):
+    """A storage that has lost a stream of which it still knows that it was there."""
+
+    lost = b""
+
+    def load(self, name: bytes) -> Record | None:
+        if name == self.lost:
+            raise StreamDamaged("what is stored of the stream was lost")
+        return super().load(name)
+
+
+@pytest.fixture
+def damaged() -> Iterator[DelayedRig]:
+    """An engine over a storage that may lose a stream."""
+    rig = DelayedRig(storage=DamagedShelves())
+    yield rig
+    rig.let_everything_arrive()
+    rig.engine.close()
+
+
+def lose(rig: DelayedRig, name: bytes) -> None:
+    assert isinstance(rig.storage, DamagedShelves)
+    rig.storage.lost = name
+
+
+def kept_of(rig: DelayedRig, name: bytes) -> Kept:
+    return next(head.kept for head in rig.storage._heads.values() if head.identity.name == name)
+
+
+def test_old_messages_of_a_stream_that_nobody_asks_for_go(shelved: DelayedRig) -> None:
+    shelved.create(b"0", b"one", retention=Retention(max_age_secs=5))
+    shelved.let_everything_arrive()
+    shelved.restart()
+    pass_rounds(shelved, ROUND_MS)
+    pass_rounds(shelved, ROUND_MS)
+    assert kept_of(shelved, b"0").earliest == 3
+
+
+def test_young_messages_of_a_stream_that_nobody_asks_for_stay(shelved: DelayedRig) -> None:
+    shelved.create(b"0", b"one", retention=Retention(max_age_secs=HOUR_SECS))
+    shelved.let_everything_arrive()
+    shelved.restart()
+    pass_rounds(shelved, 3 * ROUND_MS)
+    assert kept_of(shelved, b"0").earliest == 0
+
+
+def test_a_stream_whose_messages_are_all_cut_is_not_loaded_again(shelved: DelayedRig) -> None:
+    shelved.create(b"0", b"one", retention=Retention(max_age_secs=5))
+    shelved.let_everything_arrive()
+    for _ in range(3):
+        pass_rounds(shelved, ROUND_MS)
+    shelved.restart()
+    pass_rounds(shelved, 3 * ROUND_MS)
+    assert residents(shelved.engine) == []
+
+
+def test_a_damaged_stream_does_not_keep_others_from_expiring(damaged: DelayedRig) -> None:
+    shelve(damaged, 2, expires_at=START_MS + 5000)
+    lose(damaged, b"0")
+    pass_rounds(damaged, 2 * ROUND_MS)
+    assert [head.identity.name for head in damaged.storage._heads.values()] == [b"0"]
+
+
+def test_a_damaged_stream_does_not_keep_others_from_being_cut(damaged: DelayedRig) -> None:
+    for name in (b"0", b"1"):
+        damaged.create(name, b"one", retention=Retention(max_age_secs=5))
+    damaged.let_everything_arrive()
+    damaged.restart()
+    lose(damaged, b"0")
+    pass_rounds(damaged, 2 * ROUND_MS)
+    pass_rounds(damaged, ROUND_MS)
+    assert (kept_of(damaged, b"0").earliest, kept_of(damaged, b"1").earliest) == (0, 3)

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from everbrook.engine import streams
-from everbrook.engine.expiry import SLICE
+from everbrook.engine.sweep import SLICE
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
 from everbrook.protocol.outcomes import Appended, Duplicate, Existing
 from everbrook.protocol.state import Claim
@@ -211,7 +211,7 @@ def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: Del
         cramped.append(b"a", b"x")
         cramped.let_everything_arrive()
         forget(cramped)
-    assert len(cramped.engine._expiry._heap) <= SLICE + 4
+    assert len(cramped.engine._upkeep._expiry._heap) <= SLICE + 4
 
 
 def test_deciding_on_a_fork_does_not_let_it_go_for_its_source(cramped: DelayedRig) -> None:
@@ -365,7 +365,7 @@ def test_refusals_leave_nothing_behind_in_the_sweep(delayed: DelayedRig) -> None
     for _ in range(100):
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
-    assert len(delayed.engine._expiry._heap) <= 2
+    assert len(delayed.engine._upkeep._expiry._heap) <= 2
 
 
 def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delayed: DelayedRig) -> None:
@@ -375,4 +375,4 @@ def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delaye
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
         delayed.clock.micros += 1000
-    assert len(delayed.engine._expiry._heap) <= SLICE + 2
+    assert len(delayed.engine._upkeep._expiry._heap) <= SLICE + 2

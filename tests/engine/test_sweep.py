@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.expiry import SLICE
+from everbrook.engine.sweep import SLICE
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from everbrook.protocol.state import Claim
 from tests.engine.fakes import START_MS
@@ -144,7 +144,7 @@ def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
     rig.open(b"a")
     rig.scheduler.advance(500)
     assert lives(rig)
-    assert len(rig.engine._expiry._heap) == rig.scheduler.timers == 1
+    assert len(rig.engine._upkeep._expiry._heap) == rig.scheduler.timers == 1
     rig.scheduler.advance(1500)
     assert rig.storage.used_bytes == 0
 
@@ -154,8 +154,8 @@ def test_deleted_streams_leave_the_heap(rig: Rig) -> None:
         rig.create(b"%d" % number, ttl_secs=HOUR_SECS)
     for number in range(5 * SLICE):
         rig.delete(b"%d" % number)
-    assert len(rig.engine._expiry._heap) <= SLICE + 1
-    assert rig.engine._expiry._watched == {}
+    assert len(rig.engine._upkeep._expiry._heap) <= SLICE + 1
+    assert rig.engine._upkeep._expiry._watched == {}
 
 
 def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig) -> None:
@@ -163,7 +163,7 @@ def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig)
     for _ in range(100):
         rig.scheduler.advance(700)
         rig.append(b"a", b"x")
-    assert len(rig.engine._expiry._heap) == 1
+    assert len(rig.engine._upkeep._expiry._heap) == 1
 
 
 def test_a_sliding_stream_lives_while_it_is_followed(rig: Rig) -> None:

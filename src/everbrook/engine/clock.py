@@ -39,12 +39,16 @@ class Clock:
 
 
 class Incarnations:
-    """Numbers for new streams: unique, increasing, and beyond those of earlier runs, as they begin with the time."""
+    """Numbers for new streams and blobs: unique, increasing, and beyond those of earlier runs.
+
+    They begin with the time, unless a clock that was set back would make them begin below what is stored.
+    """
 
     _TIME_SHIFT = 20
 
-    def __init__(self) -> None:
-        self._last = 0
+    def __init__(self, last: int) -> None:
+        """Go on after `last`, the largest one in use."""
+        self._last = last
 
     def next(self, now: int) -> int:
         """Give a number that no stream has had."""

@@ -5,26 +5,61 @@ state only. All calls come from one thread, the loop's.
 """
 
 import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import overload
+
+from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
 from everbrook.engine.committer import Committer, Parked
-from everbrook.engine.expiry import ExpiryPatrol, ExpirySweep
 from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
+from everbrook.engine.moves import Moves
+from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
+from everbrook.engine.upkeep import Upkeep
+from everbrook.engine.uploads import Upload
 from everbrook.protocol.change import Change, Edit, Write
-from everbrook.protocol.commands import Append, Command, Create, Delete, Expire
+from everbrook.protocol.commands import (
+    Append,
+    Command,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    DeleteSnapshot,
+    Expire,
+    PublishSnapshot,
+    Retain,
+    Trim,
+)
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import StreamDamaged, StreamNotFound, Unavailable, quoted
-from everbrook.protocol.lifetime import deadline, end_error, ended
+from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, Unavailable, quoted
+from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.outcomes import Appended, Closed, Created, Deleted, Duplicate, Existing, Outcome, Untouched
-from everbrook.protocol.reading import Page, locate, page_from
+from everbrook.protocol.outcomes import (
+    Appended,
+    Closed,
+    Created,
+    Cut,
+    Deleted,
+    Duplicate,
+    Existing,
+    Outcome,
+    Untouched,
+)
+from everbrook.protocol.path import bucket_prefix, bucket_record
+from everbrook.protocol.query import ReadQuery
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from
+from everbrook.protocol.state import Head, Snapshot
 from everbrook.storage.api import Storage
+from everbrook.storage.blobs import BlobReader
+from everbrook.storage.index import Messages
 
 EXPIRY_RETRY_MS = 10_000
+EXPIRED_AT_ONCE = 256
 
 
 class Engine:
@@ -35,13 +70,17 @@ class Engine:
         self.limits = limits
         self._storage = storage
         self.scheduler = scheduler
-        self._incarnations = Incarnations()
-        self._expiry = ExpirySweep(scheduler, clock, self._expire)
-        self._streams = Streams(
-            storage, clock.now(), limits.producer_idle_ms, self._watch, self._expiry.forget, self._make_room
-        )
+        self._incarnations = Incarnations(storage.last_incarnation)
+        first = self.new_incarnation()
+        self.moves = Moves(first)
+        self.on_edit: Callable[[Edit], None] | None = None
+        self._blob_worker = ThreadPoolExecutor(1, "everbrook-blobs")
+        self._reclaimer = Reclaimer(storage, scheduler, self._blob_worker)
+        self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
+        self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self)
         self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back)
-        self._patrol = ExpiryPatrol(storage, scheduler, clock, self._expire_name)
+        if storage.blocking:
+            self._reclaimer.sweep(first)
 
     # Deciding
 
@@ -72,18 +111,26 @@ class Engine:
     def execute(self, command: Create) -> Created | Existing: ...
 
     @overload
+    def execute(self, command: CreateBucket) -> Created: ...
+
+    @overload
+    def execute(self, command: PublishSnapshot | DeleteSnapshot | Retain) -> Cut: ...
+
+    @overload
+    def execute(self, command: Trim) -> Cut | Untouched: ...
+
+    @overload
     def execute(self, command: Append) -> Appended | Closed | Duplicate: ...
 
     @overload
-    def execute(self, command: Delete | Expire) -> Deleted | Untouched: ...
+    def execute(self, command: Delete | Expire | DeleteBucket) -> Deleted | Untouched: ...
 
     def execute(self, command: Command) -> Outcome:
         """Decide on a command and set its change on its way, or raise why not.
 
         The answer, a refusal too, may be told when `last_change` is durable.
         """
-        if self._committer.failure:
-            raise self._committer.failure.with_traceback(None)
+        self._require_storage()
         if isinstance(command, (Append, Create)):
             self.limits.check_body(command.body)
         decision = decide(self._streams, command)
@@ -94,6 +141,10 @@ class Engine:
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
             stream.touched_at = command.now
         return decision.outcome
+
+    def _require_storage(self) -> None:
+        if self._committer.failure:
+            raise self._committer.failure.with_traceback(None)
 
     def _check_limits(self, edit: Edit) -> None:
         """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
@@ -106,42 +157,106 @@ class Engine:
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
 
-    def _expire(self, stream: Stream, now: int) -> None:
-        """End a stream whose time has run out. One that slides does not while somebody is reading it."""
-        if stream.followed and stream.head.identity.ttl_secs is not None:
-            stream.touched_at = now
-            self._watch(stream)
-        else:
-            self._expire_name(stream.head.identity.name, now)
-
-    def _expire_name(self, name: bytes, now: int) -> None:
-        """End a stream whose time seems to have run out."""
+    def _execute_due(self, command: Expire | Trim) -> None:
+        """Do what time asks for. What is damaged stays, for whoever asks for it to be told."""
         if not self.failure:
-            # What is damaged stays, for whoever asks for it to be told.
             with contextlib.suppress(StreamDamaged):
-                self.execute(Expire(name, now))
+                self.execute(command)
 
-    def _make_room(self) -> None:
-        self.scheduler.call_soon(self._streams.trim)
+    def arrived(self, stream: Stream) -> None:
+        """A stream was created or loaded."""
+        self._upkeep.watch(stream)
 
-    def _watch(self, stream: Stream, not_before: int = 0) -> None:
-        end = deadline(stream.head.identity, stream.touched_at)
-        if end is not None:
-            self._expiry.watch(stream, max(end, not_before))
+    def left(self, stream: Stream) -> None:
+        """A stream was dropped, or left memory."""
+        self._upkeep.forget(stream)
+
+    def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
+        """An edit is durable, and readers see it."""
+        if self.moves.noting:
+            self.moves.note(edit.head.identity.name)
+        if self.on_edit:
+            self.on_edit(edit)
+        self._upkeep.follow(stream, edit, before)
 
     def _roll_back(self, changes: list[Change]) -> None:
         """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
         not_before = self.clock.now() + EXPIRY_RETRY_MS
         for stream in self._streams.roll_back(changes):
-            self._watch(stream, not_before)
+            self._upkeep.watch_again(stream, not_before)
+
+    # Buckets and listings
+
+    def listed(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
+        return self._streams.listed(prefix, after, limit, self.clock.now())
+
+    def find_bucket(self, bucket_id: bytes) -> Head:
+        """Give a bucket that is there (002 §1.3)."""
+        bucket = self._streams.visible(bucket_record(bucket_id))
+        if bucket is None:
+            raise BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
+        return bucket.committed
+
+    def count(self, prefix: bytes) -> int:
+        """Count the streams whose names begin with `prefix`. One that has just run out of time may be among them."""
+        return self._storage.count(prefix)
+
+    def delete_bucket(self, bucket_id: bytes) -> Deleted | Untouched:
+        """Delete a bucket. Streams in it whose time has run out are none, even if nobody has noticed yet."""
+        now = self.clock.now()
+        for name, head in self._storage.scan(bucket_prefix(bucket_id), b"", EXPIRED_AT_ONCE):
+            if head is None or not head.identity.mortal:
+                break
+            self._execute_due(Expire(name, now))
+        return self.execute(DeleteBucket(bucket_id, now))
+
+    # Snapshots
+
+    def begin_snapshot(self, command: PublishSnapshot) -> Upload:
+        """Begin to take in the bytes of a snapshot, or raise why it could not be published even now."""
+        self._require_storage()
+        (edit,) = decide(self._streams, command).change
+        owner, blob = edit.head.identity.incarnation, self.new_incarnation()
+        return Upload(self._storage, self._blob_worker, self.scheduler, owner, blob, self.limits.max_memory_bytes)
+
+    def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
+        """Publish an upload that is finished. The answer may be told when `last_change` is durable."""
+        outcome = self.execute(
+            replace(command, owner=upload.owner, blob=upload.blob, size=upload.size, digest=upload.digest)
+        )
+        upload.keep()
+        self.when_durable(self.last_change, lambda failure: self._give_up(upload) if failure else None)
+        return outcome
+
+    def _give_up(self, upload: Upload) -> None:
+        """Remove a blob that there was no room to refer to. After any other failure the change may be durable."""
+        if not self.failure:
+            upload.remove()
+
+    def open_blob(self, snapshot: Snapshot) -> BlobReader:
+        """Begin to read the bytes of a snapshot that has some."""
+        return self._storage.blobs.open(snapshot.owner, snapshot.blob)
+
+    def hold(self, stream: Stream) -> None:
+        """Let nothing of a stream go while somebody reads it in one go."""
+        self._reclaimer.hold(stream)
+
+    def release(self, stream: Stream) -> None:
+        """Let go of what was to go meanwhile."""
+        self._reclaimer.release(stream)
 
     # Reading
+
+    def exists(self, name: bytes) -> bool:
+        """Tell whether something has a name, in the newest state."""
+        return self._streams.stream(name) is not None
 
     def find(self, name: bytes, now: int) -> Stream:
         """Give a stream that lives, to look at what is durable of it."""
         stream = self._streams.visible(name)
         if stream is None:
-            raise StreamNotFound(f"there is no stream at {quoted(name)}")
+            raise missing(self._streams, name)
         if ended(stream.committed, stream, now):
             raise end_error(stream.committed, stream)
         return stream
@@ -162,12 +277,23 @@ class Engine:
             raise StreamNotFound(f"the stream at {quoted(identity.name)} was deleted")
         return again
 
-    def page(self, stream: Stream, offset: int | Sentinel) -> Page:
-        """Cut the page of a stream that begins at `offset`."""
+    def page(self, stream: Stream, offset: int | Sentinel, until: int | None = None) -> Page:
+        """Cut the page of a stream that begins at `offset` and does not go beyond `until`."""
         if stream.ended:
             raise stream.ended.with_traceback(None)
-        start = locate(stream.committed, stream.lineage, offset)
-        return page_from(stream.committed, stream.lineage, start, self.limits.max_page_bytes)
+        head, lineage = stream.committed, stream.lineage
+        start = locate(head, lineage, offset)
+        if until is not None:
+            until = end_of_read(head, lineage, start, until)
+        return page_from(head, lineage, start, self.limits.max_page_bytes, until)
+
+    def begin(self, stream: Stream, query: ReadQuery) -> int:
+        """Give where a read begins that looks for its beginning."""
+        return begin(stream.committed, stream.lineage, query)
+
+    def messages(self, stream: Stream, page: Page) -> Messages:
+        """Give where the messages of a page end, and when they were appended."""
+        return stream.lineage.messages(page.start, page.end)
 
     def read(self, stream: Stream, page: Page) -> bytes:
         """Give the stored bytes of a page."""
@@ -202,7 +328,8 @@ class Engine:
 
     def close(self) -> None:
         """Stop timing, wait for the group on its way, and close the storage."""
-        self._expiry.stop()
-        self._patrol.stop()
+        self._upkeep.stop()
+        self._reclaimer.stop()
         self._committer.close()
+        self._blob_worker.shutdown()
         self._storage.close()

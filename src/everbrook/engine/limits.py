@@ -41,8 +41,8 @@ class Limits(Struct, frozen=True):
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
 
     def _check_own(self, head: Head) -> None:
-        """What a fork inherits is not its own and does not count."""
-        own_bytes = head.tail - head.identity.first_own_offset
+        """What a fork inherits is not its own and does not count, nor does what was cut."""
+        own_bytes = head.tail - max(head.identity.first_own_offset, head.kept.earliest)
         if own_bytes > self.max_stream_bytes:
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {own_bytes}")
 

@@ -4,11 +4,13 @@ Every position belongs to exactly one stream of the chain: the nearest one that 
 part is in the storage up to `applied`; what is on its way there is in `unapplied`.
 """
 
-from itertools import chain
+from array import array
+from itertools import chain, islice
 
 from everbrook.protocol.change import Write
 from everbrook.protocol.state import Identity
 from everbrook.storage.api import Storage
+from everbrook.storage.index import Messages
 
 OPEN_END = 2**63
 
@@ -80,3 +82,84 @@ class Lineage:
             return min(part_end, self.storage.append_end(holder.incarnation, offset))
         ends = (write.ends[-1] for write in holder.unapplied if write.ends)
         return min(part_end, next(end for end in ends if end > offset))
+
+    def time_at(self, offset: int) -> int:
+        """Give the time of the append that holds the byte at `offset`."""
+        holder, _ = self._holder(offset)
+        if offset < holder.applied:
+            return self.storage.time_at(holder.incarnation, offset)
+        writes = (write for write in holder.unapplied if write.ends)
+        return next(write.head.written_at for write in writes if write.ends[-1] > offset)
+
+    def first_since(self, start: int, end: int, time: int) -> int:
+        """Give where the first message between two boundaries begins that was appended at `time` or later.
+
+        The times of a stream's appends never go back.
+        """
+        while start < end:
+            middle = self.boundary_at_or_before((start + end) // 2)
+            if self.time_at(middle) >= time:
+                end = middle
+            else:
+                start = self.boundary_after(middle)
+        return start
+
+    def seek(self, offset: int, count: int, bound: int) -> int:
+        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+        if count == 0:
+            return offset
+        if count < 0:
+            return max(bound, self._back(offset, -count, bound))
+        return min(bound, self._forward(offset, count, bound))
+
+    def _forward(self, offset: int, count: int, bound: int) -> int:
+        while count and offset < bound:
+            holder, part_end = self._holder(offset)
+            if offset >= holder.applied:
+                ends = (end for write in holder.unapplied for end in write.ends if end > offset)
+                return next(islice(ends, count - 1, None), bound)
+            offset, count = self._forward_in(holder, offset, count, part_end)
+        return offset
+
+    def _forward_in(self, holder: "Lineage", offset: int, count: int, part_end: int) -> tuple[int, int]:
+        """Go on within the stored messages of one part, of which this stream has those before `part_end`."""
+        position, left = self.storage.seek(holder.incarnation, offset, count)
+        if position <= part_end:
+            return position, left
+        return part_end, count - len(self._messages_in(holder, offset, part_end).ends)
+
+    def _back(self, offset: int, count: int, bound: int) -> int:
+        while count and offset > bound:
+            holder, _ = self._holder(offset - 1)
+            if offset > holder.applied:
+                ends = (end for write in holder.unapplied for end in write.ends if end < offset)
+                boundaries = [holder.applied, *ends]
+                if count <= len(boundaries):
+                    return boundaries[-count]
+                offset, count = holder.applied, count - len(boundaries)
+            else:
+                position, left = self.storage.seek(holder.incarnation, offset, -count)
+                if position == offset:
+                    break
+                offset, count = position, -left
+        return offset
+
+    def messages(self, start: int, end: int) -> Messages:
+        """Give the messages between two boundaries, all of which are in the storage."""
+        ends, times = array("Q"), array("Q")
+        while start < end:
+            holder, part_end = self._holder(start)
+            stop = min(end, part_end)
+            found = self._messages_in(holder, start, stop)
+            ends.extend(found.ends)
+            times.extend(found.times)
+            start = stop
+        return Messages(ends, times)
+
+    def _messages_in(self, holder: "Lineage", start: int, end: int) -> Messages:
+        """Give the messages of one part. One that a fork's divergence point cuts ends there for the fork."""
+        found = self.storage.messages(holder.incarnation, start, end)
+        if not found.ends or found.ends[-1] < end:
+            found.ends.append(end)
+            found.times.append(self.storage.time_at(holder.incarnation, end - 1))
+        return found

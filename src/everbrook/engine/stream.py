@@ -114,3 +114,11 @@ class Stream:
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`."""
         return self.lineage.append_end(offset)
+
+    def seek(self, offset: int, count: int, bound: int) -> int:
+        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+        return self.lineage.seek(offset, count, bound)
+
+    def first_since(self, start: int, end: int, time: int) -> int:
+        """Give where the first message between two boundaries begins that was appended at `time` or later."""
+        return self.lineage.first_since(start, end, time)

@@ -5,20 +5,37 @@ when it is first asked for. Where the storage can bring it back, it leaves memor
 and others need the room.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import islice
+from typing import Protocol
 
 from msgspec.structs import replace
 
+from everbrook.engine.clock import Scheduler
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
-from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.lifetime import deadline, ended
 from everbrook.protocol.state import Fork, Head
 from everbrook.storage.api import Record, Storage
 
 MAX_RESIDENT = 20_000
 EVICTION_SLICE = 64
+POPULATION_SLICE = 64
+
+
+class Observer(Protocol):
+    """Somebody who follows what becomes of the streams in memory."""
+
+    def arrived(self, stream: Stream) -> None:
+        """A stream was created or loaded."""
+
+    def left(self, stream: Stream) -> None:
+        """A stream was dropped, or left memory."""
+
+    def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
+        """An edit is durable, and readers see it. `before` is the head that it replaced."""
 
 
 class Streams:
@@ -27,23 +44,20 @@ class Streams:
     def __init__(
         self,
         storage: Storage,
+        scheduler: Scheduler,
         started_at: int,
         producer_idle_ms: int | None,
-        on_arrival: Callable[[Stream], None],
-        on_departure: Callable[[Stream], None],
-        on_crowd: Callable[[], None],
+        observer: Observer,
     ) -> None:
-        """Call `on_arrival` with every stream that is created or loaded, `on_departure` when it leaves memory, and
-        `on_crowd` when there are too many: whoever is at work may still need them, so that `trim` has to come later.
+        """Tell `observer` of every stream that comes or goes, and of every edit that becomes durable.
 
         A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
         """
         self._storage = storage
         self._started_at = started_at
         self._producer_idle_ms = producer_idle_ms
-        self._on_arrival = on_arrival
-        self._on_departure = on_departure
-        self._on_crowd = on_crowd
+        self._scheduler = scheduler
+        self._observer = observer
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
@@ -62,6 +76,42 @@ class Streams:
         if stream is None and name not in self._newest:
             stream = self._load(name)
         return stream
+
+    def listed(self, prefix: bytes, after: bytes, limit: int, now: int) -> list[tuple[bytes, Head | None]]:
+        """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
+        listed: list[tuple[bytes, Head | None]] = []
+        while len(listed) < limit:
+            wanted = limit - len(listed)
+            found = self._storage.scan(prefix, after, wanted)
+            listed += ((name, head) for name, head in found if head is None or self._lives(head, now))
+            if len(found) < wanted:
+                break
+            after = found[-1][0]
+        return listed
+
+    def _lives(self, head: Head, now: int) -> bool:
+        """Tell whether a stream has neither been deleted nor run out of time, without loading it."""
+        if head.deleted or not head.identity.mortal:
+            return not head.deleted
+        stream = self._visible.get(head.identity.name)
+        if stream:
+            return not ended(stream.committed, stream, now)
+        end = deadline(head.identity, max(head.written_at, self._started_at))
+        return end is None or now < end
+
+    def populated(self, prefix: bytes) -> bool:
+        """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
+        for stream in self._arriving.values():
+            name = stream.head.identity.name
+            if name.startswith(prefix) and self._newest.get(name) is stream:
+                return True
+        after = prefix
+        while found := self._storage.scan(prefix, after, POPULATION_SLICE):
+            # What is visible and not among the newest is about to be dropped.
+            if any(name in self._newest or name not in self._visible for name, _ in found):
+                return True
+            after = found[-1][0]
+        return False
 
     def _load(self, name: bytes) -> Stream | None:
         """Bring a stream in from the storage, its sources first: a lineage rests on theirs."""
@@ -87,7 +137,7 @@ class Streams:
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
         stream.touched_at = max(head.written_at, self._started_at)
-        self._on_arrival(stream)
+        self._observer.arrived(stream)
         return stream
 
     def _source(self, fork: Fork) -> Stream:
@@ -106,7 +156,8 @@ class Streams:
     def _look_for_a_crowd(self) -> None:
         if self._storage.blocking and len(self._visible) > MAX_RESIDENT and not self._crowded:
             self._crowded = True
-            self._on_crowd()
+            # Later: whoever is at work may still need them.
+            self._scheduler.call_soon(self.trim)
 
     def trim(self) -> None:
         """Let idle streams go, those first that came first; the others get another turn."""
@@ -117,7 +168,7 @@ class Streams:
             if stream.idle and self._newest.get(name) is stream:
                 del self._newest[name]
                 stream.resident = False
-                self._on_departure(stream)
+                self._observer.left(stream)
             else:
                 self._visible[name] = stream
         if len(self._visible) < before:
@@ -157,7 +208,9 @@ class Streams:
             if edit.created:
                 self._publish_creation(edit)
             stream = self._visible[edit.head.identity.name]
+            before = stream.committed
             stream.commit()
+            self._observer.became_durable(stream, edit, before)
             if edit.head.deleted:
                 name = quoted(edit.head.identity.name)
                 stream.end(StreamGone(f"the stream at {name} was deleted; forks of it live on"))
@@ -171,9 +224,10 @@ class Streams:
     def _publish_drop(self, drop: Drop) -> None:
         name = drop.head.identity.name
         stream = self._visible.pop(name)
-        self._on_departure(stream)
+        self._observer.left(stream)
         stream.end(StreamNotFound(f"the stream at {quoted(name)} was deleted"))
         self._settle_fork(drop)
+        self._observer.became_durable(stream, drop, stream.committed)
 
     def _settle_fork(self, edit: Write | Drop) -> None:
         """A fork's entry under its source is durable now."""
@@ -184,7 +238,7 @@ class Streams:
     def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
         """Forget changes that the storage refused, all that are on their way. Gives the streams that they were of."""
         for arriving in self._arriving.values():
-            self._on_departure(arriving)
+            self._observer.left(arriving)
         self._arriving.clear()
         identities = [edit.head.identity for change in changes for edit in change]
         names = {identity.name for identity in identities}

@@ -1,0 +1,199 @@
+"""The registry: a stream of the base surface's streams, as they come and go, for browsers of streams.
+
+It is kept by the server alone, and costs nothing before somebody reads it for the first time: then it is brought up to
+what is there, and follows from then on. It is an ordinary JSON stream of state messages. When most of what it says is
+past, it begins anew.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from everbrook.engine.engine import Engine
+from everbrook.protocol.change import Drop, Edit
+from everbrook.protocol.commands import Append, Create, Delete
+from everbrook.protocol.content_type import JSON
+from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailable
+from everbrook.protocol.messages import unpack
+from everbrook.protocol.path import STREAM_ROOT
+from everbrook.protocol.state import Head
+
+REGISTRY = STREAM_ROOT + b"__registry__"
+
+SLICE = 256
+FLUSH_SECS = 0.05
+RETRY_SECS = 1.0
+# So many messages about streams that are gone are borne with, and as many as there are streams.
+MAX_PAST_MESSAGES = 10_000
+
+
+class Registered(Struct, rename="camel"):
+    """What is told of a stream."""
+
+    path: str
+    content_type: str
+    created_at: int
+
+
+class Operation(Struct):
+    """What became of it."""
+
+    operation: Literal["insert", "delete"]
+
+
+class Message(Struct):
+    """A state message about a stream."""
+
+    type: str
+    key: str
+    headers: Operation
+    value: Registered | UnsetType = UNSET
+
+
+_messages = msgspec.json.Decoder(list[Message])
+
+
+def require_writable(name: bytes) -> None:
+    """Refuse what would change the registry."""
+    if name == REGISTRY:
+        raise MethodNotAllowed("the server keeps the registry; it can only be read", ((b"Allow", b"GET, HEAD"),))
+
+
+class Registry:
+    """Keeps the stream. `known` is what it says: when each stream was created."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._known: dict[bytes, int] = {}
+        self._said = 0
+        self._noted: dict[bytes, None] = {}
+        self._awake = False
+        self._filled = False
+        if not engine.exists(REGISTRY):
+            self._create()
+
+    def _create(self) -> None:
+        engine = self._engine
+        engine.execute(Create(REGISTRY, engine.clock.now(), engine.new_incarnation(), JSON))
+
+    def wake(self) -> None:
+        """Begin to follow, as somebody reads."""
+        if not self._awake:
+            self._awake = True
+            self._known.clear()
+            self._said = 0
+            self._engine.on_edit = self._note
+            self._go_on(self._fill())
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        """Take a step, and the next one when others have had their turn."""
+        try:
+            next(steps)
+        except StopIteration:
+            self._filled = True
+            self._flush()
+        except ProtocolError:
+            # The storage takes nothing now, or has not got the stream yet.
+            self._give_up()
+        else:
+            self._engine.scheduler.call_soon(self._go_on, steps)
+
+    def _fill(self) -> Iterator[None]:
+        """Read what the registry says, then say what it does not."""
+        yield from self._recall()
+        gone, after = set(self._known), b""
+        while found := self._engine.listed(STREAM_ROOT, after, SLICE):
+            names = [name for name, _ in found]
+            gone.difference_update(names)
+            self._say(names)
+            after = names[-1]
+            yield
+        self._say(gone)
+
+    def _recall(self) -> Iterator[None]:
+        engine, offset = self._engine, 0
+        while True:
+            stream = engine.find(REGISTRY, engine.clock.now())
+            page = engine.page(stream, offset)
+            if page.start == page.end:
+                return
+            for message in _messages.decode(unpack(page.head.identity, engine.read(stream, page))):
+                self._learn(message)
+            offset = page.end
+            yield
+
+    def _learn(self, message: Message) -> None:
+        name = STREAM_ROOT + message.key.encode()
+        self._said += 1
+        if message.value is UNSET:
+            self._known.pop(name, None)
+        else:
+            self._known[name] = message.value.created_at
+
+    def _note(self, edit: Edit) -> None:
+        """Note that a stream may have come or gone, and look at it a little later."""
+        if not isinstance(edit, Drop) and not edit.created and not edit.head.deleted:
+            return
+        name = edit.head.identity.name
+        if name.startswith(STREAM_ROOT):
+            if not self._noted:
+                self._engine.scheduler.call_later(FLUSH_SECS, self._flush)
+            self._noted[name] = None
+
+    def _flush(self) -> None:
+        if not self._filled:
+            return
+        noted, self._noted = self._noted, {}
+        try:
+            self._say(noted)
+            if self._said > 2 * len(self._known) + MAX_PAST_MESSAGES:
+                self._begin_anew()
+        except ProtocolError:
+            self._give_up()
+
+    def _say(self, names: Iterable[bytes]) -> None:
+        """Append what the registry does not say yet about some streams."""
+        messages = [message for name in names if name != REGISTRY for message in self._news_of(name)]
+        if messages:
+            self._engine.execute(Append(REGISTRY, self._engine.clock.now(), JSON, msgspec.json.encode(messages)))
+            for message in messages:
+                self._learn(message)
+            self._engine.when_durable(self._engine.last_change, self._settle)
+
+    def _settle(self, failure: Unavailable | None) -> None:
+        """Say it all again, later, if what was said last could not be stored."""
+        if failure:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._awake and not self._engine.failure:
+            self._awake = self._filled = False
+            self._engine.scheduler.call_later(RETRY_SECS, self.wake)
+
+    def _news_of(self, name: bytes) -> Iterator[Message]:
+        head, known = self._living(name), self._known.get(name)
+        if head and head.identity.created_at == known:
+            return
+        key = name[len(STREAM_ROOT) :].decode()
+        if known is not None:
+            yield Message("stream", key, Operation("delete"))
+        if head:
+            content_type = head.identity.content_type.decode("latin-1")
+            yield Message("stream", key, Operation("insert"), Registered(key, content_type, head.identity.created_at))
+
+    def _living(self, name: bytes) -> Head | None:
+        try:
+            return self._engine.find(name, self._engine.clock.now()).committed
+        except ProtocolError:
+            return None
+
+    def _begin_anew(self) -> None:
+        """Replace the stream by one that says what is, and nothing of the past."""
+        names = list(self._known)
+        self._engine.execute(Delete(REGISTRY, self._engine.clock.now()))
+        self._create()
+        self._known.clear()
+        self._said = 0
+        self._say(names)

@@ -1,0 +1,129 @@
+"""Uploads: the bytes of a snapshot on their way into a blob, written in a thread while more of them arrive.
+
+Appends do not wait for them: they share nothing with the commit thread but the disk.
+"""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from hashlib import sha256
+
+from everbrook.engine.clock import Scheduler
+from everbrook.protocol.errors import MemoryFull, ProtocolError, Unavailable
+from everbrook.storage.api import Storage, StorageFull
+from everbrook.storage.blobs import Draft
+
+logger = logging.getLogger(__name__)
+
+MAX_BACKLOG_BYTES = 1024 * 1024
+
+Finished = Callable[[ProtocolError | None], None]
+
+
+class Upload:
+    """A blob that is being written. All calls come from the loop's thread."""
+
+    def __init__(
+        self, storage: Storage, worker: Executor, scheduler: Scheduler, owner: int, blob: int, max_memory_bytes: int
+    ) -> None:
+        """Take in a blob of the stream `owner`, unless memory has no room for it."""
+        self._storage = storage
+        self._worker = worker
+        self._scheduler = scheduler
+        self._max_memory_bytes = max_memory_bytes
+        self._draft: Draft | None = None
+        self._hash = sha256()
+        self._failure: ProtocolError | None = None
+        self._backlog_bytes = 0
+        self._settled = False
+        self._removed = False
+        self.on_relief: Callable[[], None] | None = None
+        self.owner = owner
+        self.blob = blob
+        self.size = 0
+
+    @property
+    def congested(self) -> bool:
+        """Whether the disk does not keep up: write no more until `on_relief` is called."""
+        return self._backlog_bytes >= MAX_BACKLOG_BYTES
+
+    @property
+    def digest(self) -> bytes:
+        """The SHA-256 of what was written, once it is finished."""
+        return self._hash.digest()
+
+    def write(self, data: bytes) -> None:
+        """Add bytes."""
+        if self._storage.used_bytes + self._backlog_bytes + len(data) > self._max_memory_bytes:
+            self._failure = MemoryFull(f"all streams together hold at most {self._max_memory_bytes} bytes of memory")
+        self.size += len(data)
+        self._backlog_bytes += len(data)
+        self._submit(self._write, data)
+
+    def _submit(self, step: Callable[..., None], *args: object) -> None:
+        """Have the worker do something. When the engine is closed, nothing is left to do."""
+        with suppress(RuntimeError):
+            self._worker.submit(step, *args)
+
+    def finish(self, then: Finished) -> None:
+        """Call `then` when the blob is durable, or with the reason why it is not."""
+        self._submit(self._finish, then)
+
+    def keep(self) -> None:
+        """Let the blob stay: a change refers to it."""
+        self._settled = True
+
+    def cancel(self) -> None:
+        """Remove what was written, unless it stays or is removed already."""
+        if not self._settled:
+            self._settled = True
+            self.remove()
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        self._removed = True
+        self._submit(self._abandon)
+
+    # In the worker's thread
+
+    def _write(self, data: bytes) -> None:
+        if not self._removed and self._failure is None:
+            self._attempt(lambda: self._add(data))
+        self._scheduler.call_soon_threadsafe(self._relieve, len(data))
+
+    def _add(self, data: bytes) -> None:
+        self._hash.update(data)
+        self._begun().write(data)
+
+    def _begun(self) -> Draft:
+        if self._draft is None:
+            self._draft = self._storage.blobs.begin(self.owner, self.blob)
+        return self._draft
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Do a step. What fails makes the whole upload fail, and nothing else."""
+        try:
+            step()
+        except Exception as error:
+            if not isinstance(error, (StorageFull, OSError)):
+                logger.exception("a snapshot could not be stored")
+            self._failure = Unavailable(f"the snapshot can't be stored now: {error}")
+
+    def _finish(self, then: Finished) -> None:
+        if self._failure is None:
+            self._attempt(lambda: self._begun().finish())
+        self._scheduler.call_soon_threadsafe(then, self._failure)
+
+    def _abandon(self) -> None:
+        if self._draft is not None:
+            draft = self._draft
+            self._attempt(draft.abandon)
+
+    # In the loop's thread
+
+    def _relieve(self, size: int) -> None:
+        was_congested = self.congested
+        self._backlog_bytes -= size
+        if was_congested and not self.congested and self.on_relief:
+            self.on_relief()

@@ -1,0 +1,155 @@
+"""Moves: which streams changed since somebody last asked."""
+
+from unittest.mock import patch
+
+import pytest
+
+from everbrook.engine import moves
+from everbrook.engine.moves import Moves
+from everbrook.protocol.errors import InvalidQuery, TokenGone
+from everbrook.protocol.state import Retention
+from tests.engine.rig import DelayedRig, Rig
+
+
+def noting() -> Moves:
+    """Moves of which somebody has asked."""
+    noted = Moves(run=10)
+    noted.token()
+    return noted
+
+
+def since(noted: Moves, token: str, prefix: bytes = b"") -> list[bytes]:
+    return [name for name, _ in noted.since(token.encode(), prefix)]
+
+
+def test_what_moved_is_given_in_the_order_of_the_last_moves() -> None:
+    noted = noting()
+    token = noted.token()
+    for name in (b"a", b"b", b"a", b"c"):
+        noted.note(name)
+    assert since(noted, token) == [b"b", b"a", b"c"]
+    assert since(noted, noted.token()) == []
+
+
+def test_each_move_comes_with_the_token_to_go_on_from() -> None:
+    noted = noting()
+    token = noted.token().encode()
+    for name in (b"a", b"b", b"c"):
+        noted.note(name)
+    (_, first), (_, second), (_, last) = noted.since(token, b"")
+    assert since(noted, first) == [b"b", b"c"]
+    assert since(noted, second) == [b"c"]
+    assert last == noted.token()
+
+
+def test_only_what_was_asked_for_is_given() -> None:
+    noted = noting()
+    token = noted.token()
+    for name in (b"x/1", b"y/1", b"x/2"):
+        noted.note(name)
+    assert since(noted, token, b"x/") == [b"x/1", b"x/2"]
+
+
+def test_a_token_stays_good_while_others_ask() -> None:
+    noted = noting()
+    early = noted.token()
+    noted.note(b"a")
+    noted.token()
+    noted.note(b"b")
+    assert since(noted, early) == [b"a", b"b"]
+
+
+def test_what_moved_too_long_ago_is_forgotten() -> None:
+    with patch.object(moves, "MAX_MOVES", 2):
+        noted = noting()
+        early = noted.token()
+        noted.note(b"a")
+        later = noted.token()
+        noted.note(b"b")
+        assert since(noted, early) == [b"a", b"b"]
+        noted.note(b"c")
+        with pytest.raises(TokenGone, match="list everything again"):
+            noted.since(early.encode(), b"")
+        assert since(noted, later) == [b"b", b"c"]
+
+
+def test_a_stream_that_moves_again_and_again_takes_one_place() -> None:
+    with patch.object(moves, "MAX_MOVES", 2):
+        noted = noting()
+        early = noted.token()
+        for _ in range(10):
+            noted.note(b"a")
+            noted.note(b"b")
+        assert since(noted, early) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("token", [b"b-0", b"a-1", b"a-99", b"0-0"])
+def test_a_token_of_another_run_or_of_the_future_is_gone(token: bytes) -> None:
+    with pytest.raises(TokenGone):
+        noting().since(token, b"")
+
+
+@pytest.mark.parametrize("token", [b"", b"a", b"a-", b"-0", b"a-0x", b"A-0", b"a-0-0", b"\xff-0", b"a" * 17 + b"-0"])
+def test_another_token_is_refused(token: bytes) -> None:
+    with pytest.raises(InvalidQuery, match="changed_since must be the token of an earlier listing, got"):
+        noting().since(token, b"")
+
+
+# What moves a stream
+
+
+def moved(rig: Rig, token: str) -> list[bytes]:
+    return since(rig.engine.moves, token)
+
+
+def test_nothing_is_noted_before_somebody_asks(rig: Rig) -> None:
+    rig.create(b"a")
+    assert rig.engine.moves._numbers == {}
+
+
+def test_a_stream_moves_when_it_is_created_written_closed_cut_or_deleted(rig: Rig) -> None:
+    asked = rig.engine.moves.token()
+    rig.create(b"a")
+    tokens = [asked, rig.engine.moves.token()]
+    steps = (
+        lambda: rig.append(b"a", b"1"),
+        lambda: rig.append(b"a", close=True),
+        lambda: rig.publish(b"a", 1),
+        lambda: rig.delete(b"a"),
+    )
+    for step in steps:
+        step()
+        tokens.append(rig.engine.moves.token())
+    assert len(set(tokens)) == 6
+    assert [moved(rig, token) for token in tokens] == [[b"a"]] * 5 + [[]]
+
+
+def test_a_policy_moves_a_stream(rig: Rig) -> None:
+    rig.create(b"a", b"1", retention=Retention(max_messages=1))
+    rig.append(b"a", b"2")
+    token = rig.engine.moves.token()
+    rig.scheduler.advance(2000)
+    assert moved(rig, token) == [b"a"]
+
+
+def test_reading_moves_nothing(rig: Rig) -> None:
+    rig.create(b"a", b"1", ttl_secs=9)
+    token = rig.engine.moves.token()
+    rig.content(b"a")
+    rig.create(b"a", ttl_secs=9)
+    assert moved(rig, token) == []
+
+
+def test_a_stream_moves_when_that_is_durable(delayed: DelayedRig) -> None:
+    token = delayed.engine.moves.token()
+    delayed.create(b"a")
+    assert moved(delayed, token) == []
+    delayed.let_everything_arrive()
+    assert moved(delayed, token) == [b"a"]
+
+
+def test_tokens_of_an_earlier_run_are_gone(rig: Rig) -> None:
+    token = rig.engine.moves.token()
+    rig.restart()
+    with pytest.raises(TokenGone):
+        moved(rig, token)

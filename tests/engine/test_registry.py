@@ -1,0 +1,112 @@
+"""The registry: brought up to what is there when it is first read, and following from then on."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from everbrook.engine import registry as registry_module
+from everbrook.engine.registry import FLUSH_SECS, REGISTRY, RETRY_SECS, Registry, require_writable
+from everbrook.protocol.errors import MethodNotAllowed
+from everbrook.protocol.path import STREAM_ROOT
+from everbrook.storage.api import StorageFull
+from tests.engine.rig import DelayedRig, Rig
+
+FLUSH_MS, RETRY_MS = int(FLUSH_SECS * 1000), int(RETRY_SECS * 1000)
+
+
+def named(name: bytes) -> bytes:
+    return STREAM_ROOT + name
+
+
+def messages(rig: Rig) -> list[tuple[Any, Any]]:
+    """What the registry says: operations and names."""
+    said = msgspec.json.decode(b"[%b]" % rig.content(REGISTRY)[:-1])
+    return [(message["headers"]["operation"], message["key"]) for message in said]
+
+
+def test_nothing_is_said_before_somebody_reads(rig: Rig) -> None:
+    Registry(rig.engine)
+    rig.create(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == []
+
+
+def test_a_first_reader_finds_what_is_there(rig: Rig) -> None:
+    registry = Registry(rig.engine)
+    for name in (b"b", b"a"):
+        rig.create(named(name))
+    registry.wake()
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a"), ("insert", "b")]
+
+
+def test_it_follows_what_comes_and_goes(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    rig.create(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    rig.delete(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a"), ("delete", "a")]
+
+
+def test_a_stream_that_was_created_anew_is_told_of_again(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    rig.create(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    rig.delete(named(b"a"))
+    rig.create(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a"), ("delete", "a"), ("insert", "a")]
+
+
+def test_streams_in_buckets_are_not_told_of(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    rig.create_bucket(b"agents")
+    rig.create(b"/ds/agents/a")
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == []
+
+
+def test_after_a_restart_only_what_changed_meanwhile_is_said(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    for name in (b"a", b"b"):
+        rig.create(named(name))
+    rig.scheduler.advance(FLUSH_MS)
+    rig.restart()
+    rig.delete(named(b"a"))
+    Registry(rig.engine).wake()
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a"), ("insert", "b"), ("delete", "a")]
+
+
+def test_it_begins_anew_when_most_of_it_is_past(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_module, "MAX_PAST_MESSAGES", 4)
+    Registry(rig.engine).wake()
+    rig.create(named(b"kept"))
+    for _ in range(4):
+        rig.create(named(b"a"))
+        rig.scheduler.advance(FLUSH_MS)
+        rig.delete(named(b"a"))
+        rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig)[0] == ("insert", "kept")
+    assert len(messages(rig)) < 9
+
+
+def test_what_could_not_be_stored_is_said_later(delayed: DelayedRig) -> None:
+    registry = Registry(delayed.engine)
+    delayed.let_everything_arrive()
+    registry.wake()
+    delayed.create(named(b"a"))
+    delayed.let_everything_arrive()
+    delayed.scheduler.advance(FLUSH_MS)
+    delayed.let_group_arrive(StorageFull("no room"))
+    delayed.scheduler.advance(RETRY_MS)
+    delayed.let_everything_arrive()
+    assert messages(delayed) == [("insert", "a")]
+
+
+def test_nobody_else_writes_it() -> None:
+    require_writable(named(b"a"))
+    with pytest.raises(MethodNotAllowed):
+        require_writable(REGISTRY)
