@@ -7,12 +7,15 @@ from itertools import count
 
 import pytest
 
+from everbrook.server import asgi
 from everbrook.server.http1 import listener
 from everbrook.storage.api import Storage
+from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured
 from tests.server.wire import Wire
 
 Start = Callable[..., RunningServer]
+StartEither = Callable[..., RunningServer | Mounted]
 Connect = Callable[..., Wire]
 
 _numbers = count()
@@ -22,7 +25,7 @@ _numbers = count()
 def _no_faults(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Whatever a client does, it is answered or sent away: it is no fault of ours, and not worth a line in the log."""
     yield
-    ours = [record for record in caplog.records if record.name.startswith(("everbrook", "asyncio"))]
+    ours = [record for record in caplog.get_records("call") if record.name.startswith(("everbrook", "asyncio"))]
     assert not [record.getMessage() for record in ours if record.levelno >= logging.ERROR]
 
 
@@ -44,12 +47,30 @@ def start() -> Iterator[Start]:
         yield begin
 
 
+@pytest.fixture(params=["http1", "asgi"])
+def start_either(
+    request: pytest.FixtureRequest, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StartEither]:
+    """Start servers as `start` does, once with each transport."""
+    with ExitStack() as stack:
+
+        def begin(storage: Storage | None = None, **values: object) -> RunningServer | Mounted:
+            if request.param == "http1":
+                return start(storage, **values)
+            if storage is not None:
+                monkeypatch.setattr(asgi, "open_storage", lambda _settings: storage)
+            streams = asgi.create_app(configured(**values))
+            return stack.enter_context(Mounted(streams, streams))
+
+        yield begin
+
+
 @pytest.fixture
 def connect(server: RunningServer) -> Iterator[Connect]:
     """Open connections, to the shared server unless another one is given."""
     with ExitStack() as stack:
 
-        def open_wire(other: RunningServer | None = None, receive_buffer_bytes: int | None = None) -> Wire:
+        def open_wire(other: RunningServer | Mounted | None = None, receive_buffer_bytes: int | None = None) -> Wire:
             return stack.enter_context((other or server).connect(receive_buffer_bytes))
 
         yield open_wire

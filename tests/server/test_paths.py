@@ -75,6 +75,6 @@ def test_a_path_of_the_greatest_length_names_a_stream(wire: Wire, path: str) -> 
     assert wire.get(name).body == b"hello"
 
 
-@pytest.mark.parametrize("name", ["__ds", "__ds/x", "a/__ds/snapshot"])
+@pytest.mark.parametrize("name", ["__ds", "__ds/x", "a/__ds/x", "a/__ds/snapshot/1/2"])
 def test_control_paths_are_no_streams(wire: Wire, name: str) -> None:
     assert wire.request("PUT", ROOT + name).refusal == (404, "not_found")

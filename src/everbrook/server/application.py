@@ -1,17 +1,30 @@
 """The application: which resource a request is for. Both transports call it."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.errors import MethodNotAllowed, NotFound, ProtocolError, Unavailable, quoted
-from everbrook.protocol.path import STREAM_ROOT
+from everbrook.engine.registry import require_writable
+from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailable, quoted
+from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
+from everbrook.server.bootstrap import BootstrapResource
+from everbrook.server.buckets import BucketResource
 from everbrook.server.cors import METHODS, Cors
-from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.exchange import Reply, Request, Response, Upload
+from everbrook.server.listing import ListingResource
+from everbrook.server.location import Locator
 from everbrook.server.problem import problem_response
+from everbrook.server.routes import Resource, Route, find_route
+from everbrook.server.snapshots import SnapshotResource
 from everbrook.server.streams import StreamResource
 from everbrook.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+Method = Callable[[Request, bytes, Route], Reply]
+
+READING = {b"GET", b"HEAD"}
 
 
 class Application:
@@ -21,22 +34,63 @@ class Application:
         self.engine = engine
         self.settings = settings
         self._cors = Cors(settings.http.cors_origins)
-        self._methods = StreamResource(engine, settings).methods
+        locator = Locator(settings.server.public_url)
+        self._streams = StreamResource(engine, settings, locator).methods
+        self._snapshots = SnapshotResource(engine, settings, locator.url)
+        self._methods = self._routed_methods(engine, locator)
         self._stopping = False
+
+    def _routed_methods(self, engine: Engine, locator: Locator) -> dict[Resource, dict[bytes, Method]]:
+        """Say which methods each resource knows, but for the streams themselves."""
+        snapshots, buckets = self._snapshots, BucketResource(engine, locator)
+        bootstrap, listing = BootstrapResource(engine).read, ListingResource(engine).read
+        return {
+            Resource.SNAPSHOT: {b"GET": snapshots.latest, b"HEAD": snapshots.latest},
+            Resource.SNAPSHOT_AT: {
+                b"GET": snapshots.read,
+                b"HEAD": snapshots.read,
+                b"PUT": snapshots.publish,
+                b"DELETE": snapshots.delete,
+            },
+            Resource.RETENTION: {b"PUT": snapshots.retain},
+            Resource.BOOTSTRAP: {b"GET": bootstrap, b"HEAD": bootstrap},
+            Resource.LISTING: {b"GET": listing, b"HEAD": listing},
+            Resource.BUCKET: {
+                b"GET": buckets.describe,
+                b"HEAD": buckets.describe,
+                b"PUT": buckets.create,
+                b"DELETE": buckets.delete,
+            },
+            Resource.BUCKETS: {b"GET": buckets.list_all, b"HEAD": buckets.list_all},
+        }
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""
         common = self._cors.headers(request)
         try:
-            if not request.path.startswith(STREAM_ROOT):
+            if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
                 return self._handle_other(request, common)
-            method = self._methods.get(request.method)
-            return method(request, common) if method else self._options_or_refuse(request)
+            method = self._streams.get(request.method)
+            return method(request, common) if method else self._options_or_refuse(request, METHODS)
         except ProtocolError as error:
             return problem_response(error, common, self.engine.last_change)
         except Exception:
             logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path))
             return self.failure(common)
+
+    def receive(self, request: Request) -> Upload | None:
+        """Give what takes the body of a request as it comes, or None if it is to come as a whole."""
+        try:
+            route = find_route(request.path)
+            if request.method != b"PUT" or route.resource is not Resource.SNAPSHOT_AT:
+                return None
+            require_writable(route.name)
+            return self._snapshots.receive(request, self._cors.headers(request), route)
+        except ProtocolError:
+            raise
+        except Exception:
+            logger.exception("failed to receive %s", quoted(request.path))
+            raise ProtocolError("the server failed to answer; its log says why") from None
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes]) -> Response:
         """Answer a request of which only these headers were read."""
@@ -46,17 +100,25 @@ class Application:
         """Answer a request that met a fault of ours."""
         return problem_response(ProtocolError("the server failed to answer; its log says why"), common)
 
-    def _handle_other(self, request: Request, common: bytes) -> Response:
+    def _handle_other(self, request: Request, common: bytes) -> Reply:
         if request.path in {b"/healthz", b"/readyz"}:
             return self._handle_probe(request, common)
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
-        raise NotFound(f"there is nothing at {quoted(request.path)}; streams are below {STREAM_ROOT.decode()}")
+        route = find_route(request.path)
+        if route.resource is Resource.STREAM:
+            stream_method = self._streams.get(request.method)
+            return stream_method(request, common) if stream_method else self._options_or_refuse(request, METHODS)
+        if request.method not in READING:
+            require_writable(route.name)
+        methods = self._methods[route.resource]
+        method = methods.get(request.method)
+        return method(request, common, route) if method else self._options_or_refuse(request, b", ".join(methods))
 
-    def _options_or_refuse(self, request: Request) -> Response:
+    def _options_or_refuse(self, request: Request, methods: bytes) -> Response:
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
-        raise MethodNotAllowed(f"a stream does not know {quoted(request.method)}", ((b"Allow", METHODS),))
+        raise MethodNotAllowed(f"this resource does not know {quoted(request.method)}", ((b"Allow", methods),))
 
     def _handle_probe(self, request: Request, common: bytes) -> Response:
         if request.method not in {b"GET", b"HEAD"}:
@@ -71,6 +133,12 @@ class Application:
             raise self.engine.failure.with_traceback(None)
         if self._stopping:
             raise Unavailable("the server is stopping")
+
+    async def begin(self) -> None:
+        """Return when what the start itself wrote is durable: readers find it then."""
+        durable = asyncio.get_running_loop().create_future()
+        self.engine.when_durable(self.engine.last_change, durable.set_result)
+        await durable
 
     def stop(self) -> None:
         """Tell those who ask that the server is about to go."""

@@ -11,13 +11,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
-from everbrook.server.exchange import Deferred, Request, Response
+from everbrook.server.exchange import STREAMED_PATH, Deferred, Reply, Request, Response, Upload
 from everbrook.settings import Settings, load_settings
 
 Message = MutableMapping[str, Any]
@@ -58,7 +58,7 @@ class AsgiApplication:
     @asynccontextmanager
     async def lifespan(self, _outer: object = None) -> AsyncIterator[None]:
         """Run the engine for as long as the context lasts."""
-        self._start()
+        await self._start().begin()
         try:
             yield
         finally:
@@ -87,34 +87,60 @@ class AsgiApplication:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         application = self._start()
-        try:
-            request = await _read_request(scope, receive, self._settings.limits.max_append_bytes)
-        except PayloadTooLarge as error:
-            await _send_whole(send, application.refuse(error, dict(scope["headers"])), head_only=False)
+        request = _read_head(scope)
+        reply = await self._reply(application, request, scope, receive)
+        if reply is None:
             return
-        if request is None:
-            return
-        head_only = request.method == b"HEAD"
-        reply = application.handle(request)
         if isinstance(reply, Response):
-            await _send_whole(send, await _settled(application, reply, request.headers), head_only=head_only)
+            settled = await _settled(application, reply, request.headers)
+            await _send_whole(send, settled, head_only=request.method == b"HEAD")
             return
         self._live.add(reply)
         try:
-            await AsgiExchange(reply, send, self._settings.server.slow_reader_timeout_secs).run(receive)
+            await AsgiExchange(
+                reply, send, self._settings.server.slow_reader_timeout_secs, head_only=request.method == b"HEAD"
+            ).run(receive)
         finally:
             self._live.discard(reply)
 
+    async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
+        """Read the body and give the reply, or None if the client went away before the request was whole."""
+        upload: Upload | None = None
+        try:
+            if request.method == b"PUT" and STREAMED_PATH in request.path:
+                upload = application.receive(request)
+            if upload is None:
+                return await self._read_and_handle(application, request, receive)
+            return await _stream_body(request, receive, upload)
+        except ProtocolError as error:
+            return _refusal(application, error, request, scope)
 
-async def _read_request(scope: Scope, receive: Receive, max_body_bytes: int) -> Request | None:
-    """Read a whole request, or None if the client went away before it was whole."""
+    async def _read_and_handle(self, application: Application, request: Request, receive: Receive) -> Reply | None:
+        body = BodyReader(request, receive, self._settings.limits.max_append_bytes)
+        pieces = [piece async for piece in body]
+        if not body.whole:
+            return None
+        request.body = b"".join(pieces)
+        return application.handle(request)
+
+
+def _refusal(application: Application, error: ProtocolError, request: Request, scope: Scope) -> Response:
+    """Answer a request whose body is not read to its end."""
+    response = application.refuse(error, request.headers)
+    if not isinstance(error, PayloadTooLarge):
+        response.rests_on = application.engine.last_change
+    if b"expect" in request.headers and scope.get("http_version") == "1.1":
+        # The client may never send the body that it was not asked for.
+        response.headers += b"Connection: close\r\n"
+    return response
+
+
+def _read_head(scope: Scope) -> Request:
+    """Give the request without its body."""
     headers: dict[bytes, bytes] = {}
     for name, sent in scope["headers"]:
         value = sent.strip(b" \t")
         headers[name] = b"%b, %b" % (headers[name], value) if name in headers else value
-    body = await _read_body(receive, max_body_bytes)
-    if body is None:
-        return None
     root = quote(scope.get("root_path", ""), safe=PATH_CHARACTERS).encode()
     path = scope.get("raw_path") or quote(scope["path"], safe=PATH_CHARACTERS).encode()
     return Request(
@@ -122,26 +148,61 @@ async def _read_request(scope: Scope, receive: Receive, max_body_bytes: int) -> 
         path=path.removeprefix(root),
         query=scope["query_string"],
         headers=headers,
-        body=body,
+        body=b"",
         scheme=scope.get("scheme", "http").encode(),
         root=root,
     )
 
 
-async def _read_body(receive: Receive, max_body_bytes: int) -> bytes | None:
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        part = message.get("body", b"")
-        size += len(part)
-        if size > max_body_bytes:
-            raise PayloadTooLarge(f"a body holds at most {max_body_bytes} bytes")
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
+class BodyReader:
+    """Gives the pieces of a body as they come. It is `whole` unless the client went away in the middle."""
+
+    def __init__(self, request: Request, receive: Receive, max_bytes: int) -> None:
+        """Refuse a body that says itself that it is too large."""
+        self._receive = receive
+        self._max_bytes = max_bytes
+        self._size = 0
+        self.whole = False
+        length = request.headers.get(b"content-length", b"")
+        self._check(int(length) if length.isdigit() else 0)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        message = {} if self.whole else await self._receive()
+        if self.whole or message["type"] == "http.disconnect":
+            raise StopAsyncIteration
+        piece: bytes = message.get("body", b"")
+        self._size += len(piece)
+        self._check(self._size)
+        self.whole = not message.get("more_body", False)
+        return piece
+
+    def _check(self, size: int) -> None:
+        if size > self._max_bytes:
+            raise PayloadTooLarge(f"the body holds at most {self._max_bytes} bytes")
+
+
+async def _stream_body(request: Request, receive: Receive, upload: Upload) -> Reply | None:
+    """Pass the body on as it comes, no faster than it is taken."""
+    relieved = asyncio.Event()
+    upload.on_relief = relieved.set
+    try:
+        body = BodyReader(request, receive, upload.max_bytes)
+        async for piece in body:
+            if piece:
+                upload.write(piece)
+            if upload.congested:
+                relieved.clear()
+                await relieved.wait()
+    except BaseException:
+        upload.cancel()
+        raise
+    if body.whole:
+        return upload.finish()
+    upload.cancel()
+    return None
 
 
 async def _settled(application: Application, response: Response, headers: dict[bytes, bytes]) -> Response:
@@ -169,8 +230,9 @@ async def _send_head(send: Send, response: Response, length: int | None) -> None
 
 
 async def _send_whole(send: Send, response: Response, *, head_only: bool) -> None:
-    bodiless = response.status in {204, 304} or (head_only and not response.body)
-    await _send_head(send, response, None if bodiless else len(response.body))
+    length = len(response.body) if response.length is None else response.length
+    bodiless = response.status in {204, 304} or (head_only and not response.body and response.length is None)
+    await _send_head(send, response, None if bodiless else length)
     await send({"type": "http.response.body", "body": b"" if head_only else response.body})
 
 
@@ -178,14 +240,20 @@ def _unframed(data: bytes) -> bytes:
     return data
 
 
+class ResponseAborted(Exception):
+    """A streamed response ended before it was whole. ASGI has no other way to say so than to fail."""
+
+
 class AsgiExchange:
     """The `Exchange` of one deferred answer: what is written is queued, and the request's task sends it."""
 
-    def __init__(self, deferred: Deferred, send: Send, slow_reader_timeout_secs: float) -> None:
+    def __init__(self, deferred: Deferred, send: Send, slow_reader_timeout_secs: float, *, head_only: bool) -> None:
+        """Answer by `send`; a whole answer to HEAD goes without its body."""
         self._deferred = deferred
         self._send = send
         self._slow_reader_timeout_secs = slow_reader_timeout_secs
-        self._pieces: asyncio.Queue[Response | bytes | None] = asyncio.Queue()
+        self._head_only = head_only
+        self._pieces: asyncio.Queue[Response | ResponseAborted | bytes | None] = asyncio.Queue()
         self._queued_bytes = 0
         self._stalled = False
         self._streaming = False
@@ -215,6 +283,10 @@ class AsgiExchange:
         """End a streamed response."""
         self._pieces.put_nowait(None)
 
+    def abort(self) -> None:
+        """End a streamed response so that the client sees that it is not whole."""
+        self._pieces.put_nowait(ResponseAborted("the response could not be completed"))
+
     async def run(self, receive: Receive) -> None:
         """Give the answer, or stop when the client goes."""
         self._deferred.start(self)
@@ -240,10 +312,12 @@ class AsgiExchange:
         first = await self._pieces.get()
         assert isinstance(first, Response)  # noqa: S101 - an exchange begins with a response
         if not self._streaming:
-            await _send_whole(self._send, first, head_only=False)
+            await _send_whole(self._send, first, head_only=self._head_only)
             return
-        await _send_head(self._send, first, None)
+        await _send_head(self._send, first, first.length)
         while (piece := await self._pieces.get()) is not None:
+            if isinstance(piece, ResponseAborted):
+                raise piece
             assert isinstance(piece, bytes)  # noqa: S101 - the one response came first
             async with asyncio.timeout(self._slow_reader_timeout_secs):
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})

@@ -3,7 +3,10 @@
 from everbrook.server.exchange import Request, Response
 from everbrook.settings import parse_origins
 
+EXTENSIONS = b"buckets, snapshots, bootstrap, retention, listing, bounded-reads, frames, if-match, registry"
+
 EXPOSED = (
+    b"Content-Digest",
     b"ETag",
     b"Location",
     b"Producer-Epoch",
@@ -13,15 +16,22 @@ EXPOSED = (
     b"Retry-After",
     b"Stream-Closed",
     b"Stream-Cursor",
+    b"Stream-Earliest-Offset",
     b"Stream-Expires-At",
+    b"Stream-Extensions",
     b"Stream-Next-Offset",
+    b"Stream-Offset",
+    b"Stream-Retention",
     b"Stream-SSE-Data-Encoding",
+    b"Stream-Snapshot-Offset",
     b"Stream-TTL",
     b"Stream-Up-To-Date",
 )
 ALLOWED = (
     b"Authorization",
+    b"Content-Digest",
     b"Content-Type",
+    b"If-Match",
     b"If-None-Match",
     b"Last-Event-ID",
     b"Producer-Epoch",
@@ -32,7 +42,9 @@ ALLOWED = (
     b"Stream-Fork-Offset",
     b"Stream-Fork-Sub-Offset",
     b"Stream-Forked-From",
+    b"Stream-Retention",
     b"Stream-Seq",
+    b"Stream-Snapshot-History",
     b"Stream-TTL",
 )
 METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"
@@ -42,7 +54,8 @@ _SAFETY = (
     b"X-Content-Type-Options: nosniff\r\n"
     b"Cross-Origin-Resource-Policy: cross-origin\r\n"
     b"Content-Security-Policy: sandbox\r\n"
-)
+    b"Stream-Extensions: %b\r\n"
+) % EXTENSIONS
 
 
 class Cors:

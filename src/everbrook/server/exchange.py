@@ -25,13 +25,15 @@ class Response(Struct, gc=False):
     """A whole response, or the head of a streamed one.
 
     `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. It
-    may be told when change `rests_on` is durable.
+    may be told when change `rests_on` is durable. `length` is that of a body which is not here: one that is streamed,
+    or that HEAD did not ask for.
     """
 
     status: int
     headers: bytes
     body: bytes = b""
     rests_on: int = 0
+    length: int | None = None
 
 
 class Exchange(Protocol):
@@ -56,6 +58,9 @@ class Exchange(Protocol):
     def finish(self) -> None:
         """End a streamed response as it should end."""
 
+    def abort(self) -> None:
+        """End a streamed response so that the client sees that it is not whole."""
+
 
 class Deferred(Protocol):
     """An answer that has to wait for something."""
@@ -77,3 +82,29 @@ class Deferred(Protocol):
 
 
 Reply = Response | Deferred
+
+STREAMED_PATH = b"/snapshot/"
+"""What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
+
+
+class Upload(Protocol):
+    """A request body that is taken as it comes."""
+
+    max_bytes: int
+    """How large the body may be."""
+
+    on_relief: Callable[[], None]
+    """Called when the congestion is over. The transport sets it."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether too much waits to be stored: write no more until `on_relief` is called."""
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes."""
+
+    def finish(self) -> Reply:
+        """Answer the request: its body is whole."""
+
+    def cancel(self) -> None:
+        """Let everything go: the body will not become whole, or is refused."""

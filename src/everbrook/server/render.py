@@ -1,9 +1,29 @@
 """Header lines that several answers share."""
 
+from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.reading import Page
+from everbrook.protocol.retaining import format_retention
+from everbrook.protocol.state import Head
+from everbrook.server.exchange import Response
 
 CLOSED = b"Stream-Closed: true\r\n"
 UP_TO_DATE = b"Stream-Up-To-Date: true\r\n"
+
+
+def json_response(status: int, common: bytes, body: bytes, rests_on: int = 0) -> Response:
+    """Answer with a JSON document about the state of things."""
+    lines = b"%bContent-Type: application/json\r\nCache-Control: %b\r\n" % (common, NO_STORE)
+    return Response(status, lines, body, rests_on)
+
+
+def kept_lines(head: Head) -> bytes:
+    """Tell what a stream has of its past, and what it keeps by itself (002 §2.4)."""
+    kept, retention = head.kept, head.identity.retention
+    return b"%b%b%b" % (
+        b"Stream-Earliest-Offset: %016d\r\n" % kept.earliest if kept.earliest else b"",
+        b"Stream-Snapshot-Offset: %016d\r\n" % kept.snapshot.offset if kept.snapshot else b"",
+        b"Stream-Retention: %b\r\n" % format_retention(retention) if retention else b"",
+    )
 
 
 def page_lines(page: Page) -> bytes:

@@ -31,6 +31,7 @@ async def serve(settings: Settings) -> None:
     raise_open_files(settings.limits.max_connections)
     storage = open_storage(settings)
     application = assemble(settings, storage)
+    await application.begin()
     listener = Listener(application)
     addresses = await _listen(listener, settings)
     # What is loaded by now stays: the collector need not look at it again.

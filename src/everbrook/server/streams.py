@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.registry import REGISTRY, Registry, require_writable
 from everbrook.engine.stream import Stream
-from everbrook.protocol.appending import parse_stream_seq
+from everbrook.protocol import frames
+from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
@@ -16,12 +18,14 @@ from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Existing
 from everbrook.protocol.path import parse_source_path, parse_stream_path
 from everbrook.protocol.producer import parse_claim
-from everbrook.protocol.query import Live, ReadQuery, parse_read_query
+from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page
+from everbrook.protocol.retaining import parse_retention
 from everbrook.server.compression import Compressor
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.live import CachePolicy, EventStream, LongPoll
-from everbrook.server.render import CLOSED, page_lines
+from everbrook.server.location import Locator
+from everbrook.server.render import CLOSED, kept_lines, page_lines
 from everbrook.settings import Settings
 
 Method = Callable[[Request, bytes], Reply]
@@ -30,10 +34,11 @@ Method = Callable[[Request, bytes], Reply]
 class StreamResource:
     """What can be done to a stream's URL."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, locator: Locator) -> None:
         self._engine = engine
         self._settings = settings.server
-        self._public_url = settings.server.public_url.encode()
+        self._locator = locator
+        self._registry = Registry(engine)
         self._compressor = Compressor(settings.http.compression_min_bytes)
         self.methods: dict[bytes, Method] = {
             b"POST": self.append,
@@ -48,7 +53,7 @@ class StreamResource:
         headers, now = request.headers, self._engine.clock.now()
         ttl, expires_at = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         command = Create(
-            name=parse_stream_path(request.path),
+            name=_writable(request),
             now=now,
             incarnation=self._engine.new_incarnation(),
             content_type=headers.get(b"content-type") or None,
@@ -57,6 +62,7 @@ class StreamResource:
             ttl_secs=None if ttl is None else parse_ttl(ttl, now),
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
             fork=_parse_fork(request),
+            retention=parse_retention(headers.get(b"stream-retention")),
         )
         outcome = self._engine.execute(command)
         head = outcome.head
@@ -68,27 +74,21 @@ class StreamResource:
         )
         if isinstance(outcome, Existing):
             return Response(200, lines, b"", self._engine.last_change)
-        return Response(201, b"%bLocation: %b\r\n" % (lines, self._location(request)), b"", self._engine.last_change)
-
-    def _location(self, request: Request) -> bytes:
-        origin = self._public_url or b"%b://%b%b" % (
-            request.scheme,
-            request.headers.get(b"host", b"localhost"),
-            request.root,
-        )
-        return origin + request.path
+        location = self._locator.url(request, request.path)
+        return Response(201, b"%bLocation: %b\r\n" % (lines, location), b"", self._engine.last_change)
 
     def append(self, request: Request, common: bytes) -> Response:
         """POST (§5.2, §5.3)."""
         headers = request.headers
         command = Append(
-            parse_stream_path(request.path),
+            _writable(request),
             self._engine.clock.now(),
             headers.get(b"content-type") or None,
             request.body,
             _closes(headers),
             parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
             parse_stream_seq(headers.get(b"stream-seq")),
+            parse_expected_tail(headers.get(b"if-match")),
         )
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer
@@ -102,17 +102,22 @@ class StreamResource:
 
     def delete(self, request: Request, common: bytes) -> Response:
         """DELETE (§5.4)."""
-        self._engine.execute(Delete(parse_stream_path(request.path), self._engine.clock.now()))
+        self._engine.execute(Delete(_writable(request), self._engine.clock.now()))
         return Response(204, common, b"", self._engine.last_change)
 
     def describe(self, request: Request, common: bytes) -> Response:
         """HEAD (§5.5)."""
-        head = self._engine.find(parse_stream_path(request.path), self._engine.clock.now()).committed
+        stream = self._engine.find(self._readable(request), self._engine.clock.now())
+        head = stream.committed
         identity = head.identity
         lines = [
             b"%bContent-Type: %b\r\nStream-Next-Offset: %016d\r\nCache-Control: %b\r\n"
-            % (common, identity.content_type, head.tail, NO_STORE)
+            % (common, identity.content_type, head.tail, NO_STORE),
+            kept_lines(head),
         ]
+        lookup = parse_lookup(request.query) if request.query else None
+        if lookup:
+            lines.append(b"Stream-Offset: %016d\r\n" % self._engine.begin(stream, lookup))
         if identity.ttl_secs is not None:
             lines.append(b"Stream-TTL: %d\r\n" % identity.ttl_secs)
         if identity.expires_at is not None:
@@ -124,8 +129,10 @@ class StreamResource:
     def read(self, request: Request, common: bytes) -> Reply:
         """GET, in its three modes (§5.6 to §5.8)."""
         now = self._engine.clock.now()
-        stream = self._engine.open(parse_stream_path(request.path), now)
+        stream = self._engine.open(self._readable(request), now)
         query = parse_read_query(request.query)
+        if not query.plain:
+            return self._read_bounded(request, common, stream, query)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
         page = self._engine.page(stream, query.offset)
@@ -133,14 +140,34 @@ class StreamResource:
             return self._poll(request, common, stream, query, page)
         return self._catch_up(request, common, stream, query, page, now)
 
+    def _readable(self, request: Request) -> bytes:
+        name = parse_stream_path(request.path)
+        if name == REGISTRY:
+            self._registry.wake()
+        return name
+
+    def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
+        """Read from where the query's beginning is found, to where it ends, in the form that it asks for."""
+        if query.seeks:
+            start = self._engine.begin(stream, query)
+            common += b"Stream-Offset: %016d\r\n" % start
+            query = ReadQuery(start, query.live, query.cursor, query.until, frames=query.frames, cached=False)
+        if query.live is Live.SSE:
+            return self._follow(request, common, stream, query)
+        page = self._engine.page(stream, query.offset, query.until)
+        if query.live is Live.LONG_POLL:
+            return self._poll(request, common, stream, query, page)
+        return self._catch_up(request, common, stream, query, page, self._engine.clock.now())
+
     def _catch_up(
         self, request: Request, common: bytes, stream: Stream, query: ReadQuery, page: Page, now: int
     ) -> Reply:
-        content_type = b"Content-Type: %b\r\n" % page.head.identity.content_type
-        if query.offset is Sentinel.NOW:
+        kind = frames.CONTENT_TYPE if query.frames else page.head.identity.content_type
+        content_type = b"Content-Type: %b\r\n" % kind
+        if query.offset is Sentinel.NOW or not query.cached:
             lines = b"%b%b%bCache-Control: %b\r\n" % (common, content_type, page_lines(page), NO_STORE)
-            return Response(200, lines, unpack(page.head.identity, b""))
-        etag = format_etag(page)
+            return Response(200, lines, self._body(stream, page, query))
+        etag = format_etag(page, frames=query.frames)
         lines = b"%b%b%bCache-Control: %b\r\nETag: %b\r\n" % (
             common,
             content_type,
@@ -159,10 +186,18 @@ class StreamResource:
         if_none_match = request.headers.get(b"if-none-match")
         if if_none_match is not None and matches(if_none_match, etag):
             return Response(304, lines)
-        response = Response(200, lines, unpack(page.head.identity, self._engine.read(stream, page)))
+        response = Response(200, lines, self._body(stream, page, query))
         if not worth_compressing:
             return response
         return self._compressor.reply(response, request.headers.get(b"accept-encoding", b""))
+
+    def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
+        """Give a page in the form that is asked for."""
+        stored, identity = self._engine.read(stream, page), page.head.identity
+        if not query.frames:
+            return unpack(identity, stored)
+        messages = self._engine.messages(stream, page)
+        return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
     def _cursor(self, query: ReadQuery) -> int:
         return next_cursor(self._engine.clock.now(), query.cursor, self._engine.clock.chance())
@@ -188,9 +223,16 @@ class StreamResource:
         return EventStream(self._engine, stream, common, self._cursor(query), start, self._settings)
 
 
+def _writable(request: Request) -> bytes:
+    name = parse_stream_path(request.path)
+    if name == REGISTRY:
+        require_writable(name)
+    return name
+
+
 def _cache_policy(request: Request, query: ReadQuery, page: Page) -> CachePolicy:
     """An answer that begins where its URL does not say must not be given to others who send the same URL."""
-    if query.offset not in {page.start, Sentinel.BEGINNING}:
+    if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
         return CachePolicy.NONE
     return CachePolicy.PRIVATE if b"authorization" in request.headers else CachePolicy.PUBLIC
 
@@ -212,8 +254,11 @@ def _parse_fork(request: Request) -> ForkFrom | None:
     skipped = 0 if sub_offset is None else parse_sub_offset(sub_offset)
     if skipped and offset is None:
         raise InvalidHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset, the anchor from which it counts")
+    name = parse_source_path(source.removeprefix(request.root))
+    if name == REGISTRY:
+        raise InvalidHeader("the registry begins anew now and then, and can't be forked")
     return ForkFrom(
-        parse_source_path(source.removeprefix(request.root)),
+        name,
         None if offset is None else parse_fork_offset(offset),
         skipped,
     )

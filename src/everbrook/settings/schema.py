@@ -176,6 +176,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_append_bytes: Annotated[Count, Meta(description="Bytes of one request body; a larger one is answered 413.")] = (
         64 * 1024 * 1024
     )
+    max_snapshot_bytes: Annotated[Count, Meta(description="Bytes of a snapshot; a larger one is answered 413.")] = (
+        128 * 1024 * 1024
+    )
     max_header_bytes: Annotated[
         Count, Meta(description="Bytes of a request's line and headers; more is answered 431.")
     ] = 32 * 1024

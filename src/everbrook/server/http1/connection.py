@@ -1,18 +1,22 @@
 """One connection: requests in, answers out in the same order, and nothing without a bound.
 
 An answer whose change is not durable yet is parked, and so is every answer behind it. While an answer is deferred (a
-long-poll, an event stream), the requests behind it wait.
+long-poll, an event stream), the requests behind it wait. A body that is taken as it comes begins when the requests
+before it are handled, and its request is handled when it is whole.
 """
 
 import asyncio
 import logging
+import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from everbrook.protocol.errors import ProtocolError, RequestTimeout, Unavailable
 from everbrook.server.exchange import Deferred, Response
-from everbrook.server.http1.parser import Http1Request, RequestParser
+from everbrook.server.http1.incoming import Incoming
+from everbrook.server.http1.parser import Http1Request, RequestParser, StreamedRequest
 from everbrook.server.http1.rendering import (
     CONTINUE,
     LAST_CHUNK,
@@ -36,7 +40,14 @@ MIN_BODY_BYTES_PER_SEC = 1024
 
 READS = {b"GET", b"HEAD"}
 
+# SO_LINGER with no time to linger: closing the socket resets the connection.
+RESET = struct.pack("ii", 1, 0)
+
 NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=True)
+
+
+def _held_bytes(request: Http1Request) -> int:
+    return request.incoming.held_bytes if isinstance(request, StreamedRequest) else len(request.body)
 
 
 class Parked:
@@ -60,7 +71,10 @@ class Connection(asyncio.Protocol):
         self._application = listener.application
         self._engine = listener.application.engine
         limits = listener.application.settings.limits
-        self._parser = RequestParser(limits.max_header_bytes, limits.max_append_bytes, self._take, self._send_continue)
+        self._parser = RequestParser(
+            limits.max_header_bytes, limits.max_append_bytes, self._expect_body, self._take, self._send_continue
+        )
+        self._arriving: StreamedRequest | None = None
         self._queued: deque[Http1Request] = deque()
         self._queued_bytes = 0
         self._parked: deque[Parked] = deque()
@@ -77,6 +91,7 @@ class Connection(asyncio.Protocol):
         self.admitted = False
         self.congested = False
         self.frame: Callable[[bytes], bytes] = chunk
+        self._last = False
 
     # Callbacks of the event loop
 
@@ -102,6 +117,8 @@ class Connection(asyncio.Protocol):
         except Exception:
             logger.exception("a connection failed and was ended")
             self._transport.abort()
+        if self._arriving is not None:
+            self._look_at(self._arriving.incoming)
 
     def eof_received(self) -> bool:
         """End, unless answers are owed that come by themselves. One that waits for others is not worth a half-closed
@@ -116,6 +133,10 @@ class Connection(asyncio.Protocol):
         """Let everything go."""
         self._ending = True
         self._listener.forget(self)
+        self._cancel_arriving()
+        for request in self._queued:
+            if isinstance(request, StreamedRequest):
+                request.incoming.cancel()
         self._queued.clear()
         self._parked.clear()
         if self._deferred is not None:
@@ -144,11 +165,12 @@ class Connection(asyncio.Protocol):
         """Take a whole request from the parser."""
         if self._refused or self._ending:
             return
+        self._arriving = None
         if not self._queued and not self._must_wait(request):
             self._handle(request)
         else:
             self._queued.append(request)
-            self._queued_bytes += len(request.body)
+            self._queued_bytes += _held_bytes(request)
             self._throttle()
 
     def _must_wait(self, request: Http1Request) -> bool:
@@ -160,7 +182,10 @@ class Connection(asyncio.Protocol):
         return bool(self._parked) and request.method in READS
 
     def _handle(self, request: Http1Request) -> None:
-        reply = self._application.handle(request)
+        if type(request) is StreamedRequest:
+            reply = request.incoming.finish(self._application, request, self._throttle)
+        else:
+            reply = self._application.handle(request)
         if isinstance(reply, Response):
             self._answer(request, reply)
             return
@@ -179,22 +204,59 @@ class Connection(asyncio.Protocol):
         """Take up the requests that waited, and then the refusal of what came behind them."""
         while self._queued and not self._ending and not self._must_wait(self._queued[0]):
             request = self._queued.popleft()
-            self._queued_bytes -= len(request.body)
+            self._queued_bytes -= _held_bytes(request)
             self._handle(request)
+        if self._arriving is not None:
+            self._begin_in_turn(self._arriving)
         self._throttle()
-        if self._refusal and not self._outstanding():
+        if self._refusal is not None and not self._answering():
             refusal, self._refusal = self._refusal, None
-            self._write(NO_REQUEST, refusal)
+            self._answer(NO_REQUEST, refusal)
 
     def _send_continue(self) -> None:
-        """Ask for the body that a client holds back, unless earlier answers are due first."""
-        if self._deferred is None and not self._queued and not self._parked:
+        """Ask for the body that a client holds back, unless earlier answers are due first or it is not welcome."""
+        welcome = not self._refused if self._arriving is None else self._arriving.incoming.accepted
+        if welcome and self._deferred is None and not self._queued and not self._parked:
             self._transport.write(CONTINUE)
 
+    # Bodies that are taken as they come
+
+    def _expect_body(self, request: StreamedRequest) -> None:
+        """Take the head of a request whose body follows."""
+        if self._refused or self._ending:
+            return
+        self._arriving = request
+        if not self._queued and not self._must_wait(request):
+            request.incoming.begin(self._application, request, self._throttle)
+
+    def _begin_in_turn(self, request: StreamedRequest) -> None:
+        """Begin to take a body that waited for its turn, if that has come."""
+        incoming = request.incoming
+        if not incoming.waiting or self._queued or self._ending or self._must_wait(request):
+            return
+        incoming.begin(self._application, request, self._throttle)
+        if b"expect" in request.headers and request.chunkable:
+            self._send_continue()
+        self._look_at(incoming)
+
+    def _look_at(self, incoming: Incoming) -> None:
+        """Refuse a body that is not welcome before all of it has come; read no more of one that comes too fast."""
+        if incoming.error is not None:
+            self._refuse(incoming.error, self._engine.last_change)
+        elif incoming.blocked:
+            self._throttle()
+
+    def _cancel_arriving(self) -> None:
+        if self._arriving is not None:
+            self._arriving.incoming.cancel()
+            self._arriving = None
+
     def _throttle(self) -> None:
-        """Read only while the client reads, and while not too much is outstanding."""
+        """Read only while the client reads, while not too much is outstanding, and what can be taken."""
         outstanding = len(self._queued) + len(self._parked)
         reading = not self.congested and outstanding < MAX_OUTSTANDING and self._queued_bytes < MAX_QUEUED_BYTES
+        if self._arriving is not None and self._arriving.incoming.blocked:
+            reading = False
         if reading == self._reading or self._ending:
             return
         self._reading = reading
@@ -246,10 +308,15 @@ class Connection(asyncio.Protocol):
 
     def _outstanding(self) -> bool:
         """Whether answers are still to be given."""
+        return self._answering() or self._refusal is not None
+
+    def _answering(self) -> bool:
+        """Whether answers to what could be read are still to be given."""
         return bool(self._parked or self._queued) or self._deferred is not None
 
     def _end(self) -> None:
         """Close when everything is written. A refused client may still be sending: hear it out, for a while."""
+        self._refusal = None
         self._since = self._listener.now
         self._backlog_bytes = self._transport.get_write_buffer_size()
         if self._refused:
@@ -258,15 +325,19 @@ class Connection(asyncio.Protocol):
             self._ending = True
             self._transport.close()
 
-    def _refuse(self, error: ProtocolError) -> None:
+    def _refuse(self, error: ProtocolError, rests_on: int = 0) -> None:
         """Answer what can't be read, after everything that could be, and end. Nobody waits for an answer that others
         have to bring about.
         """
+        if self._refused:
+            return
         self._refused = True
+        self._cancel_arriving()
         if self._deferred is not None and not self._deferred.brief:
             self._transport.abort()
             return
         self._refusal = self._application.refuse(error, self._parser.headers)
+        self._refusal.rests_on = rests_on
         self._handle_queued()
 
     # The exchange of a deferred answer
@@ -280,9 +351,12 @@ class Connection(asyncio.Protocol):
     def begin(self, response: Response) -> None:
         """Send the head of a streamed response."""
         request = self._deferred_request
-        connection = request.connection if request.chunkable else None
-        head = render_stream_head(response, self._listener.date_line, connection, chunked=request.chunkable)
-        self._transport.write(head)
+        if response.length is not None:
+            self.frame = unframed
+        chunked = self.frame is chunk
+        connection = request.connection if chunked or response.length is not None else None
+        self._last = connection is None
+        self._transport.write(render_stream_head(response, self._listener.date_line, connection, chunked=chunked))
 
     def write(self, framed: bytes) -> None:
         """Send a framed piece of the body."""
@@ -290,18 +364,17 @@ class Connection(asyncio.Protocol):
 
     def finish(self) -> None:
         """End a streamed response, and the connection if that is what ends it."""
-        request = self._deferred_request
         self._deferred = None
-        if request.chunkable:
+        if self.frame is chunk:
             self._transport.write(LAST_CHUNK)
-        if not request.chunkable or request.connection is None or (self._stopping and not self._outstanding()):
+        if self._last or (self._stopping and not self._outstanding()):
             self._end()
         self._go_on()
 
     def _go_on(self) -> None:
         """Take up the requests that waited, in a turn of their own: those who feed us may not be done."""
         self._since = self._listener.now
-        if self._queued or self._refusal:
+        if self._queued or self._refusal is not None or self._arriving is not None:
             self._listener.loop.call_soon(self._handle_queued)
 
     # Bounds in time, looked at once a second
@@ -309,13 +382,14 @@ class Connection(asyncio.Protocol):
     def check(self, now: float) -> None:
         """End what has taken too long."""
         settings, waited_secs = self._application.settings.server, now - self._since
-        if self._refused:
+        if self._refused and not self._outstanding():
             if waited_secs >= LINGER_SECS:
                 self._transport.abort()
         elif self.congested or self._ending:
             self._check_backlog(now, settings.slow_reader_timeout_secs)
-        elif self._parser.receiving and self._reading:
-            self._check_sender(now, settings.request_timeout_secs)
+        elif self._parser.receiving:
+            if self._reading:
+                self._check_sender(now, settings.request_timeout_secs)
         elif not self._outstanding() and 0 < settings.idle_timeout_secs <= waited_secs - self._listener.tick_secs:
             self._close_idle()
 
@@ -352,5 +426,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """End at once."""
+        """End at once. Where the end of the connection is that of an answer, reset it: the answer is not whole."""
+        if self._deferred is not None and self._last and self.frame is unframed:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
         self._transport.abort()

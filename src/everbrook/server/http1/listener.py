@@ -9,6 +9,7 @@ from everbrook.server.http1.rendering import date_line
 
 TICK_SECS = 1.0
 BACKLOG = 4096
+ABORT_SECS = 1.0
 
 
 class Listener:
@@ -60,11 +61,16 @@ class Listener:
             self._server.close()
         for connection in tuple(self._connections):
             connection.shut_down()
+        await self._until_empty(grace_secs)
+        for connection in tuple(self._connections):
+            connection.abort()
+        # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
+        await self._until_empty(ABORT_SECS)
+        if self._timer:
+            self._timer.cancel()
+
+    async def _until_empty(self, timeout_secs: float) -> None:
         if self._connections:
             self._empty.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._empty.wait(), grace_secs)
-        for connection in tuple(self._connections):
-            connection.abort()
-        if self._timer:
-            self._timer.cancel()
+                await asyncio.wait_for(self._empty.wait(), timeout_secs)

@@ -16,7 +16,8 @@ from everbrook.protocol.errors import (
     quoted,
 )
 from everbrook.protocol.memory import remember
-from everbrook.server.exchange import Request
+from everbrook.server.exchange import STREAMED_PATH, Request
+from everbrook.server.http1.incoming import Incoming
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
@@ -38,6 +39,12 @@ class Http1Request(Request, kw_only=True, gc=False):
     chunkable: bool
 
 
+class StreamedRequest(Http1Request, kw_only=True, gc=True):
+    """A request that is handed on before its body is whole."""
+
+    incoming: Incoming
+
+
 class RequestParser:
     """Feeds one connection's bytes to `httptools`, and hands every whole request on."""
 
@@ -45,16 +52,24 @@ class RequestParser:
         self,
         max_header_bytes: int,
         max_body_bytes: int,
+        on_head: Callable[[StreamedRequest], None],
         on_request: Callable[[Http1Request], None],
         on_continue: Callable[[], None],
     ) -> None:
-        """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body."""
+        """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body.
+
+        One whose body may be taken as it comes goes to `on_head` before.
+        """
         self._max_header_bytes = max_header_bytes
         self._max_body_bytes = max_body_bytes
+        self._on_head = on_head
         self._on_request = on_request
         self._on_continue = on_continue
+        self._streamed: StreamedRequest | None = None
+        self._gathered_bytes = max_body_bytes
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
+        self._method = b""
         self.headers: dict[bytes, bytes] = {}
         self._fed_bytes = 0
         self._unended_bytes = 0
@@ -157,11 +172,14 @@ class RequestParser:
         self._unended_bytes = 0
         if b"host" not in headers and self._parser.get_http_version() == "1.1":
             raise BadRequest("an HTTP/1.1 request needs a Host header")
-        length = headers.get(b"content-length")
-        if length is not None and int(length) > self._max_body_bytes:
-            raise self._too_large()
         if b"transfer-encoding" in headers:
             self._check_coding(headers[b"transfer-encoding"])
+        length = headers.get(b"content-length")
+        method = self._method = self._parser.get_method()
+        if method == b"PUT" and STREAMED_PATH in self._url:
+            self._begin_streamed(int(length or 0))
+        elif length is not None and int(length) > self._max_body_bytes:
+            raise self._too_large()
         if b"expect" in headers:
             self._expect(headers[b"expect"])
 
@@ -180,14 +198,19 @@ class RequestParser:
         """Take a piece of the body."""
         self._unended_bytes = 0
         self.body_bytes += len(data)
-        if self.body_bytes > self._max_body_bytes:
-            raise self._too_large()
-        if len(data) >= PIECE_BYTES or not self._body:
+        if self.body_bytes > self._gathered_bytes:
+            self._take_beyond(data)
+        elif len(data) >= PIECE_BYTES or not self._body:
             self._body.append(data)
         elif isinstance(self._body[-1], bytearray):
             self._body[-1] += data
         else:
             self._body.append(bytearray(data))
+
+    def _take_beyond(self, data: bytes) -> None:
+        if self._streamed is None:
+            raise self._too_large()
+        self._streamed.incoming.write(data)
 
     def _too_large(self) -> PayloadTooLarge:
         return PayloadTooLarge(f"a body holds at most {self._max_body_bytes} bytes")
@@ -197,6 +220,9 @@ class RequestParser:
         if self._upgrading:
             return
         self.receiving = False
+        if self._streamed is not None:
+            self._end_streamed(self._streamed)
+            return
         parser, headers = self._parser, self.headers
         path, query = split_target(self._url)
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
@@ -204,8 +230,30 @@ class RequestParser:
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
-        method = parser.get_method()
+        method = self._method
         self._on_request(Http1Request(method, path, query, headers, body, connection=connection, chunkable=chunkable))
+
+    def _begin_streamed(self, length: int) -> None:
+        """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
+        path, query = split_target(self._url)
+        chunkable = self._version() == "1.1"
+        self._gathered_bytes = -1
+        self._streamed = StreamedRequest(
+            self._method,
+            path,
+            query,
+            self.headers,
+            b"",
+            connection=(KEPT if chunkable else KEPT_1_0) if self._parser.should_keep_alive() else None,
+            chunkable=chunkable,
+            incoming=Incoming(length, self._max_body_bytes),
+        )
+        self._on_head(self._streamed)
+
+    def _end_streamed(self, request: StreamedRequest) -> None:
+        self._gathered_bytes = self._max_body_bytes
+        self._streamed = None
+        self._on_request(request)
 
     def _version(self) -> str:
         version = self._parser.get_http_version()

@@ -14,27 +14,29 @@ _CLOSE = b"Connection: close\r\n"
 
 
 def render_head(response: Response, date: bytes, connection: bytes | None, *, to_head: bool) -> bytes:
-    """Write the head of a whole response. One to HEAD has a length only where there would be a body.
+    """Write the head of a whole response. One to HEAD has a length only where that of the body is known.
 
     `connection` is the line for a connection that goes on; None ends it.
     """
-    bodiless = response.status in _BODILESS or (to_head and not response.body)
+    length = len(response.body) if response.length is None else response.length
+    bodiless = response.status in _BODILESS or (to_head and not response.body and response.length is None)
     return b"%b%b%b%b%b\r\n" % (
         _STATUS_LINES[response.status],
         response.headers,
         date,
-        b"" if bodiless else b"Content-Length: %d\r\n" % len(response.body),
+        b"" if bodiless else b"Content-Length: %d\r\n" % length,
         _CLOSE if connection is None else connection,
     )
 
 
 def render_stream_head(response: Response, date: bytes, connection: bytes | None, *, chunked: bool) -> bytes:
-    """Write the head of a streamed response."""
+    """Write the head of a streamed response. Without a length and chunks, its end is that of the connection."""
+    known = b"" if response.length is None else b"Content-Length: %d\r\n" % response.length
     return b"%b%b%b%b%b\r\n" % (
         _STATUS_LINES[response.status],
         response.headers,
         date,
-        b"Transfer-Encoding: chunked\r\n" if chunked else b"",
+        b"Transfer-Encoding: chunked\r\n" if chunked else known,
         _CLOSE if connection is None else connection,
     )
 
@@ -45,7 +47,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def unframed(data: bytes) -> bytes:
-    """Leave a piece as it is, where the end of the connection is the end of the body."""
+    """Leave a piece as it is, where the length or the end of the connection says where the body ends."""
     return data
 
 

@@ -1,0 +1,139 @@
+"""The bootstrap resource: a snapshot and every message after it, one part each, as they are at one moment (002 §3)."""
+
+import secrets
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.stream import Stream
+from everbrook.protocol import multipart
+from everbrook.protocol.caching import NO_STORE
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
+from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamNotFound
+from everbrook.protocol.query import parse_parameters
+from everbrook.protocol.reading import page_from
+from everbrook.protocol.state import Head, Snapshot
+from everbrook.server.exchange import Exchange, Reply, Request, Response
+from everbrook.server.render import CLOSED
+from everbrook.server.routes import Route
+from everbrook.storage.blobs import BlobReader
+
+BLOB_PIECE_BYTES = 256 * 1024
+# Small messages become many parts: no more of them at once than others can wait for.
+MESSAGES_PIECE_BYTES = 64 * 1024
+
+
+class BootstrapResource:
+    """What can be asked of a stream's bootstrap."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self, request: Request, common: bytes, route: Route) -> Reply:
+        """GET (002 §3.1)."""
+        if parse_parameters(request.query, {b"live"}):
+            raise InvalidQuery("a bootstrap is given once; follow the stream itself from its Stream-Next-Offset")
+        stream = self._engine.open(route.name, self._engine.clock.now())
+        boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
+        response = Response(200, common + _lines(stream.committed, boundary))
+        return response if request.method == b"HEAD" else Bootstrap(self._engine, stream, response, boundary)
+
+
+def _lines(head: Head, boundary: bytes) -> bytes:
+    snapshot = head.kept.snapshot
+    return (
+        b"Content-Type: %b\r\nStream-Snapshot-Offset: %b\r\nStream-Next-Offset: %016d\r\n"
+        b"Stream-Up-To-Date: true\r\n%bCache-Control: %b\r\n"
+    ) % (
+        multipart.content_type(boundary),
+        b"%016d" % snapshot.offset if snapshot else b"-1",
+        head.tail,
+        CLOSED if head.closed else b"",
+        NO_STORE,
+    )
+
+
+class Bootstrap:
+    """A bootstrap on its way: piece by piece, as the client takes them. What it rests on is held until it ends."""
+
+    brief = True
+
+    def __init__(self, engine: Engine, stream: Stream, response: Response, boundary: bytes) -> None:
+        self._engine = engine
+        self._stream = stream
+        self._head = stream.committed
+        self._response = response
+        self._boundary = boundary
+        self._message_head = multipart.next_part_head(boundary, self._head.identity.content_type)
+        snapshot = self._head.kept.snapshot
+        self._offset = snapshot.offset if snapshot else self._head.kept.earliest
+        self._blob = self._open(snapshot)
+        self._exchange: Exchange | None = None
+        self._held = True
+        engine.hold(stream)
+
+    def _open(self, snapshot: Snapshot | None) -> BlobReader | None:
+        return self._engine.open_blob(snapshot) if snapshot and snapshot.size else None
+
+    def start(self, exchange: Exchange) -> None:
+        """Send the head, and as much as there is room for."""
+        self._exchange = exchange
+        exchange.begin(self._response)
+        snapshot = self._head.kept.snapshot
+        content_type = snapshot.content_type if snapshot else DEFAULT_CONTENT_TYPE
+        exchange.write(exchange.frame(multipart.part_head(self._boundary, content_type)))
+        self.resume()
+
+    def resume(self) -> None:
+        """Send while there is room."""
+        exchange = self._exchange
+        while exchange is not None and not exchange.congested:
+            try:
+                piece = self._next_piece()
+            except (ProtocolError, OSError, KeyError):
+                # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
+                self.cancel()
+                exchange.abort()
+                return
+            if not piece:
+                self._finish(exchange)
+                return
+            exchange.write(exchange.frame(piece))
+
+    def _next_piece(self) -> bytes:
+        if self._blob:
+            piece = self._blob.read(BLOB_PIECE_BYTES)
+            if piece:
+                return piece
+            self._blob.close()
+            self._blob = None
+        if self._offset == self._head.tail:
+            return b""
+        self._require_stream()
+        page = page_from(self._head, self._stream.lineage, self._offset, MESSAGES_PIECE_BYTES)
+        self._offset = page.end
+        ends = self._engine.messages(self._stream, page).ends
+        stored = self._engine.read(self._stream, page)
+        return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
+
+    def _require_stream(self) -> None:
+        """Stop if the stream was dropped. What a soft-deleted one has stays for its forks."""
+        self._stream = self._engine.current(self._stream)
+        if isinstance(self._stream.ended, StreamNotFound):
+            raise self._stream.ended.with_traceback(None)
+
+    def _finish(self, exchange: Exchange) -> None:
+        self.cancel()
+        exchange.write(exchange.frame(multipart.closing(self._boundary)))
+        exchange.finish()
+
+    def cancel(self) -> None:
+        """Let everything go."""
+        self._exchange = None
+        if self._blob:
+            self._blob.close()
+            self._blob = None
+        if self._held:
+            self._held = False
+            self._engine.release(self._stream)
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""

@@ -1,0 +1,81 @@
+"""The bucket resource, and the list of buckets (002 §1)."""
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from everbrook.engine.engine import Engine
+from everbrook.protocol.commands import CreateBucket
+from everbrook.protocol.path import BUCKET_RECORDS, bucket_prefix
+from everbrook.protocol.retaining import format_retention, parse_retention
+from everbrook.protocol.state import Head
+from everbrook.server.exchange import Request, Response
+from everbrook.server.listing import parse_window
+from everbrook.server.location import Locator
+from everbrook.server.render import json_response
+from everbrook.server.routes import Route
+
+
+class Bucket(Struct):
+    """A bucket as it is told of. How many streams are in it is not counted for a list of buckets."""
+
+    bucket_id: str
+    created_at_ms: int
+    streams: int | UnsetType = UNSET
+    retention: str | UnsetType = UNSET
+
+
+class Buckets(Struct):
+    """A page of buckets."""
+
+    buckets: list[Bucket]
+    next_cursor: str | None
+    has_more: bool
+
+
+class BucketResource:
+    """What can be done to a bucket's URL."""
+
+    def __init__(self, engine: Engine, locator: Locator) -> None:
+        self._engine = engine
+        self._locator = locator
+
+    def create(self, request: Request, common: bytes, route: Route) -> Response:
+        """PUT (002 §1.2)."""
+        command = CreateBucket(
+            route.bucket_id or b"",
+            self._engine.clock.now(),
+            self._engine.new_incarnation(),
+            parse_retention(request.headers.get(b"stream-retention")),
+        )
+        bucket = _bucket(self._engine.execute(command).head, 0)
+        lines = b"%bLocation: %b\r\n" % (common, self._locator.url(request, request.path))
+        return json_response(201, lines, msgspec.json.encode(bucket), self._engine.last_change)
+
+    def describe(self, _request: Request, common: bytes, route: Route) -> Response:
+        """GET (002 §1.3)."""
+        bucket_id = route.bucket_id or b""
+        head = self._engine.find_bucket(bucket_id)
+        bucket = _bucket(head, self._engine.count(bucket_prefix(bucket_id)))
+        return json_response(200, common, msgspec.json.encode(bucket))
+
+    def delete(self, _request: Request, common: bytes, route: Route) -> Response:
+        """DELETE (002 §1.5)."""
+        self._engine.delete_bucket(route.bucket_id or b"")
+        return Response(204, common, b"", self._engine.last_change)
+
+    def list_all(self, request: Request, common: bytes, _route: Route) -> Response:
+        """GET of all buckets."""
+        window = parse_window(request.query)
+        prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
+        found = self._engine.listed(prefix, after, window.limit + 1)
+        buckets = [_bucket(head) for _, head in found[: window.limit] if head]
+        more = len(found) > window.limit
+        page = Buckets(buckets, buckets[-1].bucket_id if more else None, more)
+        return json_response(200, common, msgspec.json.encode(page))
+
+
+def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:
+    identity = head.identity
+    retention = format_retention(identity.retention).decode() if identity.retention else UNSET
+    bucket_id = identity.name[len(BUCKET_RECORDS) :].decode()
+    return Bucket(bucket_id, identity.created_at, streams, retention)

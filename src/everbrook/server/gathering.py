@@ -1,0 +1,79 @@
+"""Gathering: a page of streams that is put together a few at a time, so that nobody else waits for all of them.
+
+Where heads have to be read from the disk, a whole page may take longer than a live reader should wait.
+"""
+
+from collections.abc import Callable
+
+from everbrook.engine.engine import Engine
+from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.state import Head
+from everbrook.server.exchange import Exchange, Response
+from everbrook.server.problem import problem_response
+
+SLICE = 128
+
+Found = list[tuple[bytes, Head | None]]
+
+
+class Gathering:
+    """An answer that lists streams whose names begin with `prefix` and follow `after`."""
+
+    brief = True
+
+    def __init__(
+        self,
+        engine: Engine,
+        common: bytes,
+        prefix: bytes,
+        after: bytes,
+        limit: int,
+        render: Callable[[Found], Response],
+    ) -> None:
+        self._engine = engine
+        self._common = common
+        self._prefix = prefix
+        self._after = after
+        self._limit = limit
+        self._render = render
+        self._found: Found = []
+        self._exchange: Exchange | None = None
+
+    def start(self, exchange: Exchange) -> None:
+        """Begin to gather."""
+        self._exchange = exchange
+        self._gather()
+
+    def _gather(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        try:
+            whole = self._take_slice()
+        except ProtocolError as error:
+            exchange.respond(problem_response(error, self._common))
+            return
+        if whole:
+            exchange.respond(self._render(self._found))
+        else:
+            self._engine.scheduler.call_soon(self._gather)
+
+    def _take_slice(self) -> bool:
+        """Take some more. Tells whether that was all that there is, or all that is wanted."""
+        wanted = min(SLICE, self._limit - len(self._found))
+        found = self._engine.listed(self._prefix, self._after, wanted)
+        self._found += found
+        if len(found) < wanted or len(self._found) == self._limit:
+            return True
+        self._after = found[-1][0]
+        return False
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._exchange = None
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""

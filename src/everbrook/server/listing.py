@@ -1,0 +1,150 @@
+"""The listing of a surface: its streams in the order of their names, page by page, or those that moved (002 §1.4)."""
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.registry import REGISTRY
+from everbrook.protocol.errors import InvalidQuery, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
+from everbrook.protocol.query import parse_count, parse_parameters
+from everbrook.protocol.state import Head
+from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.gathering import Found, Gathering
+from everbrook.server.render import json_response
+from everbrook.server.routes import Route
+
+MAX_LIMIT = 1000
+
+_PARAMETERS = {b"prefix", b"after", b"limit", b"changed_since"}
+
+
+class Entry(Struct):
+    """A stream in a listing. Of one that is gone or damaged only its name is told."""
+
+    stream_id: str
+    status: str
+    content_type: str | UnsetType = UNSET
+    tail_offset: int | UnsetType = UNSET
+    created_at_ms: int | UnsetType = UNSET
+    last_write_at_ms: int | UnsetType = UNSET
+    earliest_offset: int | UnsetType = UNSET
+    snapshot_offset: int | UnsetType | None = UNSET
+    size_bytes: int | UnsetType = UNSET
+
+
+class Listing(Struct):
+    """A page of streams."""
+
+    bucket_id: str | UnsetType
+    prefix: str
+    stream_count: int = 0
+    streams: list[Entry] = []
+    next_cursor: str | None = None
+    has_more: bool = False
+    token: str = ""
+
+
+class Window(Struct, frozen=True):
+    """Which part of a listing is asked for."""
+
+    prefix: bytes
+    after: bytes
+    limit: int
+    changed_since: bytes | None = None
+
+
+def parse_window(query: bytes) -> Window:
+    """Read the parameters of a listing (002 §1.4)."""
+    values = parse_parameters(query, _PARAMETERS)
+    limit = parse_count(b"limit", values[b"limit"]) if b"limit" in values else MAX_LIMIT
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidQuery(f"limit must be a number from 1 to {MAX_LIMIT}, got {limit}")
+    changed_since = values.get(b"changed_since")
+    if changed_since is not None and b"after" in values:
+        raise InvalidQuery("changed_since goes on by its token; it does not go with after")
+    prefix, after = (_utf8(key, values.get(key, b"")) for key in (b"prefix", b"after"))
+    return Window(prefix, after, limit, changed_since)
+
+
+def _utf8(key: bytes, text: bytes) -> bytes:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        raise InvalidQuery(f"{key.decode()} must be UTF-8, got {quoted(text)}") from None
+    return text
+
+
+class ListingResource:
+    """What can be asked of a surface's streams."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self, request: Request, common: bytes, route: Route) -> Reply:
+        """GET."""
+        window = parse_window(request.query)
+        root: bytes = STREAM_ROOT
+        bucket_id: str | UnsetType = UNSET
+        if route.bucket_id is not None:
+            self._engine.find_bucket(route.bucket_id)
+            root, bucket_id = bucket_prefix(route.bucket_id), route.bucket_id.decode()
+        page = Listing(bucket_id, window.prefix.decode(), token=self._engine.moves.token())
+        if window.changed_since is not None:
+            return _respond(common, self._moved(page, root, window, window.changed_since))
+        prefix, after = root + window.prefix, root + window.after
+        # The registry may be among them, and it is not told of.
+        return Gathering(
+            self._engine,
+            common,
+            prefix,
+            after,
+            window.limit + 2,
+            lambda found: _page(common, page, root, window, found),
+        )
+
+    def _moved(self, page: Listing, root: bytes, window: Window, token: bytes) -> Listing:
+        moved = self._engine.moves.since(token, root + window.prefix)
+        moved = [(name, its_token) for name, its_token in moved if name != REGISTRY]
+        page.streams = [self._moved_entry(name, root) for name, _ in moved[: window.limit]]
+        page.stream_count = len(page.streams)
+        if len(moved) > window.limit:
+            page.has_more, page.token = True, moved[window.limit - 1][1]
+        return page
+
+    def _moved_entry(self, name: bytes, root: bytes) -> Entry:
+        try:
+            return _entry(name, self._engine.find(name, self._engine.clock.now()).committed, root)
+        except (StreamNotFound, StreamGone):
+            return Entry(name[len(root) :].decode(), "Deleted")
+
+
+def _page(common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
+    told = [(name, head) for name, head in found if name != REGISTRY]
+    page.streams = [_entry(name, head, root) for name, head in told[: window.limit]]
+    page.stream_count = len(page.streams)
+    if len(told) > window.limit:
+        page.has_more, page.next_cursor = True, page.streams[-1].stream_id
+    return _respond(common, page)
+
+
+def _respond(common: bytes, page: Listing) -> Response:
+    return json_response(200, common, msgspec.json.encode(page))
+
+
+def _entry(name: bytes, head: Head | None, root: bytes) -> Entry:
+    stream_id = name[len(root) :].decode()
+    if head is None:
+        return Entry(stream_id, "Damaged")
+    earliest, snapshot = head.kept.earliest, head.kept.snapshot
+    return Entry(
+        stream_id,
+        "Closed" if head.closed else "Open",
+        head.identity.content_type.decode("latin-1"),
+        head.tail,
+        head.identity.created_at,
+        head.written_at,
+        earliest,
+        snapshot.offset if snapshot else None,
+        head.tail - earliest,
+    )

@@ -1,0 +1,141 @@
+"""The snapshot resource: publishing, finding, reading and deleting a snapshot, and moving what is retained (002 §2)."""
+
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+from everbrook.engine.engine import Engine
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, matches
+from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot, Retain
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
+from everbrook.protocol.errors import InvalidHeader, InvalidOffset, SnapshotNotFound, Unavailable, quoted
+from everbrook.protocol.offset import Sentinel, parse_offset
+from everbrook.protocol.snapshots import (
+    find_snapshot,
+    format_digest,
+    format_snapshot_etag,
+    parse_digest,
+    parse_history,
+)
+from everbrook.protocol.state import Head, Snapshot
+from everbrook.server.downloads import Download
+from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.publishing import Publication
+from everbrook.server.render import UP_TO_DATE
+from everbrook.server.routes import Route
+from everbrook.settings import Settings
+from everbrook.storage.blobs import BlobReader
+
+Locate = Callable[[Request, bytes], bytes]
+
+
+class SnapshotResource:
+    """What can be done to the URLs of a stream's snapshots."""
+
+    def __init__(self, engine: Engine, settings: Settings, location: Locate) -> None:
+        """Give locations as `location` builds them from a request and a path."""
+        self._engine = engine
+        self._max_bytes = settings.limits.max_snapshot_bytes
+        self._location = location
+
+    def receive(self, request: Request, common: bytes, route: Route) -> Publication:
+        """PUT …/snapshot/{offset}, before its body (002 §2.2)."""
+        headers = request.headers
+        content_type = headers.get(b"content-type") or DEFAULT_CONTENT_TYPE
+        parse_media_type(content_type)
+        command = PublishSnapshot(
+            name=route.name,
+            now=self._engine.clock.now(),
+            offset=_parse_issued(route.argument),
+            content_type=content_type,
+            keep_history=parse_history(headers.get(b"stream-snapshot-history")),
+            expected_etag=_parse_precondition(headers),
+        )
+        digest = parse_digest(headers.get(b"content-digest"))
+        upload = self._engine.begin_snapshot(command)
+        return Publication(self._engine, upload, command, digest, common, self._max_bytes)
+
+    def publish(self, request: Request, common: bytes, route: Route) -> Reply:
+        """PUT …/snapshot/{offset}, with its body."""
+        publication = self.receive(request, common, route)
+        publication.write(request.body)
+        return publication.finish()
+
+    def latest(self, request: Request, common: bytes, route: Route) -> Response:
+        """GET …/snapshot (002 §2.3)."""
+        snapshot = find_snapshot(self._engine.find(route.name, self._engine.clock.now()).committed, None)
+        location = self._location(request, b"%b/%016d" % (request.path, snapshot.offset))
+        lines = b"%bLocation: %b\r\nStream-Snapshot-Offset: %016d\r\nCache-Control: %b\r\n"
+        return Response(307, lines % (common, location, snapshot.offset, NO_STORE))
+
+    def read(self, request: Request, common: bytes, route: Route) -> Reply:
+        """GET …/snapshot/{offset} (002 §2.5)."""
+        offset, now = _parse_named(route.argument), self._engine.clock.now()
+        to_head = request.method == b"HEAD"
+        stream = self._engine.find(route.name, now) if to_head else self._engine.open(route.name, now)
+        snapshot = find_snapshot(stream.committed, offset)
+        lines = common + _lines(stream.committed, snapshot)
+        if_none_match = request.headers.get(b"if-none-match")
+        if if_none_match is not None and matches(if_none_match, format_snapshot_etag(snapshot)):
+            return Response(304, lines)
+        response = Response(200, lines, length=snapshot.size)
+        return response if to_head or not snapshot.size else Download(self._open(snapshot), response, common)
+
+    def _open(self, snapshot: Snapshot) -> BlobReader:
+        try:
+            return self._engine.open_blob(snapshot)
+        except OSError as error:
+            raise Unavailable(f"the snapshot can't be read now: {error}") from error
+
+    def delete(self, _request: Request, common: bytes, route: Route) -> Response:
+        """DELETE …/snapshot/{offset} (002 §2.6)."""
+        offset = _parse_named(route.argument)
+        self._engine.execute(DeleteSnapshot(route.name, self._engine.clock.now(), offset))
+        return Response(204, common, b"", self._engine.last_change)
+
+    def retain(self, _request: Request, common: bytes, route: Route) -> Response:
+        """PUT …/retention/{offset}."""
+        offset = _parse_issued(route.argument)
+        head = self._engine.execute(Retain(route.name, self._engine.clock.now(), offset)).head
+        lines = b"%bStream-Earliest-Offset: %016d\r\n" % (common, head.kept.earliest)
+        return Response(204, lines, b"", self._engine.last_change)
+
+
+def _lines(head: Head, snapshot: Snapshot) -> bytes:
+    return (
+        b"Content-Type: %b\r\nStream-Snapshot-Offset: %016d\r\nStream-Next-Offset: %016d\r\n%b"
+        b"Content-Digest: %b\r\nETag: %b\r\nCache-Control: %b\r\n"
+    ) % (
+        snapshot.content_type,
+        snapshot.offset,
+        snapshot.offset,
+        UP_TO_DATE if snapshot.offset == head.tail else b"",
+        format_digest(snapshot.digest),
+        format_snapshot_etag(snapshot),
+        NO_CACHE,
+    )
+
+
+def _parse_issued(segment: bytes) -> int:
+    """Read the segment of a URL that says where a stream is to begin (002 §2.2, §5)."""
+    offset = parse_offset(unquote_to_bytes(segment))
+    if isinstance(offset, Sentinel):
+        raise InvalidOffset(f"the offset must be one that this server issued, got {quoted(segment)}")
+    return offset
+
+
+def _parse_named(segment: bytes) -> int:
+    """Read the segment of a URL that names a snapshot. There is none at `-1` and `now`."""
+    offset = parse_offset(unquote_to_bytes(segment))
+    if isinstance(offset, Sentinel):
+        raise SnapshotNotFound(f"a snapshot is named by an offset that this server issued, got {quoted(segment)}")
+    return offset
+
+
+def _parse_precondition(headers: dict[bytes, bytes]) -> bytes | None:
+    """Read which snapshot is to be replaced: the one of `If-Match`, or none with `If-None-Match: *` (RFC 9110 §13)."""
+    if_match, if_none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
+    if if_none_match is not None and (if_none_match != b"*" or if_match is not None):
+        raise InvalidHeader(f"If-None-Match must be *, without If-Match, got {quoted(if_none_match)}")
+    if if_match is not None and if_match != b"*" and (b'"' not in if_match or b"," in if_match):
+        raise InvalidHeader(f"If-Match must be the entity tag of one snapshot, or *, got {quoted(if_match)}")
+    return b"" if if_none_match is not None else if_match
