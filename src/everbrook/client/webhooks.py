@@ -1,0 +1,222 @@
+"""Receiving webhooks: telling whether a request was signed by the server, just now, and never came before (§12.10).
+
+The rule: a body is believed only as the exact bytes that came, under a key of the server's own set, once. A header
+that could be spelled in two ways is refused, so one signature is one memory.
+
+    receiver = Receiver(Jwks("https://server.example/v1/stream/__ds/jwks.json"))
+    receiver.check(request_body, request_headers["Webhook-Signature"])   # raises SignatureInvalid
+
+`AsyncReceiver` with `AsyncJwks` is the same for an event loop.
+"""
+
+import heapq
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from everbrook.client.base64url import parse_base64url
+from everbrook.client.jwks import AsyncJwks, Jwks, KeySet
+
+HEADER = "Webhook-Signature"
+TOLERANCE_SECS = 300
+REMEMBERED = 100_000
+
+_SIGNATURE_BYTES = 64
+_MAX_HEADER_CHARACTERS = 1024
+_TIMESTAMP = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+
+Clock = Callable[[], float]
+
+
+class Reason(StrEnum):
+    """Why a signature is not believed."""
+
+    MALFORMED = "malformed"
+    STALE = "stale"
+    UNKNOWN_KEY = "unknown_key"
+    MISMATCH = "mismatch"
+    REPLAYED = "replayed"
+
+
+class SignatureInvalid(Exception):
+    """A request was not signed by the server, or not just now, or was here before. Answer it 401 and do nothing."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        """Give `reason` to a program and `detail` to a person."""
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+class Signature(NamedTuple):
+    """The parts of the header."""
+
+    timestamp: int
+    kid: str
+    signature: bytes
+
+
+def verify(
+    body: bytes,
+    signature_header: str,
+    jwks: Mapping[str, object],
+    now: float,
+    tolerance_secs: float = TOLERANCE_SECS,
+) -> None:
+    """Check the signature of a body at a time, or raise SignatureInvalid. Replays are for a Receiver to refuse.
+
+    `jwks` is what the server publishes, parsed, or a KeySet; ValueError if it is no key set at all.
+    """
+    signed = parse_header(signature_header)
+    _check_time(signed.timestamp, now, tolerance_secs)
+    _check_signature(body, signed, jwks if isinstance(jwks, KeySet) else KeySet.parse(jwks))
+
+
+def parse_header(value: str) -> Signature:
+    """Read `t=…,kid=…,ed25519=…` (§7.1). Other parameters are passed over; none may come twice."""
+    if len(value) > _MAX_HEADER_CHARACTERS:
+        raise _malformed(f"{HEADER} has {len(value)} characters, at most {_MAX_HEADER_CHARACTERS} were expected")
+    parameters: dict[str, str] = {}
+    for part in value.split(","):
+        name, separator, text = part.strip(" ").partition("=")
+        if not separator or name in parameters:
+            raise _malformed(f"{HEADER} must be t=…,kid=…,ed25519=…, each once, got {value!a}")
+        parameters[name] = text
+    timestamp, kid, signature = (parameters.get(name, "") for name in ("t", "kid", "ed25519"))
+    if not _TIMESTAMP.fullmatch(timestamp):
+        raise _malformed(f"the t of {HEADER} must be seconds since 1970 in decimal digits, got {timestamp!a}")
+    if not kid:
+        raise _malformed(f"{HEADER} names no kid, got {value!a}")
+    return Signature(int(timestamp), kid, _parse_signature(signature))
+
+
+def _parse_signature(text: str) -> bytes:
+    try:
+        decoded = parse_base64url(text)
+    except ValueError as error:
+        raise _malformed(f"the ed25519 of {HEADER} {error}") from None
+    if len(decoded) != _SIGNATURE_BYTES:
+        raise _malformed(f"the ed25519 of {HEADER} must be {_SIGNATURE_BYTES} bytes, got {len(decoded)}")
+    return decoded
+
+
+def _check_time(timestamp: int, now: float, tolerance_secs: float) -> None:
+    if abs(now - timestamp) > tolerance_secs:
+        raise SignatureInvalid(
+            Reason.STALE, f"signed at {timestamp}, it is {int(now)} now: more than {tolerance_secs:g} s apart"
+        )
+
+
+def _check_signature(body: bytes, signed: Signature, keys: KeySet) -> None:
+    public = keys.get(signed.kid)
+    if public is None:
+        raise SignatureInvalid(Reason.UNKNOWN_KEY, f"the server publishes no Ed25519 key {signed.kid!a}")
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signed.signature, b"%d.%b" % (signed.timestamp, body))
+    except (InvalidSignature, ValueError):
+        raise SignatureInvalid(Reason.MISMATCH, "the signature is not one of this body, time and key") from None
+
+
+def _malformed(detail: str) -> SignatureInvalid:
+    return SignatureInvalid(Reason.MALFORMED, detail)
+
+
+class Replays:
+    """The signatures that were seen within the tolerance, a bounded number of them.
+
+    Once one is forgotten, for its age or because there are too many, everything signed no later than it counts as
+    stale: under a flood, or when the clock is set back, the window gets shorter, and nothing gets in twice.
+    """
+
+    def __init__(self, tolerance_secs: float, remembered: int = REMEMBERED) -> None:
+        """Remember at most so many."""
+        self._tolerance_secs = tolerance_secs
+        self._remembered = remembered
+        self._seen: set[Signature] = set()
+        self._by_time: list[Signature] = []
+        self._forgotten_until = -1
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        """How many are remembered."""
+        return len(self._seen)
+
+    def admit(self, signed: Signature, now: float) -> None:
+        """Remember a signature that was verified, or raise SignatureInvalid if it was here before."""
+        with self._lock:
+            while self._by_time and self._by_time[0].timestamp < now - self._tolerance_secs:
+                self._forget_oldest()
+            self._check(signed)
+            self._seen.add(signed)
+            heapq.heappush(self._by_time, signed)
+            if len(self._by_time) > self._remembered:
+                self._forget_oldest()
+
+    def _check(self, signed: Signature) -> None:
+        if signed in self._seen:
+            raise SignatureInvalid(Reason.REPLAYED, f"a request signed at {signed.timestamp} came a second time")
+        if signed.timestamp <= self._forgotten_until:
+            raise SignatureInvalid(Reason.STALE, f"signed at {signed.timestamp}, before what is still remembered")
+
+    def _forget_oldest(self) -> None:
+        oldest = heapq.heappop(self._by_time)
+        self._seen.discard(oldest)
+        self._forgotten_until = oldest.timestamp
+
+
+class Receiver:
+    """Checks the requests of one server: key set, time, signature and replays."""
+
+    def __init__(
+        self,
+        jwks: Jwks,
+        *,
+        tolerance_secs: float = TOLERANCE_SECS,
+        replays: Replays | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        """Take the keys from `jwks`."""
+        self._jwks = jwks
+        self._tolerance_secs = tolerance_secs
+        self._replays = replays or Replays(tolerance_secs)
+        self._clock = clock
+
+    def check(self, body: bytes, signature_header: str) -> None:
+        """Return if the request is to be believed; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
+        now = self._clock()
+        signed = parse_header(signature_header)
+        _check_time(signed.timestamp, now, self._tolerance_secs)
+        _check_signature(body, signed, self._jwks.knowing(signed.kid, now))
+        self._replays.admit(signed, now)
+
+
+class AsyncReceiver:
+    """The same for an event loop."""
+
+    def __init__(
+        self,
+        jwks: AsyncJwks,
+        *,
+        tolerance_secs: float = TOLERANCE_SECS,
+        replays: Replays | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        """Take the keys from `jwks`."""
+        self._jwks = jwks
+        self._tolerance_secs = tolerance_secs
+        self._replays = replays or Replays(tolerance_secs)
+        self._clock = clock
+
+    async def check(self, body: bytes, signature_header: str) -> None:
+        """Return if the request is to be believed; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
+        now = self._clock()
+        signed = parse_header(signature_header)
+        _check_time(signed.timestamp, now, self._tolerance_secs)
+        _check_signature(body, signed, await self._jwks.knowing(signed.kid, now))
+        self._replays.admit(signed, now)

@@ -1,0 +1,195 @@
+"""Delivering a webhook: one POST to a URL that the guard lets pass, and what its receiver answered (§7.1).
+
+The rule: whatever a receiver does, the outcome is a value, in bounded time and memory. No redirect is followed, no
+proxy, cookie or credential of this machine's environment is used.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Self
+
+import msgspec
+from httpcore2 import (
+    URL,
+    AsyncConnectionPool,
+    AsyncNetworkBackend,
+    NetworkError,
+    ProtocolError,
+    Response,
+    TimeoutException,
+)
+from msgspec import Struct
+
+from everbrook.server.webhooks.dialing import GuardedNetwork
+from everbrook.server.webhooks.guard import Resolver, Target, WebhookUrlRejected, check_url
+from everbrook.server.webhooks.resolver import SystemResolver
+
+MAX_LOOKUPS = 32
+MAX_REASON_CHARACTERS = 300
+
+Sign = Callable[[bytes], str]
+"""Gives the value of `Webhook-Signature` for a body, at the time of the call."""
+
+
+class DeliveryLimits(Struct, frozen=True, kw_only=True):
+    """What one delivery, and all of them together, may take."""
+
+    max_concurrent: int
+    max_idle_connections: int
+    idle_secs: float
+    connect_timeout_secs: float
+    total_timeout_secs: float
+    max_response_bytes: int
+
+
+class Delivery(Struct, frozen=True):
+    """How a delivery went: `error` is None if and only if the receiver took it (a status of 2xx)."""
+
+    status: int | None
+    done: bool = False
+    error: str | None = None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the receiver took it."""
+        return self.error is None
+
+
+STOPPED = Delivery(None, error="the server is stopping")
+
+
+class _Answer(Struct):
+    """The body of an answer, as far as it matters (§7.1)."""
+
+    done: bool = False
+
+
+class WebhookClient:
+    """Delivers webhooks from one event loop, a bounded number at a time."""
+
+    def __init__(
+        self,
+        limits: DeliveryLimits,
+        *,
+        allow_loopback_http: bool,
+        resolver: Resolver | None = None,
+        tls: ssl.SSLContext | None = None,
+        network: AsyncNetworkBackend | None = None,
+    ) -> None:
+        """Use the machine's resolver, trusted authorities and network, unless others are given."""
+        self._limits = limits
+        self._allow_loopback_http = allow_loopback_http
+        tls, resolver = tls or ssl.create_default_context(), resolver or SystemResolver(MAX_LOOKUPS)
+        # A pool for each scheme, as the scheme says which addresses will do; what is not allowed has none.
+        schemes = ("https", "http") if allow_loopback_http else ("https",)
+        self._pools = {scheme: _pool(limits, GuardedNetwork(scheme, resolver, network), tls) for scheme in schemes}
+        self._slots = asyncio.Semaphore(limits.max_concurrent)
+        self._running: set[asyncio.Task[Delivery]] = set()
+        self._stopped = False
+
+    async def post(self, url: str, body: bytes, sign: Sign) -> Delivery:
+        """Deliver one body. It is signed when its turn has come, so that waiting does not age the signature."""
+        if self._stopped:
+            return STOPPED
+        task = asyncio.ensure_future(self._in_turn(url, body, sign))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            task.cancel()
+        return STOPPED if task.cancelled() else task.result()
+
+    async def aclose(self) -> None:
+        """Break off what is under way, which ends as STOPPED, and close every connection."""
+        self._stopped = True
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Deliver for as long as the context lasts."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Stop."""
+        await self.aclose()
+
+    async def _in_turn(self, url: str, body: bytes, sign: Sign) -> Delivery:
+        async with self._slots:
+            try:
+                target = check_url(url, allow_loopback_http=self._allow_loopback_http)
+                async with asyncio.timeout(self._limits.total_timeout_secs):
+                    return await self._exchange(target, body, sign(body))
+            except TimeoutError:
+                return Delivery(None, error=f"no complete answer within {self._limits.total_timeout_secs:g} s")
+            except WebhookUrlRejected as refusal:
+                return Delivery(None, error=refusal.detail)
+            except (NetworkError, ProtocolError, TimeoutException, OSError) as error:
+                return Delivery(None, error=_reason(error))
+
+    async def _exchange(self, target: Target, body: bytes, signature: str) -> Delivery:
+        request = self._pools[target.scheme].stream(
+            "POST",
+            URL(scheme=target.scheme, host=target.host, port=target.port, target=target.path),
+            headers=_headers(target, body, signature),
+            content=body,
+            extensions={"timeout": {"connect": self._limits.connect_timeout_secs}},
+        )
+        async with request as response:
+            if not 200 <= response.status < 300:  # noqa: PLR2004 - the success class of HTTP
+                return Delivery(response.status, error=_refusal(response.status))
+            return Delivery(response.status, _parse_done(await self._read(response)))
+
+    async def _read(self, response: Response) -> bytes:
+        """Read what a receiver says, as far as it may say anything; the connection of one that goes on is closed."""
+        read = bytearray()
+        async for chunk in response.aiter_stream():
+            read += chunk
+            if len(read) > self._limits.max_response_bytes:
+                return b""
+        return bytes(read)
+
+
+def _pool(limits: DeliveryLimits, network: GuardedNetwork, tls: ssl.SSLContext) -> AsyncConnectionPool:
+    return AsyncConnectionPool(
+        ssl_context=tls,
+        max_connections=limits.max_concurrent,
+        max_keepalive_connections=limits.max_idle_connections,
+        keepalive_expiry=limits.idle_secs,
+        network_backend=network,
+    )
+
+
+def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str]]:
+    return [
+        ("Host", target.authority),
+        ("User-Agent", "everbrook"),
+        ("Accept", "application/json"),
+        ("Accept-Encoding", "identity"),
+        ("Content-Type", "application/json"),
+        ("Content-Length", str(len(body))),
+        ("Webhook-Signature", signature),
+    ]
+
+
+def _parse_done(body: bytes) -> bool:
+    """Whether a receiver said that its work is done. What is no JSON object says nothing."""
+    try:
+        return msgspec.json.decode(body, type=_Answer).done
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def _refusal(status: int) -> str:
+    redirected = "; redirects are not followed" if 300 <= status < 400 else ""  # noqa: PLR2004 - the class of redirects
+    return f"the receiver answered {status}{redirected}"
+
+
+def _reason(error: Exception) -> str:
+    """Say what went wrong, in bounded and printable words: some of them may be the receiver's own."""
+    words = (str(error) or type(error).__name__)[:MAX_REASON_CHARACTERS]
+    return "the delivery failed: " + "".join(letter if letter.isprintable() else "?" for letter in words)

@@ -1,0 +1,54 @@
+"""The machine's own resolver, for webhooks.
+
+The rule: a name that is never answered holds up nothing but other names, and not even the end of the process. The
+machine's lookups block and cannot be broken off, so each has a thread of its own that nobody waits for.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from threading import Thread
+
+Found = list[str] | OSError
+
+
+class SystemResolver:
+    """Looks names up as every program on this machine does, a bounded number at a time."""
+
+    def __init__(self, max_concurrent: int) -> None:
+        """Have no more lookups than this under way."""
+        self._free = asyncio.Semaphore(max_concurrent)
+
+    async def __call__(self, name: str, port: int) -> list[str]:
+        """Give the addresses of a name, or raise OSError."""
+        await self._free.acquire()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[list[str]] = loop.create_future()
+
+        def take(found: Found) -> None:
+            self._free.release()
+            if answer.done():
+                return  # whoever asked has gone
+            if isinstance(found, OSError):
+                answer.set_exception(found)
+            else:
+                answer.set_result(found)
+
+        def tell(found: Found) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the lookup
+                loop.call_soon_threadsafe(take, found)
+
+        Thread(target=_look_up, args=(name, port, tell), name="webhook-name", daemon=True).start()
+        return await answer
+
+
+def _look_up(name: str, port: int, tell: Callable[[Found], None]) -> None:
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        tell(error)
+    except UnicodeError:
+        tell(socket.gaierror(socket.EAI_NONAME, f"{name} is no host name"))
+    else:
+        tell([str(address[0]) for *_, address in found])

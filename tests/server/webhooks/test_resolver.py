@@ -1,0 +1,100 @@
+"""The machine's own resolver: its answers come, and lookups that hang are left behind."""
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+import pytest
+
+from everbrook.server.webhooks.resolver import SystemResolver
+from tests.server.webhooks.receivers import PUBLIC, run
+
+FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (PUBLIC, 443))]
+
+
+class Stuck:
+    """A system whose lookups answer when they are let go."""
+
+    def __init__(self) -> None:
+        self.let_go = threading.Event()
+
+    def __call__(self, *_: object, **__: object) -> object:
+        assert self.let_go.wait(20), "nobody let it go"
+        return FOUND
+
+    @property
+    def under_way(self) -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "webhook-name"]
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
+    system = Stuck()
+    monkeypatch.setattr(socket, "getaddrinfo", system)
+    yield system
+    system.let_go.set()
+    for thread in system.under_way:
+        thread.join()
+
+
+def test_a_name_that_the_system_knows_gives_its_addresses() -> None:
+    async def main() -> list[str]:
+        return await SystemResolver(1)("localhost", 80)
+
+    found = run(main())
+    assert found
+    assert all(ip_address(address).is_loopback for address in found)
+
+
+def test_a_name_that_the_system_does_not_know_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def main() -> None:
+        await SystemResolver(1)("name.example", 80)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(socket.gaierror, match="not known"):
+        run(main())
+
+
+def test_a_name_that_can_be_none_is_an_os_error() -> None:
+    async def main() -> None:
+        await SystemResolver(1)("a" * 64 + ".example", 80)
+
+    with pytest.raises(OSError, match="is no host name"):
+        run(main())
+
+
+def test_the_end_of_the_loop_does_not_wait_for_a_lookup_that_hangs(stuck: Stuck) -> None:
+    async def main() -> None:
+        lookup = asyncio.ensure_future(SystemResolver(1)("a.example", 443))
+        await asyncio.sleep(0)
+        lookup.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lookup
+
+    began = time.monotonic()
+    run(main())
+    assert time.monotonic() - began < 5
+
+
+def test_no_more_lookups_than_allowed_are_under_way_though_whoever_asked_has_gone(stuck: Stuck) -> None:
+    async def main() -> None:
+        resolver = SystemResolver(2)
+        lookups = [asyncio.ensure_future(resolver(f"{number}.example", 443)) for number in range(4)]
+        await asyncio.sleep(0)
+        lookups[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lookups[0]
+        assert [thread.daemon for thread in stuck.under_way] == [True, True]
+        faults = list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: faults.append(context))
+        stuck.let_go.set()
+        assert await asyncio.gather(*lookups[1:]) == [[PUBLIC]] * 3
+        assert faults == []
+
+    run(main())
