@@ -19,7 +19,7 @@ def noting() -> Moves:
 
 
 def since(noted: Moves, token: str, prefix: bytes = b"") -> list[bytes]:
-    return [name for name, _ in noted.since(token.encode(), prefix)]
+    return [name for name, _ in noted.since(token.encode(), prefix, 1000)]
 
 
 def test_what_moved_is_given_in_the_order_of_the_last_moves() -> None:
@@ -36,7 +36,7 @@ def test_each_move_comes_with_the_token_to_go_on_from() -> None:
     token = noted.token().encode()
     for name in (b"a", b"b", b"c"):
         noted.note(name)
-    (_, first), (_, second), (_, last) = noted.since(token, b"")
+    (_, first), (_, second), (_, last) = noted.since(token, b"", 1000)
     assert since(noted, first) == [b"b", b"c"]
     assert since(noted, second) == [b"c"]
     assert last == noted.token()
@@ -69,7 +69,7 @@ def test_what_moved_too_long_ago_is_forgotten() -> None:
         assert since(noted, early) == [b"a", b"b"]
         noted.note(b"c")
         with pytest.raises(TokenGone, match="list everything again"):
-            noted.since(early.encode(), b"")
+            noted.since(early.encode(), b"", 1000)
         assert since(noted, later) == [b"b", b"c"]
 
 
@@ -86,13 +86,13 @@ def test_a_stream_that_moves_again_and_again_takes_one_place() -> None:
 @pytest.mark.parametrize("token", [b"b-0", b"a-1", b"a-99", b"0-0"])
 def test_a_token_of_another_run_or_of_the_future_is_gone(token: bytes) -> None:
     with pytest.raises(TokenGone):
-        noting().since(token, b"")
+        noting().since(token, b"", 1000)
 
 
 @pytest.mark.parametrize("token", [b"", b"a", b"a-", b"-0", b"a-0x", b"A-0", b"a-0-0", b"\xff-0", b"a" * 17 + b"-0"])
 def test_another_token_is_refused(token: bytes) -> None:
     with pytest.raises(InvalidQuery, match="changed_since must be the token of an earlier listing, got"):
-        noting().since(token, b"")
+        noting().since(token, b"", 1000)
 
 
 # What moves a stream
@@ -153,3 +153,24 @@ def test_tokens_of_an_earlier_run_are_gone(rig: Rig) -> None:
     rig.restart()
     with pytest.raises(TokenGone):
         moved(rig, token)
+
+
+def test_a_page_of_what_moved_goes_on_by_its_last_token() -> None:
+    noted = noting()
+    token = noted.token().encode()
+    for name in (b"a", b"b", b"c", b"a"):
+        noted.note(name)
+    [first, second] = noted.since(token, b"", 2)
+    assert [first[0], second[0]] == [b"b", b"c"]
+    assert [name for name, _ in noted.since(second[1].encode(), b"", 2)] == [b"a"]
+
+
+def test_streams_that_move_again_and_again_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "MIN_LOG", 4)
+    noted = noting()
+    token = noted.token().encode()
+    for _ in range(100):
+        noted.note(b"a")
+        noted.note(b"b")
+    assert len(noted._log) <= 2 * 2 + 5
+    assert [name for name, _ in noted.since(token, b"", 10)] == [b"a", b"b"]

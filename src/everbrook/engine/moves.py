@@ -5,10 +5,13 @@ ago, is not known any more: then whoever asks has to begin anew.
 """
 
 import re
+from bisect import bisect_right
+from itertools import islice
 
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
 
 MAX_MOVES = 200_000
+MIN_LOG = 1_000
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
@@ -20,6 +23,7 @@ class Moves:
         """Begin anew. `run` tells this run of the server from others."""
         self._run = run
         self._numbers: dict[bytes, int] = {}
+        self._log: list[tuple[int, bytes]] = []
         self._last = 0
         self._forgotten = 0
         self.noting = False
@@ -37,21 +41,24 @@ class Moves:
         self._numbers.pop(name, None)
         self._last += 1
         self._numbers[name] = self._last
+        self._log.append((self._last, name))
         if len(self._numbers) > MAX_MOVES:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
+        if len(self._log) > 2 * len(self._numbers) + MIN_LOG:
+            # Most of it is past: the streams have moved again since.
+            self._log = [(number, name) for name, number in self._numbers.items()]
 
-    def since(self, token: bytes, prefix: bytes) -> list[tuple[bytes, str]]:
-        """Give the streams that moved since a token was given, each with the token that says so, in order."""
-        number = self._parse(token)
-        moved: list[tuple[bytes, str]] = []
-        for name in reversed(self._numbers):
-            if self._numbers[name] <= number:
-                break
-            if name.startswith(prefix):
-                moved.append((name, self._token_of(self._numbers[name])))
-        moved.reverse()
-        return moved
+    def since(self, token: bytes, prefix: bytes, limit: int) -> list[tuple[bytes, str]]:
+        """Give streams that moved since a token was given, each with the token that says so, in order."""
+        start = bisect_right(self._log, self._parse(token), key=lambda entry: entry[0])
+        entries = (self._log[place] for place in range(start, len(self._log)))
+        moved = (
+            (name, self._token_of(number))
+            for number, name in entries
+            if self._numbers.get(name) == number and name.startswith(prefix)
+        )
+        return list(islice(moved, limit))
 
     def _parse(self, token: bytes) -> int:
         match = _TOKEN.fullmatch(token.decode("ascii", "replace"))

@@ -17,8 +17,8 @@ from everbrook.server.routes import Route
 from everbrook.storage.blobs import BlobReader
 
 BLOB_PIECE_BYTES = 256 * 1024
-# Small messages become many parts: no more of them at once than others can wait for.
-MESSAGES_PIECE_BYTES = 64 * 1024
+MIN_PIECE_BYTES, FIRST_PIECE_BYTES, MAX_PIECE_BYTES = 4 * 1024, 16 * 1024, 256 * 1024
+MAX_PIECE_MESSAGES = 2048
 
 
 class BootstrapResource:
@@ -67,6 +67,8 @@ class Bootstrap:
         self._offset = snapshot.offset if snapshot else self._head.kept.earliest
         self._blob = self._open(snapshot)
         self._exchange: Exchange | None = None
+        self._piece_bytes = FIRST_PIECE_BYTES
+        self._scheduled = False
         self._held = True
         engine.hold(stream)
 
@@ -83,20 +85,28 @@ class Bootstrap:
         self.resume()
 
     def resume(self) -> None:
-        """Send while there is room."""
+        """Send the next piece when others have had their turn: a client that keeps up must not keep them waiting."""
+        if not self._scheduled and self._exchange is not None and not self._exchange.congested:
+            self._scheduled = True
+            self._engine.scheduler.call_soon(self._send_piece)
+
+    def _send_piece(self) -> None:
+        self._scheduled = False
         exchange = self._exchange
-        while exchange is not None and not exchange.congested:
-            try:
-                piece = self._next_piece()
-            except (ProtocolError, OSError, KeyError):
-                # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
-                self.cancel()
-                exchange.abort()
-                return
-            if not piece:
-                self._finish(exchange)
-                return
+        if exchange is None:
+            return
+        try:
+            piece = self._next_piece()
+        except (ProtocolError, OSError, KeyError):
+            # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
+            self.cancel()
+            exchange.abort()
+            return
+        if piece:
             exchange.write(exchange.frame(piece))
+            self.resume()
+        else:
+            self._finish(exchange)
 
     def _next_piece(self) -> bytes:
         if self._blob:
@@ -108,11 +118,19 @@ class Bootstrap:
         if self._offset == self._head.tail:
             return b""
         self._require_stream()
-        page = page_from(self._head, self._stream.lineage, self._offset, MESSAGES_PIECE_BYTES)
+        page = page_from(self._head, self._stream.lineage, self._offset, self._piece_bytes)
         self._offset = page.end
         ends = self._engine.messages(self._stream, page).ends
+        self._set_pace(len(ends))
         stored = self._engine.read(self._stream, page)
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
+
+    def _set_pace(self, messages: int) -> None:
+        """Take less at once where messages are small, as each becomes a part, and more where they are large."""
+        if messages > MAX_PIECE_MESSAGES:
+            self._piece_bytes = max(MIN_PIECE_BYTES, self._piece_bytes // 2)
+        elif messages < MAX_PIECE_MESSAGES // 4:
+            self._piece_bytes = min(MAX_PIECE_BYTES, self._piece_bytes * 2)
 
     def _require_stream(self) -> None:
         """Stop if the stream was dropped. What a soft-deleted one has stays for its forks."""

@@ -104,7 +104,8 @@ class ListingResource:
         )
 
     def _moved(self, page: Listing, root: bytes, window: Window, token: bytes) -> Listing:
-        moved = self._engine.moves.since(token, root + window.prefix)
+        # One more tells that there are more, and the registry may be among them, which is not told of.
+        moved = self._engine.moves.since(token, root + window.prefix, window.limit + 2)
         moved = [(name, its_token) for name, its_token in moved if name != REGISTRY]
         page.streams = [self._moved_entry(name, root) for name, _ in moved[: window.limit]]
         page.stream_count = len(page.streams)

@@ -145,6 +145,7 @@ class EventStream:
         self._exchange: Exchange | None = None
         self._began = False
         self._following = False
+        self._scheduled = False
         self._silent = True
         self._interval: Timer | None = None
         self._keep_alive: Timer | None = None
@@ -166,20 +167,23 @@ class EventStream:
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Send pages while there is room, and join the feed at the tail."""
-        while self._exchange is not None and not self._exchange.congested:
-            try:
-                self._stream = self._engine.current(self._stream)
-                page = self._engine.page(self._stream, self._offset)
-            except ProtocolError as error:
-                self.fail(error)
-                return
-            if page.start < page.end or page.final or not self._began:
-                self._send(self._engine.batch(self._stream, page))
-            if page.up_to_date and not page.final:
-                self._following = True
-                self._engine.join(self._stream, self)
-                return
+        """Send a page and join the feed at the tail, or go on when others have had their turn."""
+        self._scheduled = False
+        if self._exchange is None:
+            return
+        try:
+            self._stream = self._engine.current(self._stream)
+            page = self._engine.page(self._stream, self._offset)
+        except ProtocolError as error:
+            self.fail(error)
+            return
+        if page.start < page.end or page.final or not self._began:
+            self._send(self._engine.batch(self._stream, page))
+        if not page.up_to_date:
+            self.resume()
+        elif not page.final:
+            self._following = True
+            self._engine.join(self._stream, self)
 
     def deliver(self, batch: Batch) -> None:
         """Send what has come; fall behind if there is no room for more."""
@@ -215,9 +219,12 @@ class EventStream:
         self._set_keep_alive()
 
     def resume(self) -> None:
-        """Go on where the reader fell behind."""
-        if not self._following:
-            self._catch_up()
+        """Go on where the reader fell behind, if there is room for it."""
+        exchange = self._exchange
+        if exchange is None or exchange.congested or self._following or self._scheduled:
+            return
+        self._scheduled = True
+        self._engine.scheduler.call_soon(self._catch_up)
 
     def fail(self, _error: ProtocolError) -> None:
         """End: a reader that comes back learns why."""
