@@ -11,5 +11,5 @@ if (CONFORMANCE_SEED) fc.configureGlobal({ seed: Number(CONFORMANCE_SEED) })
 runConformanceTests({
   baseUrl: CONFORMANCE_URL,
   longPollTimeoutMs: 10_000, // only how long the suite gives its own tests: the server ends a poll much sooner
-  subscriptions: false, // there are none yet; suite.py holds that this leaves out six tests and no other
+  subscriptions: true,
 })

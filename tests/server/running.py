@@ -115,7 +115,7 @@ class RunningServer:
         await self._stop.wait()
         self.application.stop()
         await self.listener.stop(STOP_GRACE_SECS)
-        self.application.engine.close()
+        await self.application.close()
 
     def connect(self, receive_buffer_bytes: int | None = None) -> Wire:
         return Wire(self.address, receive_buffer_bytes)

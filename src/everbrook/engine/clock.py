@@ -1,6 +1,7 @@
 """Time, chance and scheduling, as the engine is given them, so that every failure replays."""
 
 import random
+import secrets
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -36,6 +37,10 @@ class Clock:
     def chance(self) -> float:
         """Draw a number in [0, 1)."""
         return random.random()  # noqa: S311 - it spreads cache keys, it guards nothing
+
+    def token(self) -> str:
+        """Draw a text that nobody can guess."""
+        return secrets.token_hex(12)
 
 
 class Incarnations:

@@ -5,7 +5,7 @@ state only. All calls come from one thread, the loop's.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import overload
 
@@ -38,6 +38,7 @@ from everbrook.protocol.commands import (
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, Unavailable, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
+from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.outcomes import (
     Appended,
@@ -54,6 +55,21 @@ from everbrook.protocol.path import bucket_prefix, bucket_record
 from everbrook.protocol.query import ReadQuery
 from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from
 from everbrook.protocol.state import Head, Snapshot
+from everbrook.protocol.subscriptions.commands import (
+    Claim,
+    Compact,
+    Deliver,
+    Lapse,
+    LinkStreams,
+    Report,
+    Subscribe,
+    SubscriptionCommand,
+    UnlinkStream,
+    Unsubscribe,
+    WakeUp,
+)
+from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
+from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
 from everbrook.storage.blobs import BlobReader
 from everbrook.storage.index import Messages
@@ -73,7 +89,8 @@ class Engine:
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
         self.moves = Moves(first)
-        self.on_edit: Callable[[Edit], None] | None = None
+        self.followers: list[Callable[[Edit], None]] = []
+        self.on_roll_back: Callable[[set[bytes]], None] | None = None
         self._blob_worker = ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, scheduler, self._blob_worker)
         self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
@@ -103,6 +120,10 @@ class Engine:
         """Call `answer` when a change is durable, or with the reason why it never will be."""
         self._committer.park(change, answer)
 
+    def new_id(self, prefix: str) -> str:
+        """Give an id that nobody can guess."""
+        return prefix + self.clock.token()
+
     def new_incarnation(self) -> int:
         """Give a number for a stream that may be created."""
         return self._incarnations.next(self.clock.now())
@@ -112,6 +133,18 @@ class Engine:
 
     @overload
     def execute(self, command: CreateBucket) -> Created: ...
+
+    @overload
+    def execute(self, command: Subscribe) -> Changed | Confirmed: ...
+
+    @overload
+    def execute(self, command: Unsubscribe) -> Deleted: ...
+
+    @overload
+    def execute(self, command: Claim | Report | Compact) -> Changed: ...
+
+    @overload
+    def execute(self, command: LinkStreams | UnlinkStream | WakeUp | Lapse | Deliver) -> Changed | Untouched: ...
 
     @overload
     def execute(self, command: PublishSnapshot | DeleteSnapshot | Retain) -> Cut: ...
@@ -125,7 +158,7 @@ class Engine:
     @overload
     def execute(self, command: Delete | Expire | DeleteBucket) -> Deleted | Untouched: ...
 
-    def execute(self, command: Command) -> Outcome:
+    def execute(self, command: Command | SubscriptionCommand) -> Outcome:
         """Decide on a command and set its change on its way, or raise why not.
 
         The answer, a refusal too, may be told when `last_change` is durable.
@@ -175,8 +208,8 @@ class Engine:
         """An edit is durable, and readers see it."""
         if self.moves.noting:
             self.moves.note(edit.head.identity.name)
-        if self.on_edit:
-            self.on_edit(edit)
+        for follow in self.followers:
+            follow(edit)
         self._upkeep.follow(stream, edit, before)
 
     def _roll_back(self, changes: list[Change]) -> None:
@@ -184,6 +217,8 @@ class Engine:
         not_before = self.clock.now() + EXPIRY_RETRY_MS
         for stream in self._streams.roll_back(changes):
             self._upkeep.watch_again(stream, not_before)
+        if self.on_roll_back:
+            self.on_roll_back({edit.head.identity.name for change in changes for edit in change})
 
     # Buckets and listings
 
@@ -247,6 +282,26 @@ class Engine:
         self._reclaimer.release(stream)
 
     # Reading
+
+    def follow_subscriptions(self, find: Callable[[bytes], Subscription | None]) -> None:
+        """Let decisions see the subscriptions that `find` knows, by the names of their records."""
+        self._streams.subscriptions = find
+
+    def read_all(self, name: bytes) -> Iterator[bytes]:
+        """Give everything that a stream retains, page by page; nothing if it is not there."""
+        stream = self._streams.visible(name)
+        if stream is None:
+            return
+        offset = stream.committed.kept.earliest
+        while offset < stream.committed.tail:
+            page = self.page(stream, offset)
+            yield unpack(page.head.identity, self.read(stream, page))
+            offset = page.end
+
+    def size_of(self, name: bytes) -> int:
+        """Give how many bytes a stream retains."""
+        stream = self._streams.visible(name)
+        return stream.committed.tail - stream.committed.kept.earliest if stream else 0
 
     def exists(self, name: bytes) -> bool:
         """Tell whether something has a name, in the newest state."""

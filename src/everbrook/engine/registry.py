@@ -84,7 +84,8 @@ class Registry:
             self._awake = True
             self._known.clear()
             self._said = 0
-            self._engine.on_edit = self._note
+            if self._note not in self._engine.followers:
+                self._engine.followers.append(self._note)
             self._go_on(self._fill())
 
     def _go_on(self, steps: Iterator[None]) -> None:
@@ -103,14 +104,17 @@ class Registry:
     def _fill(self) -> Iterator[None]:
         """Read what the registry says, then say what it does not."""
         yield from self._recall()
+        yield from self._state_all()
+
+    def _state_all(self) -> Iterator[None]:
+        """Say of every stream what is not said yet, a few at a time."""
         gone, after = set(self._known), b""
         while found := self._engine.listed(STREAM_ROOT, after, SLICE):
-            names = [name for name, _ in found]
-            gone.difference_update(names)
-            self._say(names)
-            after = names[-1]
+            gone.difference_update(name for name, _ in found)
+            self._say(found)
+            after = found[-1][0]
             yield
-        self._say(gone)
+        self._say((name, self._living(name)) for name in gone)
 
     def _recall(self) -> Iterator[None]:
         engine, offset = self._engine, 0
@@ -147,15 +151,15 @@ class Registry:
             return
         noted, self._noted = self._noted, {}
         try:
-            self._say(noted)
+            self._say((name, self._living(name)) for name in noted)
             if self._said > 2 * len(self._known) + MAX_PAST_MESSAGES:
                 self._begin_anew()
         except ProtocolError:
             self._give_up()
 
-    def _say(self, names: Iterable[bytes]) -> None:
-        """Append what the registry does not say yet about some streams."""
-        messages = [message for name in names if name != REGISTRY for message in self._news_of(name)]
+    def _say(self, streams: Iterable[tuple[bytes, Head | None]]) -> None:
+        """Append what the registry does not say yet about some streams. One that is gone has no head."""
+        messages = [message for name, head in streams if name != REGISTRY for message in self._news_of(name, head)]
         if messages:
             self._engine.execute(Append(REGISTRY, self._engine.clock.now(), JSON, msgspec.json.encode(messages)))
             for message in messages:
@@ -172,8 +176,8 @@ class Registry:
             self._awake = self._filled = False
             self._engine.scheduler.call_later(RETRY_SECS, self.wake)
 
-    def _news_of(self, name: bytes) -> Iterator[Message]:
-        head, known = self._living(name), self._known.get(name)
+    def _news_of(self, name: bytes, head: Head | None) -> Iterator[Message]:
+        known = self._known.get(name)
         if head and head.identity.created_at == known:
             return
         key = name[len(STREAM_ROOT) :].decode()
@@ -191,9 +195,8 @@ class Registry:
 
     def _begin_anew(self) -> None:
         """Replace the stream by one that says what is, and nothing of the past."""
-        names = list(self._known)
         self._engine.execute(Delete(REGISTRY, self._engine.clock.now()))
         self._create()
         self._known.clear()
-        self._said = 0
-        self._say(names)
+        self._said, self._filled = 0, False
+        self._go_on(self._state_all())

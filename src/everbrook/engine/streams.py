@@ -5,7 +5,7 @@ when it is first asked for. Where the storage can bring it back, it leaves memor
 and others need the room.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -18,6 +18,7 @@ from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.lifetime import deadline, ended
 from everbrook.protocol.state import Fork, Head
+from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
 
 MAX_RESIDENT = 20_000
@@ -62,6 +63,7 @@ class Streams:
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
         self._crowded = False
+        self.subscriptions: Callable[[bytes], Subscription | None] = lambda _: None
 
     def stream(self, name: bytes) -> Stream | None:
         """Give the newest state of a stream, for a decision."""
@@ -98,6 +100,25 @@ class Streams:
             return not ended(stream.committed, stream, now)
         end = deadline(head.identity, max(head.written_at, self._started_at))
         return end is None or now < end
+
+    def living(self, prefix: bytes, now: int) -> Iterator[Head]:
+        """Give the streams that live and whose names begin with `prefix`, in the newest state."""
+        after = b""
+        while found := self.listed(prefix, after, POPULATION_SLICE, now):
+            for name, head in found:
+                newest = self._newest.get(name)
+                if newest:
+                    yield newest.head
+                elif head and name not in self._visible:
+                    yield head
+            after = found[-1][0]
+        for stream in tuple(self._arriving.values()):
+            if stream.head.identity.name.startswith(prefix) and stream.head.identity.name not in self._visible:
+                yield stream.head
+
+    def subscription(self, name: bytes) -> Subscription | None:
+        """Give a subscription as it is now."""
+        return self.subscriptions(name)
 
     def populated(self, prefix: bytes) -> bool:
         """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""

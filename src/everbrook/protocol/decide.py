@@ -28,6 +28,8 @@ from everbrook.protocol.ending import decide_delete, decide_expire
 from everbrook.protocol.outcomes import Decision
 from everbrook.protocol.retaining import decide_retain, decide_trim
 from everbrook.protocol.snapshots import decide_delete_snapshot, decide_publish
+from everbrook.protocol.subscriptions import commands as subscriptions
+from everbrook.protocol.subscriptions import decide as rules
 from everbrook.protocol.view import View
 
 _RULES: dict[type, Callable[[View, Any], Decision]] = {
@@ -41,9 +43,19 @@ _RULES: dict[type, Callable[[View, Any], Decision]] = {
     Trim: decide_trim,
     CreateBucket: decide_create_bucket,
     DeleteBucket: decide_delete_bucket,
+    subscriptions.Subscribe: rules.decide_subscribe,
+    subscriptions.Unsubscribe: rules.decide_unsubscribe,
+    subscriptions.LinkStreams: rules.decide_link,
+    subscriptions.UnlinkStream: rules.decide_unlink,
+    subscriptions.WakeUp: rules.decide_wake,
+    subscriptions.Claim: rules.decide_claim,
+    subscriptions.Report: rules.decide_report,
+    subscriptions.Lapse: rules.decide_lapse,
+    subscriptions.Deliver: rules.decide_deliver,
+    subscriptions.Compact: rules.decide_compact,
 }
 
 
-def decide(view: View, command: Command) -> Decision:
+def decide(view: View, command: Command | subscriptions.SubscriptionCommand) -> Decision:
     """Decide what a command does to the streams in view, or refuse it."""
     return _RULES[type(command)](view, command)

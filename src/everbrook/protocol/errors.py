@@ -4,9 +4,13 @@ ProtocolError
 ├── BadRequest 400
 │   ├── InvalidPath, InvalidHeader, InvalidQuery, InvalidOffset
 │   ├── InvalidJson, EmptyAppend, MissingContentType
-│   └── EpochMustStartAtZero, DigestMismatch
+│   ├── EpochMustStartAtZero, DigestMismatch
+│   └── InvalidRequest, WebhookUrlRejected
+├── Unauthorized 401 ── TokenInvalid, TokenExpired
 ├── StaleEpoch 403
-├── NotFound 404 ── StreamNotFound, SourceNotFound, BucketNotFound, SnapshotNotFound
+├── NotFound 404
+│   ├── StreamNotFound, SourceNotFound, BucketNotFound, SnapshotNotFound
+│   └── SubscriptionNotFound
 ├── MethodNotAllowed 405
 ├── RequestTimeout 408
 ├── Conflict 409
@@ -15,7 +19,8 @@ ProtocolError
 │   ├── PathBlocked, SourceDeleted
 │   ├── BucketExists, BucketNotEmpty
 │   ├── SnapshotBeyondTail, SnapshotSuperseded, SnapshotNeeded, SnapshotBeyondFork
-│   └── RetentionBeyondSnapshot
+│   ├── RetentionBeyondSnapshot
+│   └── SubscriptionExists, Fenced, AlreadyClaimed, NoPendingWork, InvalidAck
 ├── StreamGone 410
 ├── OffsetGone 410
 ├── TokenGone 410
@@ -121,6 +126,37 @@ class DigestMismatch(BadRequest):
     code = "digest_mismatch"
 
 
+class InvalidRequest(BadRequest):
+    """A request about a subscription is malformed (§6.2)."""
+
+    code = "INVALID_REQUEST"
+
+
+class WebhookUrlRejected(BadRequest):
+    """The server does not send to this URL (§12.8)."""
+
+    code = "WEBHOOK_URL_REJECTED"
+
+
+class Unauthorized(ProtocolError):
+    """The request does not prove that it may do this."""
+
+    status = 401
+    code = "UNAUTHORIZED"
+
+
+class TokenInvalid(Unauthorized):
+    """The token was not issued here, or for another subscription (§12.9)."""
+
+    code = "TOKEN_INVALID"
+
+
+class TokenExpired(Unauthorized):
+    """The token was issued here, and its time is over (§12.9)."""
+
+    code = "TOKEN_EXPIRED"
+
+
 class StaleEpoch(ProtocolError):
     """The producer was fenced by a newer epoch (§5.2.1)."""
 
@@ -157,6 +193,12 @@ class SnapshotNotFound(NotFound):
     """The stream has no such snapshot, or none any more (002 §2.5)."""
 
     code = "snapshot_not_found"
+
+
+class SubscriptionNotFound(NotFound):
+    """There is no such subscription (§6.3)."""
+
+    code = "SUBSCRIPTION_NOT_FOUND"
 
 
 class MethodNotAllowed(ProtocolError):
@@ -262,6 +304,41 @@ class RetentionBeyondSnapshot(Conflict):
     """What would be cut is covered by no snapshot (002 §3.4)."""
 
     code = "retention_beyond_snapshot"
+
+
+class SubscriptionExists(Conflict):
+    """The subscription exists with another configuration (§6.2)."""
+
+    code = "SUBSCRIPTION_ALREADY_EXISTS"
+
+
+class Fenced(Conflict):
+    """The wake is not the current one any more (§7.3)."""
+
+    code = "FENCED"
+
+
+class AlreadyClaimed(Conflict):
+    """Another worker holds the lease (§7.2)."""
+
+    code = "ALREADY_CLAIMED"
+
+    def __init__(self, detail: str, headers: Headers = (), holder: str = "", generation: int = 0) -> None:
+        super().__init__(detail, headers)
+        self.holder = holder
+        self.generation = generation
+
+
+class NoPendingWork(Conflict):
+    """There is nothing to claim (§7.2)."""
+
+    code = "NO_PENDING_WORK"
+
+
+class InvalidAck(Conflict):
+    """An ack is of a stream that is not linked, moves back, or lies beyond the tail (§7)."""
+
+    code = "INVALID_OFFSET"
 
 
 class StreamGone(ProtocolError):

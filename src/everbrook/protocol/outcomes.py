@@ -4,6 +4,8 @@ from msgspec import Struct
 
 from everbrook.protocol.change import Change
 from everbrook.protocol.state import Head, Producer
+from everbrook.protocol.subscriptions.outcomes import Changed as SubscriptionChanged
+from everbrook.protocol.subscriptions.outcomes import Confirmed
 
 
 class Created(Struct, frozen=True, gc=False):
@@ -53,7 +55,9 @@ class Untouched(Struct, frozen=True, gc=False):
     """There was nothing to do."""
 
 
-Outcome = Created | Existing | Appended | Closed | Duplicate | Deleted | Cut | Untouched
+Outcome = (
+    Created | Existing | Appended | Closed | Duplicate | Deleted | Cut | Untouched | SubscriptionChanged | Confirmed
+)
 
 
 class Decision(Struct, frozen=True, gc=False):

@@ -32,7 +32,7 @@ def parse_stream_path(path: bytes) -> bytes:
     """Turn the raw path of a URL that is a stream's into the stream's name."""
     if path.startswith(BUCKET_ROOT):
         return _parse_bucketed(path)
-    name = _decode(path)
+    name = decode_path(path)
     tail = name[len(STREAM_ROOT) :]
     if len(tail) > MAX_PATH_BYTES:
         raise InvalidPath(f"a stream path holds at most {MAX_PATH_BYTES} bytes, got {len(tail)}")
@@ -42,7 +42,8 @@ def parse_stream_path(path: bytes) -> bytes:
     return name
 
 
-def _decode(path: bytes) -> bytes:
+def decode_path(path: bytes) -> bytes:
+    """Take the percent escapes out of a part of a URL's path, which must be UTF-8 then."""
     if b"%" not in path:
         name = path
     elif _BAD_ESCAPE.search(path):
@@ -69,7 +70,7 @@ def _check_segments(segments: list[bytes]) -> None:
 def _parse_bucketed(path: bytes) -> bytes:
     """Read `/ds/{bucket}/{stream}` (002 §1.1)."""
     bucket, _, stream = path[len(BUCKET_ROOT) :].partition(b"/")
-    bucket_id, stream_id = parse_bucket_id(bucket), _decode(stream)
+    bucket_id, stream_id = parse_bucket_id(bucket), decode_path(stream)
     if not stream_id:
         raise InvalidPath("a stream id is not empty")
     if stream_id == CONTROL_SEGMENT:
@@ -86,7 +87,7 @@ def _parse_bucketed(path: bytes) -> bytes:
 
 def parse_bucket_id(segment: bytes) -> bytes:
     """Read the segment of a URL that names a bucket (002 §1.1)."""
-    bucket_id = _decode(segment)
+    bucket_id = decode_path(segment)
     if not _BUCKET_ID.fullmatch(bucket_id):
         raise InvalidPath(f"a bucket id is 4 to 64 of a-z, 0-9, _ and -, got {quoted(bucket_id)}")
     return bucket_id

@@ -10,6 +10,7 @@ from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailab
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
+from everbrook.server.control import CONTROL, Control
 from everbrook.server.cors import METHODS, Cors
 from everbrook.server.exchange import Reply, Request, Response, Upload
 from everbrook.server.listing import ListingResource
@@ -37,12 +38,13 @@ class Application:
         locator = Locator(settings.server.public_url)
         self._streams = StreamResource(engine, settings, locator).methods
         self._snapshots = SnapshotResource(engine, settings, locator.url)
+        self.control = Control(engine, settings.webhooks, locator)
         self._methods = self._routed_methods(engine, locator)
         self._stopping = False
 
     def _routed_methods(self, engine: Engine, locator: Locator) -> dict[Resource, dict[bytes, Method]]:
         """Say which methods each resource knows, but for the streams themselves."""
-        snapshots, buckets = self._snapshots, BucketResource(engine, locator)
+        snapshots, buckets = self._snapshots, BucketResource(engine, locator, self.control.subscriptions.drop_root)
         bootstrap, listing = BootstrapResource(engine).read, ListingResource(engine).read
         return {
             Resource.SNAPSHOT: {b"GET": snapshots.latest, b"HEAD": snapshots.latest},
@@ -109,11 +111,20 @@ class Application:
         if route.resource is Resource.STREAM:
             stream_method = self._streams.get(request.method)
             return stream_method(request, common) if stream_method else self._options_or_refuse(request, METHODS)
+        if route.resource in CONTROL:
+            return self._handle_control(request, common, route)
         if request.method not in READING:
             require_writable(route.name)
         methods = self._methods[route.resource]
         method = methods.get(request.method)
         return method(request, common, route) if method else self._options_or_refuse(request, b", ".join(methods))
+
+    def _handle_control(self, request: Request, common: bytes, route: Route) -> Response:
+        methods = CONTROL[route.resource]
+        method = methods.get(request.method)
+        if method is None:
+            return self._options_or_refuse(request, b", ".join(methods))
+        return self.control.handle(request, common, route, method)
 
     def _options_or_refuse(self, request: Request, methods: bytes) -> Response:
         if request.method == b"OPTIONS":
@@ -143,3 +154,8 @@ class Application:
     def stop(self) -> None:
         """Tell those who ask that the server is about to go."""
         self._stopping = True
+
+    async def close(self) -> None:
+        """Let everything go. Nothing may be asked after it."""
+        await self.control.close()
+        self.engine.close()

@@ -62,21 +62,21 @@ class AsgiApplication:
         try:
             yield
         finally:
-            self._stop()
+            await self._stop()
 
     def _start(self) -> Application:
         if self._application is None:
             self._application = assemble(self._settings, open_storage(self._settings))
         return self._application
 
-    def _stop(self) -> None:
+    async def _stop(self) -> None:
         application, self._application = self._application, None
         if application is None:
             return
         application.stop()
         for deferred in tuple(self._live):
             deferred.shut_down()
-        application.engine.close()
+        await application.close()
 
     async def _live_through(self, receive: Receive, send: Send) -> None:
         await receive()

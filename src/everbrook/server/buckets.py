@@ -1,5 +1,7 @@
 """The bucket resource, and the list of buckets (002 §1)."""
 
+from collections.abc import Callable
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
@@ -35,8 +37,10 @@ class Buckets(Struct):
 class BucketResource:
     """What can be done to a bucket's URL."""
 
-    def __init__(self, engine: Engine, locator: Locator) -> None:
+    def __init__(self, engine: Engine, locator: Locator, on_deletion: Callable[[bytes], None]) -> None:
+        """Call `on_deletion` with the stream root of a bucket that was deleted."""
         self._engine = engine
+        self._on_deletion = on_deletion
         self._locator = locator
 
     def create(self, request: Request, common: bytes, route: Route) -> Response:
@@ -61,6 +65,7 @@ class BucketResource:
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE (002 §1.5)."""
         self._engine.delete_bucket(route.bucket_id or b"")
+        self._on_deletion(bucket_prefix(route.bucket_id or b""))
         return Response(204, common, b"", self._engine.last_change)
 
     def list_all(self, request: Request, common: bytes, _route: Route) -> Response:

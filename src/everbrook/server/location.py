@@ -7,6 +7,7 @@ class Locator:
     """Builds URLs from the public URL of the server, or from what the client called it."""
 
     def __init__(self, public_url: str) -> None:
+        self.public_url = public_url
         self._public_url = public_url.encode()
 
     def url(self, request: Request, path: bytes) -> bytes:

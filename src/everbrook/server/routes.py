@@ -15,11 +15,14 @@ from everbrook.protocol.path import (
     CONTROL_SEGMENT,
     LISTING_SEGMENT,
     STREAM_ROOT,
+    bucket_prefix,
+    decode_path,
     parse_bucket_id,
     parse_stream_path,
 )
 
 _BELOW = b"/%b/" % CONTROL_SEGMENT
+_CONTROL_ROOT = b"%b%b/" % (STREAM_ROOT, CONTROL_SEGMENT)
 
 
 class Resource(Enum):
@@ -31,19 +34,39 @@ class Resource(Enum):
     BOOTSTRAP = auto()
     RETENTION = auto()
     LISTING = auto()
+    JWKS = auto()
+    SUBSCRIPTION = auto()
+    LINKS = auto()
+    LINK = auto()
+    CALLBACK = auto()
+    CLAIM = auto()
+    ACK = auto()
+    RELEASE = auto()
     BUCKET = auto()
     BUCKETS = auto()
 
 
 class Route(Struct, frozen=True, gc=False):
-    """A resource: of which stream (`name`) or bucket, and which of its kind (`argument`, as sent)."""
+    """A resource: of which stream or subscription (`name`) or bucket, and which of its kind (`argument`, as sent)."""
 
     resource: Resource
     name: bytes = b""
     bucket_id: bytes | None = None
     argument: bytes = b""
 
+    @property
+    def root(self) -> bytes:
+        """The stream root that the resource is of."""
+        return STREAM_ROOT if self.bucket_id is None else bucket_prefix(self.bucket_id)
 
+
+_ACTIONS = {
+    b"streams": Resource.LINKS,
+    b"callback": Resource.CALLBACK,
+    b"claim": Resource.CLAIM,
+    b"ack": Resource.ACK,
+    b"release": Resource.RELEASE,
+}
 _PARTS = {b"snapshot": Resource.SNAPSHOT, b"bootstrap": Resource.BOOTSTRAP}
 _PARTS_AT = {b"snapshot": Resource.SNAPSHOT_AT, b"retention": Resource.RETENTION}
 
@@ -65,14 +88,12 @@ def nothing_at(path: bytes) -> NotFound:
 
 
 def _base_route(path: bytes) -> Route:
+    if path.startswith(_CONTROL_ROOT):
+        return _control_route(path, path[len(_CONTROL_ROOT) :], None)
     stream, below, rest = path.rpartition(_BELOW)
     if not below:
         return Route(Resource.STREAM, parse_stream_path(path))
-    if stream + b"/" != STREAM_ROOT:
-        return _part_route(path, stream, rest)
-    if rest == LISTING_SEGMENT:
-        return Route(Resource.LISTING)
-    raise nothing_at(path)
+    return _part_route(path, stream, rest)
 
 
 def _bucket_route(path: bytes) -> Route:
@@ -80,12 +101,35 @@ def _bucket_route(path: bytes) -> Route:
     bucket_id = parse_bucket_id(bucket)
     if not segments:
         return Route(Resource.BUCKET, bucket_id=bucket_id)
-    if segments in ([LISTING_SEGMENT], [CONTROL_SEGMENT, LISTING_SEGMENT]):
+    if segments == [LISTING_SEGMENT]:
         return Route(Resource.LISTING, bucket_id=bucket_id)
+    if segments[0] == CONTROL_SEGMENT and len(segments) > 1:
+        return _control_route(path, segments[1], bucket_id)
     stream = b"%b%b/%b" % (BUCKET_ROOT, bucket, segments[0])
     if len(segments) == 1:
         return Route(Resource.STREAM, parse_stream_path(stream))
     return _part_route(path, stream, segments[1])
+
+
+def _control_route(path: bytes, rest: bytes, bucket_id: bytes | None) -> Route:
+    """Find a control resource of a stream root (§6)."""
+    kind, _, below = rest.partition(b"/")
+    if rest == LISTING_SEGMENT:
+        return Route(Resource.LISTING, bucket_id=bucket_id)
+    if rest == b"jwks.json":
+        return Route(Resource.JWKS, bucket_id=bucket_id)
+    if kind != b"subscriptions" or not below:
+        raise nothing_at(path)
+    subscription_id, separator, action = below.partition(b"/")
+    name = decode_path(subscription_id)
+    if not separator:
+        return Route(Resource.SUBSCRIPTION, name, bucket_id)
+    if action.startswith(b"streams/"):
+        return Route(Resource.LINK, name, bucket_id, action.removeprefix(b"streams/"))
+    resource = _ACTIONS.get(action)
+    if resource is None:
+        raise nothing_at(path)
+    return Route(resource, name, bucket_id)
 
 
 def _part_route(path: bytes, stream: bytes, rest: bytes) -> Route:

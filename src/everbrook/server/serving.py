@@ -47,7 +47,7 @@ async def serve(settings: Settings) -> None:
     await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
     stopping.cancel()
-    application.engine.close()
+    await application.close()
 
 
 async def _listen(listener: Listener, settings: Settings) -> list[tuple[str, int]]:

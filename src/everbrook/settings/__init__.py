@@ -12,6 +12,7 @@ from everbrook.settings.schema import (
     Settings,
     StorageMode,
     StorageSettings,
+    WebhookSettings,
 )
 from everbrook.settings.values import parse_origins
 
@@ -27,6 +28,7 @@ __all__ = [
     "SettingsError",
     "StorageMode",
     "StorageSettings",
+    "WebhookSettings",
     "load_layers",
     "load_settings",
     "parse_origins",

@@ -63,6 +63,8 @@ def _expected(kind: inspect.Type) -> str:
             return f"an integer of at least {low}"
         case inspect.IntType(ge=low, le=high):
             return f"an integer from {low} to {high}"
+        case inspect.FloatType(ge=None, gt=low):
+            return f"a finite number greater than {low}"
         case inspect.FloatType(ge=low):
             return f"a finite number of at least {low}"
         case _:

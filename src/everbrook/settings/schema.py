@@ -23,11 +23,13 @@ Origins = Annotated[
 ]
 Folder = Annotated[str, Meta(extra={EXPECTED: "the path of a folder"})]
 Filter = Annotated[str, Meta(extra={EXPECTED: "a log filter such as 'warn,everbrook.engine=debug'"})]
+Switch = Annotated[bool, Meta(extra={EXPECTED: "true or false"})]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Count = Annotated[int, Meta(ge=1)]
 Size = Annotated[int, Meta(ge=0)]
 ShardCount = Annotated[int, Meta(ge=1, le=256, extra={EXPECTED: "a power of two from 1 to 256"})]
 Seconds = Annotated[float, Meta(ge=0, le=float_info.max)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=float_info.max)]
 
 
 # What memory mode holds unless it is told otherwise. A disk has no such bound by itself.
@@ -202,6 +204,36 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         )
 
 
+class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How subscriptions call their receivers."""
+
+    allow_loopback_http: Annotated[
+        Switch,
+        Meta(
+            description=(
+                "Whether webhooks may go to `http://localhost` and loopback addresses, for development. "
+                "Everything else must be `https` and public."
+            )
+        ),
+    ] = False
+    connect_timeout_secs: Annotated[
+        PositiveSeconds, Meta(description="How long a connection to a receiver may take to come about.")
+    ] = 5.0
+    timeout_secs: Annotated[
+        PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery has failed.")
+    ] = 30.0
+    max_concurrent: Annotated[Count, Meta(description="Deliveries that are under way at a time.")] = 100
+    key_overlap_secs: Annotated[
+        Count,
+        Meta(
+            description=(
+                "How long the public half of a signing key stays published after a rotation: "
+                "longer than receivers accept a signature, and than a delivery may take."
+            )
+        ),
+    ] = 900
+
+
 class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where streams are kept."""
 
@@ -249,5 +281,6 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     server: ServerSettings = ServerSettings()
     http: HttpSettings = HttpSettings()
     limits: LimitSettings = LimitSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()

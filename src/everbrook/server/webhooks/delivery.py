@@ -21,8 +21,9 @@ from httpcore2 import (
 )
 from msgspec import Struct
 
+from everbrook.protocol.errors import WebhookUrlRejected
 from everbrook.server.webhooks.dialing import GuardedNetwork
-from everbrook.server.webhooks.guard import Resolver, Target, WebhookUrlRejected, check_url
+from everbrook.server.webhooks.guard import Resolver, Target, check_url
 from everbrook.server.webhooks.resolver import SystemResolver
 
 MAX_LOOKUPS = 32

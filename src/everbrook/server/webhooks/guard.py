@@ -13,7 +13,7 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from everbrook.protocol.errors import BadRequest, quoted
+from everbrook.protocol.errors import WebhookUrlRejected, quoted
 from everbrook.server.webhooks.addresses import Address, parse_address, special
 
 MAX_URL_BYTES = 2048
@@ -34,12 +34,6 @@ _NUMERIC_LABEL = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _MAX_PORT = 65535
 _MAX_NAME_BYTES = 253
-
-
-class WebhookUrlRejected(BadRequest):
-    """The server does not deliver webhooks to this URL (§6.2)."""
-
-    code = "WEBHOOK_URL_REJECTED"
 
 
 class Target(Struct, frozen=True):

@@ -8,30 +8,11 @@ import jwt
 import msgspec
 from msgspec import Struct
 
-from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.errors import TokenExpired, TokenInvalid
 
 ALGORITHM = "HS256"
 SECRET_BYTES = 32
 MAX_TOKEN_BYTES = 4096
-
-
-class Unauthorized(ProtocolError):
-    """The request does not prove that it may do this."""
-
-    status = 401
-    code = "UNAUTHORIZED"
-
-
-class TokenInvalid(Unauthorized):
-    """The token was not issued here, or for another subscription."""
-
-    code = "TOKEN_INVALID"
-
-
-class TokenExpired(Unauthorized):
-    """The token was issued here, and its time is over."""
-
-    code = "TOKEN_EXPIRED"
 
 
 class Grant(Struct, frozen=True):

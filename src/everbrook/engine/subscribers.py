@@ -1,0 +1,86 @@
+"""Who is woken by which stream: globs and explicit links of all subscriptions, looked up by a stream's name.
+
+What a stream's name matches is remembered until a subscription comes or goes, so that an append costs a look-up.
+"""
+
+from everbrook.engine.subscription import Active
+from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.protocol.subscriptions.glob import GlobTrie
+
+MAX_REMEMBERED = 200_000
+
+
+def split_name(name: bytes) -> tuple[bytes, bytes] | None:
+    """Part a stream's name into its stream root and its path below, or None for what is no stream."""
+    if name.startswith(STREAM_ROOT):
+        return STREAM_ROOT, name[len(STREAM_ROOT) :]
+    if name.startswith(BUCKET_ROOT):
+        end = name.index(b"/", len(BUCKET_ROOT)) + 1
+        return name[:end], name[end:]
+    return None
+
+
+def path_of(name: bytes) -> str:
+    """Give the path of a stream below its stream root."""
+    parted = split_name(name)
+    return parted[1].decode() if parted else ""
+
+
+class _Root:
+    """The links below one stream root."""
+
+    def __init__(self) -> None:
+        self.globs: GlobTrie[Active] = GlobTrie()
+        self.explicit: dict[str, dict[Active, None]] = {}
+
+
+class Subscribers:
+    """All links of all subscriptions."""
+
+    def __init__(self) -> None:
+        self._roots: dict[bytes, _Root] = {}
+        self._remembered: dict[bytes, tuple[Active, ...]] = {}
+
+    def add(self, active: Active) -> None:
+        """Enter the links of a subscription."""
+        subscription = active.subscription
+        root = self._roots.setdefault(subscription.root.encode(), _Root())
+        if subscription.config.pattern:
+            root.globs.add(subscription.config.pattern, active)
+        for path in subscription.explicit:
+            root.explicit.setdefault(path, {})[active] = None
+        self._remembered.clear()
+
+    def remove(self, active: Active) -> None:
+        """Take the links of a subscription out."""
+        subscription = active.subscription
+        root = self._roots[subscription.root.encode()]
+        if subscription.config.pattern:
+            root.globs.remove(subscription.config.pattern, active)
+        for path in subscription.explicit:
+            del root.explicit[path][active]
+            if not root.explicit[path]:
+                del root.explicit[path]
+        self._remembered.clear()
+
+    def of(self, name: bytes) -> tuple[Active, ...]:
+        """Give the subscriptions that a stream wakes."""
+        found = self._remembered.get(name)
+        if found is None:
+            found = self._find(name)
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[name] = found
+        return found
+
+    def _find(self, name: bytes) -> tuple[Active, ...]:
+        parted = split_name(name)
+        root = self._roots.get(parted[0]) if parted else None
+        if parted is None or root is None:
+            return ()
+        path = parted[1].decode()
+        matched = dict.fromkeys(
+            active for active in root.globs.match(path) if active.subscription.config.wake_stream != path
+        )
+        matched.update(root.explicit.get(path, {}))
+        return tuple(matched)

@@ -1,0 +1,293 @@
+"""Deciding on subscriptions: creation, links, wakes, leases and acks (§6, §7).
+
+A decision is events for the subscription's own stream and, for a pull-wake, the wake event in the wake stream, all in
+one change: a generation and its wake are there together or not at all.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.content_type import JSON
+from everbrook.protocol.errors import (
+    AlreadyClaimed,
+    Fenced,
+    InvalidAck,
+    InvalidRequest,
+    NoPendingWork,
+    SubscriptionExists,
+    SubscriptionNotFound,
+)
+from everbrook.protocol.lifetime import ended, living_stream
+from everbrook.protocol.messages import pack
+from everbrook.protocol.outcomes import Decision, Deleted, Untouched
+from everbrook.protocol.state import WHOLE, Head, Identity, Kept, Snapshot
+from everbrook.protocol.subscriptions.commands import (
+    Claim,
+    Compact,
+    Deliver,
+    Lapse,
+    LinkStreams,
+    Report,
+    Subscribe,
+    UnlinkStream,
+    Unsubscribe,
+    WakeUp,
+)
+from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
+from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
+from everbrook.protocol.subscriptions.state import (
+    BEFORE_FIRST,
+    Delivered,
+    Ended,
+    Event,
+    Failed,
+    Held,
+    Link,
+    Linked,
+    Stated,
+    Subscription,
+    Unlinked,
+    Wake,
+    Woken,
+    encode_events,
+)
+from everbrook.protocol.view import StreamView, View
+
+# A wake names at most so many streams: the others are in the next one.
+MAX_WAKE_STREAMS = 1000
+
+
+def decide_subscribe(view: View, command: Subscribe) -> Decision:
+    """Create a subscription, linked to what is there at its present tail, or find it (§6.2)."""
+    present = view.subscription(command.name)
+    if present:
+        if present.config.digest != command.config.digest:
+            raise SubscriptionExists(f"the subscription {command.id!r} exists with another configuration")
+        return Decision(Confirmed(present))
+    config = command.config
+    links = {path: _link_at_tail(view, command.root, path) for path in config.streams}
+    if config.pattern:
+        links = {**_backfill(view, command, config.pattern), **links}
+    subscription = Subscription(
+        command.id, command.root.decode(), command.base_url, command.now, config, set(config.streams), links
+    )
+    identity = Identity(command.name, command.incarnation, JSON, JSON, command.now)
+    events = (Stated(subscription),)
+    data, ends = pack(identity, encode_events(events), 0)
+    head = Head(identity, len(data), command.now)
+    return Decision(Changed(command.name, events, len(data)), (Write(head, data, ends, created=True),))
+
+
+def _backfill(view: View, command: Subscribe, pattern: str) -> dict[str, Link]:
+    """Link the streams that a pattern matches, at their tails (§6.2)."""
+    trie: GlobTrie[None] = GlobTrie()
+    trie.add(pattern, None)
+    root = command.root
+    found = view.living(root + literal_prefix(pattern).encode(), command.now)
+    named = ((head.identity.name[len(root) :].decode(), head) for head in found)
+    return {
+        path: Link(head.identity.incarnation, head.tail)
+        for path, head in named
+        if path != command.config.wake_stream and trie.match(path)
+    }
+
+
+def _link_at_tail(view: View, root: bytes, path: str) -> Link:
+    stream = view.stream(root + path.encode())
+    return Link(stream.head.identity.incarnation, stream.head.tail) if stream else Link(0, BEFORE_FIRST)
+
+
+def _known(view: View, name: bytes) -> Subscription:
+    subscription = view.subscription(name)
+    if subscription is None:
+        raise SubscriptionNotFound("there is no such subscription")
+    return subscription
+
+
+def _record(view: View, name: bytes, now: int) -> StreamView:
+    return living_stream(view, name, now)
+
+
+def _change(view: View, name: bytes, now: int, *events: Event, wake: Change = ()) -> Decision:
+    """Give the decision that events become a part of a subscription."""
+    head = _record(view, name, now).head
+    data, ends = pack(head.identity, encode_events(events), head.tail)
+    changed = replace(head, tail=head.tail + len(data), written_at=max(now, head.written_at))
+    return Decision(Changed(name, events, len(data)), (Write(changed, data, ends), *wake))
+
+
+def decide_unsubscribe(view: View, command: Unsubscribe) -> Decision:
+    """Delete a subscription: what is still under way for it finds nothing (§6.3)."""
+    _known(view, command.name)
+    return Decision(Deleted(), (Drop(_record(view, command.name, command.now).head),))
+
+
+def decide_link(view: View, command: LinkStreams) -> Decision:
+    """Link streams at their tails; those that are linked stay as they are (§6.4)."""
+    subscription = _known(view, command.name)
+    new = [path for path in command.paths if path not in subscription.explicit]
+    if not new:
+        return Decision(Untouched())
+    root = subscription.root.encode()
+    links = {path: subscription.links.get(path) or _link_at_tail(view, root, path) for path in new}
+    return _change(view, command.name, command.now, Linked(links))
+
+
+def decide_unlink(view: View, command: UnlinkStream) -> Decision:
+    """Remove an explicit link. One that the pattern makes stays, with its cursor (§6.4)."""
+    subscription = _known(view, command.name)
+    if command.path not in subscription.explicit:
+        return Decision(Untouched())
+    forgotten = not matched_by_pattern(subscription, command.path)
+    return _change(view, command.name, command.now, Unlinked(command.path, forgotten))
+
+
+def matched_by_pattern(subscription: Subscription, path: str) -> bool:
+    """Tell whether a subscription's glob links a stream."""
+    pattern = subscription.config.pattern
+    if pattern is None or path == subscription.config.wake_stream:
+        return False
+    trie: GlobTrie[None] = GlobTrie()
+    trie.add(pattern, None)
+    return bool(trie.match(path))
+
+
+def news(view: View, subscription: Subscription, candidates: tuple[str, ...], now: int) -> dict[str, Link]:
+    """Give the streams among some that have news, with their tails."""
+    tails: dict[str, Link] = {}
+    for path in candidates:
+        stream = view.stream(subscription.root.encode() + path.encode())
+        if stream is None or ended(stream.head, stream, now):
+            continue
+        incarnation, tail = stream.head.identity.incarnation, stream.head.tail
+        if subscription.has_news(path, incarnation, tail):
+            tails[path] = Link(incarnation, tail)
+            if len(tails) == MAX_WAKE_STREAMS:
+                break
+    return tails
+
+
+def decide_wake(view: View, command: WakeUp) -> Decision:
+    """Begin a generation, unless one is in flight or there is nothing to do (§7)."""
+    subscription = view.subscription(command.name)
+    if subscription is None or subscription.wake:
+        return Decision(Untouched())
+    tails = news(view, subscription, command.candidates, command.now)
+    if not tails:
+        return Decision(Untouched())
+    generation = subscription.generation + 1
+    if subscription.pull:
+        told = _wake_event(view, subscription, generation, next(iter(tails)), command.now)
+        return _change(view, command.name, command.now, Woken(generation, Wake(command.wake_id, tails)), wake=told)
+    lease_until = command.now + subscription.config.lease_ttl_ms
+    wake = Wake(command.wake_id, tails, lease_until=lease_until)
+    return _change(view, command.name, command.now, Woken(generation, wake))
+
+
+def _wake_event(view: View, subscription: Subscription, generation: int, path: str, now: int) -> Change:
+    """Tell workers of a wake in the wake stream, which must be there (§7.2)."""
+    name = (subscription.root + (subscription.config.wake_stream or "")).encode()
+    head = living_stream(view, name, now).head
+    if head.closed:
+        raise InvalidRequest(f"the wake stream {subscription.config.wake_stream!r} is closed")
+    event = {
+        "type": "wake",
+        "subscription_id": subscription.id,
+        "stream": path,
+        "generation": generation,
+        "ts": now,
+    }
+    data, ends = pack(head.identity, msgspec.json.encode(event), head.tail)
+    changed = replace(head, tail=head.tail + len(data), written_at=max(now, head.written_at))
+    return (Write(changed, data, ends),)
+
+
+def decide_claim(view: View, command: Claim) -> Decision:
+    """Give the lease to a worker (§7.2)."""
+    subscription = _known(view, command.name)
+    if not subscription.pull:
+        raise InvalidRequest("a webhook subscription is not claimed: its receiver is called")
+    wake = subscription.wake
+    if wake and wake.holder is not None:
+        raise AlreadyClaimed(f"{wake.holder!r} holds the lease", holder=wake.holder, generation=subscription.generation)
+    tails = news(view, subscription, command.candidates, command.now)
+    if not tails:
+        raise NoPendingWork("no stream of the subscription has news")
+    lease_until = command.now + subscription.config.lease_ttl_ms
+    begun = Wake(wake.wake_id if wake else command.wake_id, tails, command.worker, lease_until)
+    generation = subscription.generation if wake else subscription.generation + 1
+    return _change(view, command.name, command.now, Woken(generation, begun))
+
+
+def decide_report(view: View, command: Report) -> Decision:
+    """Take acks of the current wake, and end it if the work is done (§7.1, §7.2, §7.3)."""
+    subscription = _known(view, command.name)
+    wake = subscription.wake
+    if wake is None or command.wake_id != wake.wake_id or command.generation != subscription.generation:
+        raise Fenced(f"generation {command.generation} is over; the current one is {subscription.generation}")
+    if wake.lease_until is not None and wake.lease_until <= command.now:
+        raise Fenced("the lease has run out")
+    acks = {path: _ack(view, subscription, path, offset) for path, offset in command.acks}
+    if command.done:
+        return _change(view, command.name, command.now, Ended(acks))
+    lease_until = command.now + subscription.config.lease_ttl_ms
+    return _change(view, command.name, command.now, Held(wake.holder, lease_until, acks))
+
+
+def _ack(view: View, subscription: Subscription, path: str, offset: int) -> Link:
+    """Check an ack: it may neither move back nor lie beyond the tail."""
+    stream = view.stream((subscription.root + path).encode())
+    if stream is None or not (path in subscription.explicit or matched_by_pattern(subscription, path)):
+        raise InvalidAck(f"{path!r} is no stream of the subscription")
+    head = stream.head
+    acked = subscription.acked(path, head.identity.incarnation)
+    if offset < acked or offset > head.tail:
+        raise InvalidAck(
+            f"an ack of {path!r} lies between {max(acked, 0):016d} and {head.tail:016d}, got {offset:016d}"
+        )
+    return Link(head.identity.incarnation, offset)
+
+
+def decide_lapse(view: View, command: Lapse) -> Decision:
+    """End a wake whose lease has run out (§7.3)."""
+    subscription = view.subscription(command.name)
+    wake = subscription.wake if subscription else None
+    if wake is None or wake.lease_until is None or wake.lease_until > command.now:
+        return Decision(Untouched())
+    return _change(view, command.name, command.now, Ended())
+
+
+def decide_deliver(view: View, command: Deliver) -> Decision:
+    """Note what became of a delivery. One that was done acks what its wake told of (§7.1)."""
+    subscription = view.subscription(command.name)
+    if subscription is None:
+        return Decision(Untouched())
+    events: list[Event] = []
+    if command.retry_at is not None:
+        events.append(Failed(subscription.failures + 1, command.retry_at))
+    elif subscription.failures:
+        events.append(Delivered())
+    wake = subscription.wake
+    if command.done and wake and command.generation == subscription.generation:
+        events.append(Ended(_newer(subscription, wake.tails)))
+    if not events:
+        return Decision(Untouched())
+    return _change(view, command.name, command.now, *events)
+
+
+def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link]:
+    """Give the tails of a wake that lie beyond what was acknowledged meanwhile."""
+    return {path: link for path, link in tails.items() if link.acked > subscription.acked(path, link.incarnation)}
+
+
+def decide_compact(view: View, command: Compact) -> Decision:
+    """Say everything at once, and let go of what was said before."""
+    subscription = _known(view, command.name)
+    decision = _change(view, command.name, command.now, Stated(subscription))
+    (write,) = decision.change
+    assert isinstance(write, Write)  # noqa: S101 - a change of a subscription is a write
+    start = write.head.tail - len(write.data)
+    kept = Kept(start, Snapshot(start, command.now)) if start else WHOLE
+    head = replace(write.head, kept=kept)
+    return Decision(Changed(command.name, (), len(write.data)), (replace(write, head=head, cut=True),))

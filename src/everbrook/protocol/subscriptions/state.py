@@ -1,0 +1,167 @@
+"""The state of a subscription, and the events that it is folded from.
+
+Each change of a subscription appends events to a stream of its own, which no URL leads to. Which streams have news is
+not kept: it follows from their tails and from what was acknowledged, so that no crash can lose it (§7).
+"""
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.protocol.offset import format_offset
+from everbrook.protocol.subscriptions.config import Config
+
+BEFORE_FIRST: Final = -1
+
+
+class Link(Struct, frozen=True, array_like=True):
+    """How far the work on one incarnation of a stream has come: `acked` is the last processed offset."""
+
+    incarnation: int
+    acked: int
+
+
+class Wake(Struct, frozen=True):
+    """A wake in flight: which streams had news up to where, who works on it, and until when (§7.3)."""
+
+    wake_id: str
+    tails: dict[str, Link]
+    holder: str | None = None
+    lease_until: int | None = None
+
+
+class Subscription(Struct):
+    """A subscription as it is now. Only events change it."""
+
+    id: str
+    root: str
+    base_url: str
+    created_at: int
+    config: Config
+    explicit: set[str]
+    links: dict[str, Link]
+    generation: int = 0
+    wake: Wake | None = None
+    failures: int = 0
+    next_attempt_at: int = 0
+
+    @property
+    def pull(self) -> bool:
+        """Whether workers come for the wakes, rather than being called."""
+        return self.config.type == "pull-wake"
+
+    def acked(self, path: str, incarnation: int) -> int:
+        """Give the last processed offset of a stream. One that is new to the subscription has none."""
+        link = self.links.get(path)
+        return link.acked if link and link.incarnation == incarnation else BEFORE_FIRST
+
+    def has_news(self, path: str, incarnation: int, tail: int) -> bool:
+        """Tell whether a stream has more than was processed (§7)."""
+        return tail > max(0, self.acked(path, incarnation))
+
+
+class Linked(Struct, frozen=True, tag="linked"):
+    """Streams were linked explicitly, at these offsets."""
+
+    links: dict[str, Link]
+
+
+class Unlinked(Struct, frozen=True, tag="unlinked"):
+    """An explicit link was removed. `forgotten` if nothing else links the stream."""
+
+    path: str
+    forgotten: bool
+
+
+class Woken(Struct, frozen=True, tag="woken"):
+    """A new generation began."""
+
+    generation: int
+    wake: Wake
+
+
+class Held(Struct, frozen=True, tag="held"):
+    """A worker has the lease until a time, and may have processed some of the work."""
+
+    holder: str | None
+    lease_until: int
+    acks: dict[str, Link] = {}
+
+
+class Ended(Struct, frozen=True, tag="ended"):
+    """The wake is over: done, released or lapsed."""
+
+    acks: dict[str, Link] = {}
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    """A delivery failed; the next attempt comes at a time."""
+
+    failures: int
+    next_attempt_at: int
+
+
+class Delivered(Struct, frozen=True, tag="delivered"):
+    """A delivery succeeded after others had failed."""
+
+
+class Stated(Struct, frozen=True, tag="stated"):
+    """Everything at once: how a subscription begins, and how it forgets its past."""
+
+    subscription: Subscription
+
+
+Event = Linked | Unlinked | Woken | Held | Ended | Failed | Delivered | Stated
+
+_events = msgspec.json.Decoder(list[Event])
+
+
+def decode_events(body: bytes) -> list[Event]:
+    """Read events as they are stored."""
+    return _events.decode(body)
+
+
+def encode_events(events: tuple[Event, ...]) -> bytes:
+    """Write events as they are stored."""
+    return msgspec.json.encode(events)
+
+
+def fold(subscription: Subscription | None, event: Event) -> Subscription:
+    """Give the subscription after an event. All but the first change it in place."""
+    if isinstance(event, Stated):
+        return event.subscription
+    assert subscription is not None  # noqa: S101 - the first event states everything
+    _apply(subscription, event)
+    return subscription
+
+
+def _apply(subscription: Subscription, event: Event) -> None:
+    wake = subscription.wake
+    match event:
+        case Linked(links):
+            subscription.explicit.update(links)
+            for path, link in links.items():
+                subscription.links.setdefault(path, link)
+        case Unlinked(path, forgotten):
+            subscription.explicit.discard(path)
+            if forgotten:
+                subscription.links.pop(path, None)
+        case Woken(generation, new):
+            subscription.generation, subscription.wake = generation, new
+        case Held(holder, lease_until, acks):
+            subscription.links.update(acks)
+            subscription.wake = replace(wake, holder=holder, lease_until=lease_until) if wake else None
+        case Ended(acks):
+            subscription.links.update(acks)
+            subscription.wake = None
+        case Failed(failures, next_attempt_at):
+            subscription.failures, subscription.next_attempt_at = failures, next_attempt_at
+        case Delivered():
+            subscription.failures, subscription.next_attempt_at = 0, 0
+
+
+def format_position(offset: int) -> str:
+    """Write an offset as clients see it, or that nothing was processed yet."""
+    return "-1" if offset == BEFORE_FIRST else format_offset(offset).decode()

@@ -1,0 +1,74 @@
+"""The control resources of subscriptions, with everything that they need (§6, §7).
+
+Signing and sending take libraries that most servers never use: they are imported when the first subscription needs
+them.
+"""
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.subscriptions import Subscriptions
+from everbrook.protocol.subscriptions.state import Subscription, Wake
+from everbrook.server.exchange import Request, Response
+from everbrook.server.location import Locator
+from everbrook.server.routes import Resource, Route
+from everbrook.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from everbrook.server.subscriptions import SubscriptionResource
+    from everbrook.server.wakes import Wakes
+
+CONTROL = {
+    Resource.JWKS: {b"GET": "keys", b"HEAD": "keys"},
+    Resource.SUBSCRIPTION: {b"PUT": "create", b"GET": "read", b"HEAD": "read", b"DELETE": "delete"},
+    Resource.LINKS: {b"POST": "link"},
+    Resource.LINK: {b"DELETE": "unlink"},
+    Resource.CALLBACK: {b"POST": "callback"},
+    Resource.CLAIM: {b"POST": "claim"},
+    Resource.ACK: {b"POST": "ack"},
+    Resource.RELEASE: {b"POST": "release"},
+}
+"""Which methods each control resource knows, and what they are called here."""
+
+
+class Control:
+    """Subscriptions at work, and their URLs."""
+
+    def __init__(self, engine: Engine, settings: WebhookSettings, locator: Locator) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._locator = locator
+        self.subscriptions = Subscriptions(engine, self._deliver)
+
+    @cached_property
+    def _wakes(self) -> "Wakes":
+        from everbrook.server.secrets import Secrets  # noqa: PLC0415
+        from everbrook.server.wakes import Wakes, webhook_client  # noqa: PLC0415
+
+        return Wakes(self._engine, Secrets(self._engine), webhook_client(self._settings), self._locator)
+
+    @cached_property
+    def _resource(self) -> "SubscriptionResource":
+        from everbrook.server.subscriptions import SubscriptionResource  # noqa: PLC0415
+
+        return SubscriptionResource(
+            self._engine, self.subscriptions, self._wakes, allow_loopback_http=self._settings.allow_loopback_http
+        )
+
+    def _deliver(self, subscription: Subscription, wake: Wake) -> None:
+        self._wakes.deliver(self.subscriptions, subscription, wake)
+
+    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
+        """Answer a request for a control resource, refusals in the form of the specification."""
+        return self._resource.handle(request, common, route, method)
+
+    def rotate_keys(self) -> str:
+        """Sign webhooks with a new key from now on. Gives its name."""
+        return self._wakes.rotate_keys(self._settings.key_overlap_secs)
+
+    async def close(self) -> None:
+        """Time nothing any more, and break off what is being sent."""
+        self.subscriptions.close()
+        if "_wakes" in self.__dict__:
+            await self._wakes.close()

@@ -1,0 +1,213 @@
+"""The subscription resources: each method parses its request, lets the engine decide, renders the outcome (§6, §7)."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.protocol.caching import NO_STORE
+from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
+from everbrook.protocol.offset import Sentinel, parse_offset
+from everbrook.protocol.path import decode_path
+from everbrook.protocol.subscriptions.config import parse_config, parse_path, parse_paths, parse_subscription_id
+from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.server.exchange import Request, Response
+from everbrook.server.routes import Route
+from everbrook.server.wakes import Wakes
+from everbrook.server.webhooks.guard import check_url
+
+Body = TypeVar("Body")
+Method = Callable[[Request, bytes, Route], Response]
+
+JWKS_MAX_AGE_SECS = 300
+
+
+class StreamsBody(Struct):
+    """What links streams (§6.4)."""
+
+    streams: list[str]
+
+
+class ClaimBody(Struct):
+    """What claims (§7.2)."""
+
+    worker: str
+
+
+class AckBody(Struct):
+    """One ack."""
+
+    offset: str
+    stream: str | None = None
+    path: str | None = None
+
+
+class ReportBody(Struct):
+    """What a callback, an ack or a release says (§7.1, §7.2)."""
+
+    wake_id: str
+    generation: int
+    acks: list[AckBody] = []
+    done: bool = False
+
+
+class ErrorInfo(Struct, omit_defaults=True):
+    """What went wrong, as the specification writes it (§7)."""
+
+    code: str
+    message: str
+    current_holder: str | None = None
+    generation: int | None = None
+
+
+class ErrorBody(Struct):
+    """The body of a refusal."""
+
+    error: ErrorInfo
+
+
+def refuse(error: ProtocolError, common: bytes, rests_on: int) -> Response:
+    """Render a refusal of a control resource."""
+    info = ErrorInfo(error.code.upper(), error.detail)
+    if isinstance(error, AlreadyClaimed):
+        info.current_holder, info.generation = error.holder, error.generation
+    own = b"".join(b"%b: %b\r\n" % header for header in error.headers)
+    return _json(error.status, common + own, ErrorBody(info), rests_on)
+
+
+def _json(status: int, common: bytes, document: object, rests_on: int = 0) -> Response:
+    lines = b"%bContent-Type: application/json\r\nCache-Control: %b\r\n" % (common, NO_STORE)
+    return Response(status, lines, msgspec.json.encode(document), rests_on)
+
+
+def _decode(body: bytes, kind: type[Body]) -> Body:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise InvalidRequest(f"the body is not as expected: {error}") from None
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not token:
+        raise TokenInvalid("an Authorization header with a Bearer token is needed")
+    return token.strip().decode("latin-1")
+
+
+class SubscriptionResource:
+    """What can be done to a subscription's URLs."""
+
+    def __init__(
+        self, engine: Engine, subscriptions: Subscriptions, wakes: Wakes, *, allow_loopback_http: bool
+    ) -> None:
+        self._engine = engine
+        self._subscriptions = subscriptions
+        self._wakes = wakes
+        self._allow_loopback_http = allow_loopback_http
+
+    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
+        """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
+        try:
+            if route.bucket_id is not None:
+                self._engine.find_bucket(route.bucket_id)
+            answer: Method = getattr(self, method)
+            return answer(request, common, route)
+        except ProtocolError as error:
+            return refuse(error, common, self._engine.last_change)
+
+    def create(self, request: Request, common: bytes, route: Route) -> Response:
+        """PUT (§6.2)."""
+        config = parse_config(request.body, route.root)
+        if config.webhook_url is not None:
+            check_url(config.webhook_url, allow_loopback_http=self._allow_loopback_http)
+        base_url = self._wakes.base_url(request, route.root)
+        subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config)
+        return self._describe(201 if new else 200, common, subscription)
+
+    def read(self, _request: Request, common: bytes, route: Route) -> Response:
+        """GET (§6.3)."""
+        return self._describe(200, common, self._subscriptions.find(route.root, _id(route)))
+
+    def _describe(self, status: int, common: bytes, subscription: Subscription) -> Response:
+        return _json(status, common, self._wakes.describe(subscription), self._engine.last_change)
+
+    def delete(self, _request: Request, common: bytes, route: Route) -> Response:
+        """DELETE (§6.3)."""
+        self._subscriptions.unsubscribe(route.root, _id(route))
+        return Response(204, common, b"", self._engine.last_change)
+
+    def link(self, request: Request, common: bytes, route: Route) -> Response:
+        """POST …/streams (§6.4)."""
+        paths = parse_paths(_decode(request.body, StreamsBody).streams, route.root)
+        self._subscriptions.link(route.root, _id(route), tuple(paths))
+        return Response(204, common, b"", self._engine.last_change)
+
+    def unlink(self, _request: Request, common: bytes, route: Route) -> Response:
+        """DELETE …/streams/:path (§6.4)."""
+        path = parse_path(decode_path(route.argument).decode(), route.root)
+        self._subscriptions.unlink(route.root, _id(route), path)
+        return Response(204, common, b"", self._engine.last_change)
+
+    def claim(self, request: Request, common: bytes, route: Route) -> Response:
+        """POST …/claim (§7.2)."""
+        worker = _decode(request.body, ClaimBody).worker
+        if not worker:
+            raise InvalidRequest("worker must not be empty")
+        subscription = self._subscriptions.claim(route.root, _id(route), worker)
+        return _json(200, common, self._wakes.claimed(subscription), self._engine.last_change)
+
+    def callback(self, request: Request, common: bytes, route: Route) -> Response:
+        """POST …/callback (§7.1)."""
+        return self._report(request, common, route, pull=False)
+
+    def ack(self, request: Request, common: bytes, route: Route) -> Response:
+        """POST …/ack (§7.2)."""
+        return self._report(request, common, route, pull=True)
+
+    def _report(self, request: Request, common: bytes, route: Route, *, pull: bool) -> Response:
+        report = self._fenced(request, route, pull=pull)
+        next_wake = self._subscriptions.report(route.root, _id(route), report)
+        return _json(200, common, {"ok": True, "next_wake": next_wake}, self._engine.last_change)
+
+    def release(self, request: Request, common: bytes, route: Route) -> Response:
+        """POST …/release (§7.2)."""
+        report = self._fenced(request, route, pull=True)
+        self._subscriptions.report(route.root, _id(route), Reported(report.wake_id, report.generation, done=True))
+        return Response(204, common, b"", self._engine.last_change)
+
+    def _fenced(self, request: Request, route: Route, *, pull: bool) -> Reported:
+        """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""
+        token = _bearer(request)
+        subscription = self._subscriptions.find(route.root, _id(route))
+        if subscription.pull is not pull:
+            kind = "pull-wake" if subscription.pull else "webhook"
+            raise InvalidRequest(f"a {kind} subscription is not reported to here")
+        body = _decode(request.body, ReportBody)
+        self._wakes.check(token, subscription, body.generation, body.wake_id)
+        acks = tuple(_parse_ack(ack, route.root) for ack in body.acks)
+        return Reported(body.wake_id, body.generation, acks, body.done)
+
+    def keys(self, _request: Request, common: bytes, _route: Route) -> Response:
+        """GET …/jwks.json (§6.5)."""
+        lines = b"%bContent-Type: application/jwk-set+json\r\nCache-Control: public, max-age=%d\r\n" % (
+            common,
+            JWKS_MAX_AGE_SECS,
+        )
+        return Response(200, lines, msgspec.json.encode(self._wakes.jwks()))
+
+
+def _id(route: Route) -> str:
+    return parse_subscription_id(route.name)
+
+
+def _parse_ack(ack: AckBody, root: bytes) -> tuple[str, int]:
+    try:
+        offset = parse_offset(ack.offset.encode())
+    except (ProtocolError, UnicodeEncodeError):
+        raise InvalidAck(f"an ack's offset must be one that this server issued, got {ack.offset[:64]!r}") from None
+    if isinstance(offset, Sentinel):
+        raise InvalidAck(f"an ack's offset must be one that this server issued, got {ack.offset!r}")
+    return parse_path(ack.stream or ack.path or "", root), offset
