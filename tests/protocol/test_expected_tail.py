@@ -5,7 +5,7 @@ import pytest
 from everbrook.protocol.appending import parse_expected_tail
 from everbrook.protocol.commands import Append
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import ContentTypeMismatch, InvalidHeader, InvalidOffset, StreamClosed, TailMoved
+from everbrook.protocol.errors import ContentTypeMismatch, InvalidHeader, StreamClosed, TailMoved
 from everbrook.protocol.outcomes import Appended, Closed, Duplicate
 from everbrook.protocol.state import Claim
 from tests.protocol.views import JSON, NOW, TEXT, Streams
@@ -77,5 +77,5 @@ def test_a_tail_is_not_expected_by_name(if_match: bytes) -> None:
 
 @pytest.mark.parametrize("if_match", [b"", b"5", b'W/"0000000000000005"', b'"0000000000000005", "x"'])
 def test_another_if_match_is_refused(if_match: bytes) -> None:
-    with pytest.raises(InvalidOffset):
+    with pytest.raises(InvalidHeader, match="If-Match must be the Stream-Next-Offset of an earlier answer, got"):
         parse_expected_tail(if_match)

@@ -6,6 +6,7 @@ past, it begins anew.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -72,7 +73,9 @@ class Registry:
         self._awake = False
         self._filled = False
         if not engine.exists(REGISTRY):
-            self._create()
+            # Without room for it there is none.
+            with suppress(ProtocolError):
+                self._create()
 
     def _create(self) -> None:
         engine = self._engine
@@ -98,6 +101,9 @@ class Registry:
         except ProtocolError:
             # The storage takes nothing now, or has not got the stream yet.
             self._give_up()
+        except msgspec.MsgspecError:
+            # Somebody else wrote it, before the server kept it.
+            self._replace()
         else:
             self._engine.scheduler.call_soon(self._go_on, steps)
 
@@ -152,10 +158,11 @@ class Registry:
         noted, self._noted = self._noted, {}
         try:
             self._say((name, self._living(name)) for name in noted)
-            if self._said > 2 * len(self._known) + MAX_PAST_MESSAGES:
-                self._begin_anew()
         except ProtocolError:
             self._give_up()
+            return
+        if self._said > 2 * len(self._known) + MAX_PAST_MESSAGES:
+            self._replace()
 
     def _say(self, streams: Iterable[tuple[bytes, Head | None]]) -> None:
         """Append what the registry does not say yet about some streams. One that is gone has no head."""
@@ -193,10 +200,14 @@ class Registry:
         except ProtocolError:
             return None
 
-    def _begin_anew(self) -> None:
+    def _replace(self) -> None:
         """Replace the stream by one that says what is, and nothing of the past."""
-        self._engine.execute(Delete(REGISTRY, self._engine.clock.now()))
-        self._create()
+        try:
+            self._engine.execute(Delete(REGISTRY, self._engine.clock.now()))
+            self._create()
+        except ProtocolError:
+            self._give_up()
+            return
         self._known.clear()
         self._said, self._filled = 0, False
         self._go_on(self._state_all())

@@ -32,6 +32,7 @@ class _Root:
     def __init__(self) -> None:
         self.globs: GlobTrie[Active] = GlobTrie()
         self.explicit: dict[str, dict[Active, None]] = {}
+        self.wake_streams: dict[str, dict[Active, None]] = {}
 
 
 class Subscribers:
@@ -49,6 +50,8 @@ class Subscribers:
             root.globs.add(subscription.config.pattern, active)
         for path in subscription.explicit:
             root.explicit.setdefault(path, {})[active] = None
+        if subscription.config.wake_stream:
+            root.wake_streams.setdefault(subscription.config.wake_stream, {})[active] = None
         self._remembered.clear()
 
     def remove(self, active: Active) -> None:
@@ -61,6 +64,8 @@ class Subscribers:
             del root.explicit[path][active]
             if not root.explicit[path]:
                 del root.explicit[path]
+        if subscription.config.wake_stream:
+            del root.wake_streams[subscription.config.wake_stream][active]
         self._remembered.clear()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
@@ -72,6 +77,12 @@ class Subscribers:
                 self._remembered.clear()
             self._remembered[name] = found
         return found
+
+    def told_in(self, name: bytes) -> tuple[Active, ...]:
+        """Give the subscriptions whose wake stream has a name."""
+        parted = split_name(name)
+        root = self._roots.get(parted[0]) if parted else None
+        return tuple(root.wake_streams.get(path_of(name), ())) if root else ()
 
     def _find(self, name: bytes) -> tuple[Active, ...]:
         parted = split_name(name)

@@ -25,10 +25,12 @@ class Active:
         for event in events:
             self.subscription = fold(self.subscription, event)
 
-    def forget(self, path: str) -> None:
+    def forget(self, path: str, incarnation: int) -> None:
         """Forget a stream that was dropped: one that is created under its name again is another."""
         self.candidates.pop(path, None)
-        self.subscription.links.pop(path, None)
+        link = self.subscription.links.get(path)
+        if link and link.incarnation == incarnation:
+            del self.subscription.links[path]
 
     def stop(self) -> None:
         """Be timed no more."""

@@ -5,11 +5,12 @@ news, is surveyed anew at every start.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from msgspec import Struct
 
-from everbrook.engine.clock import Scheduler
+from everbrook.engine.clock import Scheduler, Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscribers import Subscribers, path_of
 from everbrook.engine.subscription import Active
@@ -33,7 +34,7 @@ from everbrook.protocol.subscriptions.commands import (
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
-from everbrook.protocol.subscriptions.state import Subscription, Wake, decode_events, fold
+from everbrook.protocol.subscriptions.state import Stated, Subscription, Wake, decode_events, encode_events, fold
 
 RECORDS = b"subscription"
 
@@ -42,8 +43,10 @@ SURVEY_SLICE = 256
 FIRST_RETRY_MS = 1_000
 LAST_RETRY_MS = 60_000
 JITTER = 0.2
-# How long a wake waits for its wake stream to be created.
+# How long a wake waits for its wake stream to be created, or anything for room in memory.
 MISSING_STREAM_MS = 5_000
+# How long everything waits after a refusal, lest a full disk be tried again and again.
+REFUSED_SECS = 1.0
 COMPACT_AT_BYTES = 64 * 1024
 
 Deliverer = Callable[[Subscription, Wake], None]
@@ -81,6 +84,8 @@ class Subscriptions:
         self._active: dict[bytes, Active] = {}
         self._subscribers = Subscribers()
         self._waiting: list[Active] = []
+        self._taken_up: list[Active] = []
+        self._recovery: Timer | None = None
         engine.follow_subscriptions(self._states)
         engine.followers.append(self._follow)
         engine.on_roll_back = self._reload
@@ -103,25 +108,29 @@ class Subscriptions:
             if bucket_id is not None and not self._engine.exists(bucket_record(bucket_id)):
                 self.drop_root(active.subscription.root.encode())
         if self._active:
-            self._go_on(self._survey())
+            self._scheduler.call_soon(self._go_on, self._survey(tuple(self._active.values())))
 
     def _take_up(self, name: bytes) -> None:
         """Fold a subscription out of its record."""
         subscription: Subscription | None = None
+        stated_bytes = 0
         for body in self._engine.read_all(name):
             for event in decode_events(body):
                 subscription = fold(subscription, event)
+                if isinstance(event, Stated):
+                    stated_bytes = len(encode_events((event,)))
         if subscription:
             active = self._active[name] = Active(name, subscription)
-            active.stated_bytes = self._engine.size_of(name)
+            active.stated_bytes = stated_bytes
+            active.written_bytes = self._engine.size_of(name) - stated_bytes
             self._subscribers.add(active)
 
     def _go_on(self, steps: Iterator[None]) -> None:
         if next(steps, self) is not self:
             self._scheduler.call_soon(self._go_on, steps)
 
-    def _survey(self) -> Iterator[None]:
-        """Look at every stream for news that came before this start."""
+    def _survey(self, taken_up: tuple[Active, ...]) -> Iterator[None]:
+        """Look at every stream for news that nobody has told of, and go on with what was taken up."""
         for root in (STREAM_ROOT, BUCKET_ROOT):
             after = b""
             while found := self._engine.listed(root, after, SURVEY_SLICE):
@@ -130,15 +139,16 @@ class Subscriptions:
                         self._note_news(name, head)
                 after = found[-1][0]
                 yield
-        for active in tuple(self._active.values()):
-            self._resume(active)
+        for active in taken_up:
+            if self._active.get(active.name) is active:
+                self._resume(active)
             yield
 
     def _resume(self, active: Active) -> None:
         """Go on with what was under way when the last server ended: a delivery may not have arrived."""
         subscription = active.subscription
         if subscription.wake and not subscription.pull and not subscription.next_attempt_at:
-            self._deliver(active, subscription.generation)
+            self._deliver(active)
         self._set_timer(active)
 
     # News
@@ -150,9 +160,17 @@ class Subscriptions:
         name = edit.head.identity.name
         if isinstance(edit, Drop):
             for active in self._subscribers.of(name):
-                active.forget(path_of(name))
-        elif edit.data:
+                active.forget(path_of(name), edit.head.identity.incarnation)
+            for active in self._subscribers.told_in(name):
+                self._tell_again(active)
+        elif edit.data or edit.created:
             self._note_news(name, edit.head)
+
+    def _tell_again(self, active: Active) -> None:
+        """Let a wake that nobody has claimed be told of anew: where it was told of is gone."""
+        with suppress(ProtocolError):
+            self._call_off(active)
+        self._wake_soon(active)
 
     def _note_news(self, name: bytes, head: Head) -> None:
         for active in self._subscribers.of(name):
@@ -199,7 +217,7 @@ class Subscriptions:
                 self._take(active, outcome)
                 self._queue_again(active)
                 if not active.subscription.pull:
-                    self._deliver_when_durable(active)
+                    self._deliver(active)
                 return True
         return False
 
@@ -214,36 +232,49 @@ class Subscriptions:
         active.written_bytes += outcome.size
         self._set_timer(active)
         if active.written_bytes > COMPACT_AT_BYTES + 4 * active.stated_bytes:
+            self._compact(active)
+
+    def _compact(self, active: Active) -> None:
+        """Let a subscription forget its past, or do that another time."""
+        with suppress(ProtocolError):
             compacted = self._engine.execute(Compact(active.name, self._engine.clock.now()))
             active.written_bytes, active.stated_bytes = 0, compacted.size
 
     # Webhooks
 
-    def _deliver_when_durable(self, active: Active) -> None:
+    def _deliver(self, active: Active) -> None:
+        """Send the present wake when it is durable, unless that is under way."""
         generation = active.subscription.generation
+        if active.delivering == generation:
+            return
+        active.delivering = generation
 
-        def settle(failure: ProtocolError | None) -> None:
-            if not failure and self._active.get(active.name) is active:
-                self._deliver(active, generation)
+        def settle(_failure: ProtocolError | None) -> None:
+            # If this wake itself was refused, another one has been taken up in its place.
+            wake = active.subscription.wake
+            here = self._active.get(active.name) is active and not self._engine.failure
+            if here and wake and active.delivering == generation:
+                self._deliver_wake(active.subscription, wake)
 
         self._engine.when_durable(self._engine.last_change, settle)
-
-    def _deliver(self, active: Active, generation: int) -> None:
-        wake = active.subscription.wake
-        if wake and active.subscription.generation == generation and active.delivering != generation:
-            active.delivering = generation
-            self._deliver_wake(active.subscription, wake)
 
     def delivered(self, subscription: Subscription, generation: int, delivery: Delivery) -> None:
         """Hear what became of a delivery (§7.1)."""
         active = self._active.get(record_name(subscription.root.encode(), subscription.id))
-        if active is None or active.delivering != generation or self._engine.failure:
-            # It was deleted, or its lease has run out meanwhile.
+        if active is None or active.subscription is not subscription or self._engine.failure:
+            # It was deleted, and may have been created anew.
+            return
+        if active.delivering != generation:
+            # Its lease has run out meanwhile.
             return
         active.delivering = 0
         now = self._engine.clock.now()
         retry_at = None if delivery.taken else self._retry_at(now, active.subscription.failures)
-        outcome = self._engine.execute(Deliver(active.name, now, generation, delivery.done, retry_at))
+        try:
+            outcome = self._engine.execute(Deliver(active.name, now, generation, delivery.done, retry_at))
+        except ProtocolError:
+            # There is no room to note it. When the lease has run out it is delivered anew.
+            return
         if isinstance(outcome, Changed):
             self._take(active, outcome)
         if active.subscription.wake is None:
@@ -283,18 +314,34 @@ class Subscriptions:
         if self._engine.failure or self._active.get(active.name) is not active:
             return
         now = self._engine.clock.now()
-        outcome = self._engine.execute(Lapse(active.name, now))
+        try:
+            outcome = self._engine.execute(Lapse(active.name, now))
+        except ProtocolError:
+            # There is no room to note it. There may be yet.
+            self._look_at(active, now + MISSING_STREAM_MS)
+            return
         if isinstance(outcome, Changed):
-            active.delivering = 0
             self._take(active, outcome)
+            self._note_hanging(active, now)
         subscription = active.subscription
         if subscription.wake is None:
             self._wake(active)
         elif not subscription.pull and 0 < subscription.next_attempt_at <= now:
-            self._deliver(active, subscription.generation)
+            self._deliver(active)
             self._look_at(active, subscription.wake.lease_until or now)
         else:
             self._set_timer(active)
+
+    def _note_hanging(self, active: Active, now: int) -> None:
+        """Count a delivery that outlasted its lease as failed, so that one that hangs is not sent to ever again."""
+        generation, active.delivering = active.delivering, 0
+        if not generation:
+            return
+        retry_at = self._retry_at(now, active.subscription.failures)
+        with suppress(ProtocolError):
+            outcome = self._engine.execute(Deliver(active.name, now, generation, retry_at=retry_at))
+            if isinstance(outcome, Changed):
+                self._take(active, outcome)
 
     # Requests
 
@@ -388,17 +435,30 @@ class Subscriptions:
             self._forget(active)
 
     def _reload(self, names: set[bytes]) -> None:
-        """Go back to what is durable, after changes that there was no room for."""
-        records = [name for name in names if name.startswith(RECORDS)]
-        for name in records:
+        """Go back to what is durable, after changes that there was no room for.
+
+        What was decided in view of them was in vain too, even that a stream had no news: all are looked at again.
+        """
+        for name in names:
+            if not name.startswith(RECORDS):
+                continue
             active = self._active.get(name)
             if active:
                 self._forget(active)
             self._take_up(name)
-        if records:
-            self._go_on(self._survey())
+            if name in self._active:
+                self._taken_up.append(self._active[name])
+        if self._active and not self._recovery:
+            self._recovery = self._scheduler.call_later(REFUSED_SECS, self._recover)
+
+    def _recover(self) -> None:
+        self._recovery = None
+        taken_up, self._taken_up = tuple(self._taken_up), []
+        self._go_on(self._survey(taken_up))
 
     def close(self) -> None:
         """Time nothing any more."""
+        if self._recovery:
+            self._recovery.cancel()
         for active in self._active.values():
             active.stop()

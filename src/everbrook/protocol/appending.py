@@ -19,7 +19,7 @@ from everbrook.protocol.errors import (
 )
 from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.messages import pack
-from everbrook.protocol.offset import Sentinel, format_offset, parse_offset
+from everbrook.protocol.offset import OFFSET_DIGITS, format_offset
 from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
 from everbrook.protocol.producer import accept, is_duplicate, require_current
 from everbrook.protocol.state import Claim, Head
@@ -39,10 +39,10 @@ def parse_expected_tail(if_match: bytes | None) -> int | None:
     """Read the `If-Match` of an append: the offset at which it is to begin. `*` is any."""
     if if_match is None or if_match == b"*":
         return None
-    offset = parse_offset(if_match.removeprefix(b'"').removesuffix(b'"'))
-    if isinstance(offset, Sentinel):
+    text = if_match.removeprefix(b'"').removesuffix(b'"')
+    if len(text) != OFFSET_DIGITS or not text.isdigit():
         raise InvalidHeader(f"If-Match must be the Stream-Next-Offset of an earlier answer, got {quoted(if_match)}")
-    return offset
+    return int(text)
 
 
 def decide_append(view: View, command: Append) -> Decision:

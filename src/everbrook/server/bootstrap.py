@@ -7,7 +7,7 @@ from everbrook.engine.stream import Stream
 from everbrook.protocol import multipart
 from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamNotFound
+from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamDamaged, StreamNotFound
 from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.reading import page_from
 from everbrook.protocol.state import Head, Snapshot
@@ -66,6 +66,7 @@ class Bootstrap:
         snapshot = self._head.kept.snapshot
         self._offset = snapshot.offset if snapshot else self._head.kept.earliest
         self._blob = self._open(snapshot)
+        self._blob_bytes = snapshot.size if snapshot else 0
         self._exchange: Exchange | None = None
         self._piece_bytes = FIRST_PIECE_BYTES
         self._scheduled = False
@@ -111,8 +112,11 @@ class Bootstrap:
     def _next_piece(self) -> bytes:
         if self._blob:
             piece = self._blob.read(BLOB_PIECE_BYTES)
+            self._blob_bytes -= len(piece)
             if piece:
                 return piece
+            if self._blob_bytes:
+                raise StreamDamaged("the snapshot of the stream is not as long as it was")
             self._blob.close()
             self._blob = None
         if self._offset == self._head.tail:

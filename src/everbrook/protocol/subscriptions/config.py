@@ -1,5 +1,6 @@
 """The configuration of a subscription: what a request says, in a normal form that is compared by its hash (§6.2)."""
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Literal
 
@@ -38,7 +39,7 @@ class Request(Struct):
     description: str | None = None
 
 
-class Config(Struct, frozen=True, omit_defaults=True):
+class Config(Struct, frozen=True):
     """What a subscription is, from its creation to its end, but for the streams that are linked later."""
 
     type: Kind
@@ -74,12 +75,14 @@ def parse_config(body: bytes, root: bytes) -> Config:
         )
     if len(request.description or "") > MAX_DESCRIPTION_CHARACTERS:
         raise InvalidRequest(f"description holds at most {MAX_DESCRIPTION_CHARACTERS} characters")
+    wake_stream = _wake_stream(request, root)
+    require_others(streams, wake_stream)
     return Config(
         request.type,
         pattern,
         tuple(sorted(set(streams))),
         _webhook_url(request),
-        _wake_stream(request, root),
+        wake_stream,
         request.lease_ttl_ms,
         request.description,
     )
@@ -99,6 +102,12 @@ def _wake_stream(request: Request, root: bytes) -> str | None:
     if not request.wake_stream:
         raise InvalidRequest("a pull-wake subscription needs wake_stream")
     return parse_path(request.wake_stream, root)
+
+
+def require_others(streams: Iterable[str], wake_stream: str | None) -> None:
+    """Refuse to link a wake stream to its own subscription: each wake would be news for itself."""
+    if wake_stream is not None and wake_stream in streams:
+        raise InvalidRequest(f"{wake_stream!r} is the wake stream; it can't be one of the streams that wake")
 
 
 def parse_pattern(pattern: str) -> str:

@@ -34,6 +34,7 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
+from everbrook.protocol.subscriptions.config import require_others
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import (
@@ -126,12 +127,19 @@ def decide_unsubscribe(view: View, command: Unsubscribe) -> Decision:
 def decide_link(view: View, command: LinkStreams) -> Decision:
     """Link streams at their tails; those that are linked stay as they are (§6.4)."""
     subscription = _known(view, command.name)
+    require_others(command.paths, subscription.config.wake_stream)
     new = [path for path in command.paths if path not in subscription.explicit]
     if not new:
         return Decision(Untouched())
     root = subscription.root.encode()
-    links = {path: subscription.links.get(path) or _link_at_tail(view, root, path) for path in new}
+    links = {path: _present_link(subscription, path) or _link_at_tail(view, root, path) for path in new}
     return _change(view, command.name, command.now, Linked(links))
+
+
+def _present_link(subscription: Subscription, path: str) -> Link | None:
+    """Give how far a stream has come that is linked already; one that only the pattern links has not begun."""
+    unbegun = Link(0, BEFORE_FIRST) if matched_by_pattern(subscription, path) else None
+    return subscription.links.get(path, unbegun)
 
 
 def decide_unlink(view: View, command: UnlinkStream) -> Decision:
@@ -153,12 +161,17 @@ def matched_by_pattern(subscription: Subscription, path: str) -> bool:
     return bool(trie.match(path))
 
 
+def is_linked(subscription: Subscription, path: str) -> bool:
+    """Tell whether a stream is one of a subscription's."""
+    return path in subscription.explicit or matched_by_pattern(subscription, path)
+
+
 def news(view: View, subscription: Subscription, candidates: tuple[str, ...], now: int) -> dict[str, Link]:
     """Give the streams among some that have news, with their tails."""
     tails: dict[str, Link] = {}
     for path in candidates:
         stream = view.stream(subscription.root.encode() + path.encode())
-        if stream is None or ended(stream.head, stream, now):
+        if stream is None or ended(stream.head, stream, now) or not is_linked(subscription, path):
             continue
         incarnation, tail = stream.head.identity.incarnation, stream.head.tail
         if subscription.has_news(path, incarnation, tail):
@@ -238,7 +251,7 @@ def decide_report(view: View, command: Report) -> Decision:
 def _ack(view: View, subscription: Subscription, path: str, offset: int) -> Link:
     """Check an ack: it may neither move back nor lie beyond the tail."""
     stream = view.stream((subscription.root + path).encode())
-    if stream is None or not (path in subscription.explicit or matched_by_pattern(subscription, path)):
+    if stream is None or not is_linked(subscription, path):
         raise InvalidAck(f"{path!r} is no stream of the subscription")
     head = stream.head
     acked = subscription.acked(path, head.identity.incarnation)
@@ -277,8 +290,12 @@ def decide_deliver(view: View, command: Deliver) -> Decision:
 
 
 def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link]:
-    """Give the tails of a wake that lie beyond what was acknowledged meanwhile."""
-    return {path: link for path, link in tails.items() if link.acked > subscription.acked(path, link.incarnation)}
+    """Give the tails of a wake that lie beyond what was acknowledged meanwhile, of streams that are still linked."""
+    return {
+        path: link
+        for path, link in tails.items()
+        if link.acked > subscription.acked(path, link.incarnation) and is_linked(subscription, path)
+    }
 
 
 def decide_compact(view: View, command: Compact) -> Decision:

@@ -141,6 +141,8 @@ class Journal:
             file.write(b"".join(parts))
         except OSError as error:
             file.truncate(before)
+            # Else a power failure could bring back what was refused, and what it refers to may be gone by then.
+            file.sync()
             raise refusal(error) from error
         file.sync()
         self.last = self._segments[-1].last = number
