@@ -191,3 +191,12 @@ def test_a_damaged_stream_does_not_keep_others_from_being_cut(damaged: DelayedRi
     pass_rounds(damaged, 2 * ROUND_MS)
     pass_rounds(damaged, ROUND_MS)
     assert (kept_of(damaged, b"0").earliest, kept_of(damaged, b"1").earliest) == (0, 3)
+
+
+def test_a_policy_that_an_earlier_end_kept_from_cutting_is_applied(shelved: DelayedRig) -> None:
+    shelved.create(b"a", b"one", retention=Retention(max_messages=1))
+    shelved.append(b"a", b"two")
+    shelved.let_everything_arrive()
+    shelved.restart()
+    pass_rounds(shelved, ROUND_MS)
+    assert shelved.kept(b"a").earliest == 3

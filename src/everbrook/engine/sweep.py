@@ -105,6 +105,7 @@ class Patrol:
         self._execute = execute
         self._started_at = clock.now()
         self._after = 0
+        self._first_round = True
         self._timer = scheduler.call_later(PATROL_SECS, self._look) if storage.blocking else None
 
     def _look(self) -> None:
@@ -113,6 +114,7 @@ class Patrol:
         for head in heads:
             self._look_at(head, now)
         self._after = heads[-1].identity.incarnation if heads else 0
+        self._first_round = self._first_round and bool(heads)
         pause_secs = PATROL_PAUSE_SECS if heads else PATROL_SECS
         self._timer = self._scheduler.call_later(pause_secs, self._look)
 
@@ -121,8 +123,12 @@ class Patrol:
         end = deadline(identity, max(head.written_at, self._started_at))
         if end is not None and end <= now:
             self._execute(Expire(identity.name, now))
-        elif identity.ages and head.kept.earliest < head.tail:
+        elif (identity.ages or self._uncut(head)) and head.kept.earliest < head.tail:
             self._execute(Trim(identity.name, now))
+
+    def _uncut(self, head: Head) -> bool:
+        """Tell whether a policy may not have been applied to the last that was written, before an earlier end."""
+        return self._first_round and head.identity.retention is not None and head.written_at < self._started_at
 
     def stop(self) -> None:
         """Look no more."""

@@ -89,8 +89,8 @@ class Identity(Struct, frozen=True, gc=False):
 
     @property
     def mortal(self) -> bool:
-        """Whether the stream, or what is in it, goes when its time has come (§5.1)."""
-        return self.ttl_secs is not None or self.expires_at is not None or self.ages
+        """Whether the stream, or what is in it, goes by itself (§5.1)."""
+        return self.ttl_secs is not None or self.expires_at is not None or self.retention is not None
 
     @property
     def ages(self) -> bool:
