@@ -106,6 +106,15 @@ def test_what_could_not_be_stored_is_said_later(delayed: DelayedRig) -> None:
     assert messages(delayed) == [("insert", "a")]
 
 
+@pytest.mark.parametrize("content_type", [b"text/plain", b"application/json"])
+def test_one_that_somebody_else_made_before_is_replaced(rig: Rig, content_type: bytes) -> None:
+    rig.create(REGISTRY, b'{"theirs": 1}', content_type=content_type)
+    rig.create(named(b"a"))
+    Registry(rig.engine).wake()
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a")]
+
+
 def test_nobody_else_writes_it() -> None:
     require_writable(named(b"a"))
     with pytest.raises(MethodNotAllowed):

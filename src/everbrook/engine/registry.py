@@ -89,7 +89,12 @@ class Registry:
             self._said = 0
             if self._note not in self._engine.followers:
                 self._engine.followers.append(self._note)
-            self._go_on(self._fill())
+            head = self._living(REGISTRY)
+            if head and (head.closed or not head.identity.json):
+                # Somebody else created it, before the server kept it.
+                self._replace()
+            else:
+                self._go_on(self._fill())
 
     def _go_on(self, steps: Iterator[None]) -> None:
         """Take a step, and the next one when others have had their turn."""

@@ -5,7 +5,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import REGISTRY
-from everbrook.protocol.errors import InvalidQuery, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters
 from everbrook.protocol.state import Head
@@ -116,6 +116,8 @@ class ListingResource:
     def _moved_entry(self, name: bytes, root: bytes) -> Entry:
         try:
             return _entry(name, self._engine.find(name, self._engine.clock.now()).committed, root)
+        except StreamDamaged:
+            return _entry(name, None, root)
         except (StreamNotFound, StreamGone):
             return Entry(name[len(root) :].decode(), "Deleted")
 

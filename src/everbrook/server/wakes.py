@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from importlib import import_module
 from urllib.parse import quote
 
 import msgspec
@@ -234,6 +235,8 @@ class Wakes:
 
 def webhook_client(settings: WebhookSettings) -> WebhookClient:
     """Make the client that the settings mean, on the running loop."""
+    # It is imported with the first connection otherwise, while everybody waits.
+    asyncio.get_running_loop().run_in_executor(None, import_module, "anyio._backends._asyncio")
     limits = DeliveryLimits(
         max_concurrent=settings.max_concurrent,
         max_idle_connections=MAX_IDLE_CONNECTIONS,
