@@ -239,15 +239,10 @@ class Engine:
 
     def delete_bucket(self, bucket_id: bytes) -> Deleted | Untouched:
         """Delete a bucket. Streams in it whose time has run out are none, even if nobody has noticed yet."""
-        now, after = self.clock.now(), b""
-        prefix = bucket_prefix(bucket_id)
-        while found := self._storage.scan(prefix, after, EXPIRED_AT_ONCE):
-            for name, head in found:
-                if head and head.identity.mortal:
-                    self._execute_due(Expire(name, now))
-            after = found[-1][0]
-            if self._streams.listed(prefix, b"", 1, now):
-                break
+        now = self.clock.now()
+        for name, head in self._storage.scan(bucket_prefix(bucket_id), b"", EXPIRED_AT_ONCE):
+            if head and head.identity.mortal:
+                self._execute_due(Expire(name, now))
         return self.execute(DeleteBucket(bucket_id, now))
 
     # Snapshots

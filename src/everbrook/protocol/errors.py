@@ -144,6 +144,9 @@ class Unauthorized(ProtocolError):
     status = 401
     code = "UNAUTHORIZED"
 
+    def __init__(self, detail: str, headers: Headers = ()) -> None:
+        super().__init__(detail, (*headers, (b"WWW-Authenticate", b"Bearer")))
+
 
 class TokenInvalid(Unauthorized):
     """The token was not issued here, or for another subscription (§12.9)."""

@@ -86,7 +86,7 @@ def _json(status: int, common: bytes, document: object, rests_on: int = 0) -> Re
 def _decode(body: bytes, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"the body is not as expected: {error}") from None
 
 
@@ -196,7 +196,7 @@ class SubscriptionResource:
             common,
             JWKS_MAX_AGE_SECS,
         )
-        return Response(200, lines, msgspec.json.encode(self._wakes.jwks()))
+        return Response(200, lines, msgspec.json.encode(self._wakes.jwks()), self._engine.last_change)
 
 
 def _id(route: Route) -> str:

@@ -27,8 +27,8 @@ logger = logging.getLogger(__name__)
 
 # A description tells of at most so many streams.
 MAX_DESCRIBED_STREAMS = 10_000
-# A token outlives its lease: acks extend that, and a late one is to be told that it is fenced.
-TOKEN_SECS = 3600
+# A token outlives its lease, which acks extend: it bounds how long one wake may be worked on.
+TOKEN_SECS = 7 * 24 * 3600
 MAX_IDLE_CONNECTIONS = 20
 IDLE_SECS = 15.0
 MAX_RESPONSE_BYTES = 64 * 1024

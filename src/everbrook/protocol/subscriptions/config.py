@@ -63,7 +63,7 @@ def parse_config(body: bytes, root: bytes) -> Config:
     """Read the body of a request that creates a subscription under a stream root."""
     try:
         request = _request.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest(f"the body must describe a subscription: {error}") from None
     pattern = parse_pattern(request.pattern) if request.pattern else None
     streams = parse_paths(request.streams, root)
