@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from soak.client import Client
+from soak.client import Answer, Client
 from soak.ledger import Log, PromiseBroken, message, parse, verify
 from soak.progress import say
 from soak.server import Server
 
 _PATH = "/v1/stream/soak/faults"
 _BYTES = "application/octet-stream"
-_CREATED, _APPENDED, _UNAVAILABLE = 201, 204, 503
-_SMALL_BYTES, _LARGE_BYTES = 100, 256 * 1024
+_FOUND, _CREATED, _APPENDED, _UNAVAILABLE = 200, 201, 204, 503
+_SMALL_BYTES, _LARGE_BYTES, _SNAPSHOT_BYTES = 100, 256 * 1024, 16 * 1024 * 1024
 _MAX_APPENDS = 5_000
 _FULL_AT, _ROOMY = "48m", "400m"
 
@@ -37,16 +37,19 @@ class Appender:
         self._client.expect({_CREATED}, "PUT", _PATH, content_type=_BYTES)
 
     def append(self) -> bool:
-        """Append once; tells whether it was acknowledged. A refusal has to be a 503 that says when to come again."""
+        """Append once; tells whether it was acknowledged."""
         number = self._log.send()
         body = message(self._log.writer, number, self._size)
         answer = self._client.expect({_APPENDED, _UNAVAILABLE}, "POST", _PATH, body, content_type=_BYTES)
         if answer.status == _APPENDED:
             self._log.acknowledge(number, answer.next_offset)
-            return True
-        if not answer.headers.get("retry-after", "").isdigit():
-            raise PromiseBroken(f"a 503 without Retry-After: {answer.headers}")
-        return False
+        return _took(answer)
+
+    def publish(self) -> bool:
+        """Publish a snapshot of everything, beside its history; tells whether it was acknowledged."""
+        offset = self._client.expect({_FOUND}, "HEAD", _PATH).next_offset
+        target, history = f"{_PATH}/__ds/snapshot/{offset:016d}", {"Stream_Snapshot_History": "keep"}
+        return _took(self._client.expect({_APPENDED, _UNAVAILABLE}, "PUT", target, bytes(_SNAPSHOT_BYTES), **history))
 
     def append_until_refused(self) -> int:
         """Append until the fault shows; tells how many were acknowledged."""
@@ -63,6 +66,13 @@ class Appender:
         """Read everything back."""
         content = b"".join(page.body for page in self._client.pages(_PATH))
         return verify(parse(content), [self._log])
+
+
+def _took(answer: Answer) -> bool:
+    """Tell whether a write was acknowledged. A refusal has to say when to come again."""
+    if answer.status == _UNAVAILABLE and not answer.headers.get("retry-after", "").isdigit():
+        raise PromiseBroken(f"a 503 without Retry-After: {answer.headers}")
+    return answer.status != _UNAVAILABLE
 
 
 def fail_sync(mode: str, folder: Path, number: int) -> None:
@@ -100,9 +110,13 @@ def fill_disk(mode: str) -> None:
         appender.check()
         if acknowledged == 0:
             raise PromiseBroken("an empty disk took nothing at all")
+        if appender.publish():
+            raise PromiseBroken("a full disk took a snapshot")
         _mount("-o", f"remount,size={_ROOMY}", str(disk))
         if not all(appender.append() for _ in range(acknowledged)):
             raise PromiseBroken("there is room again, and appends are refused")
+        if not appender.publish():
+            raise PromiseBroken("there is room again, and a snapshot is refused")
         appender.check()
         server.kill()
         appender.reconnect()

@@ -10,6 +10,7 @@ from random import Random
 from soak.client import Client, Unanswered
 from soak.ledger import PromiseBroken
 from soak.progress import say
+from soak.publishers import PolicyWriter, SnapshotPublisher
 from soak.server import Server
 from soak.writers import (
     BatchWriter,
@@ -24,6 +25,7 @@ from soak.writers import (
 
 MIN_LOAD_SECS, MAX_LOAD_SECS = 0.05, 1.2
 PRODUCERS = 4
+CHECK_EVERY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,9 @@ class Load:
             BatchWriter("batches"),
             BulkWriter("bulk"),
             Churner("churn", fork(random)),
+            SnapshotPublisher("small", fork(random), max_snapshot_bytes=2_000),
+            SnapshotPublisher("large", fork(random), max_snapshot_bytes=6_000_000),
+            PolicyWriter("policy", fork(random)),
         )
         self._failures: list[Exception] = []
 
@@ -111,6 +116,8 @@ def soak_kills(
         for done in range(1, kills + 1):
             load_secs = random.uniform(MIN_LOAD_SECS, MAX_LOAD_SECS)
             load.run_until_killed(server, load_secs)
+            if done % CHECK_EVERY == 0:
+                _require_sound(server, seed, done)
             start_secs = server.start()
             slowest = max(slowest, start_secs)
             messages = _checked(load, server, seed, done)
@@ -129,10 +136,17 @@ def _checked(load: Load, server: Server, seed: int, kill: int) -> int:
         raise PromiseBroken(f"after kill {kill} of seed {seed}: {error}\n{server.output}") from error
 
 
+def _require_sound(server: Server, seed: int, kill: int) -> None:
+    """See that neither the end of a server nor what it was doing then is taken for damage."""
+    if damage := server.check():
+        raise PromiseBroken(f"after kill {kill} of seed {seed} a check finds damage:\n{damage}")
+
+
 def _stop_well(server: Server, load: Load, seed: int, kill: int) -> None:
     """End with a proper stop and start: what the kills left behind must survive that too."""
     code = server.stop()
     if code:
         raise PromiseBroken(f"the server ended with {code} when it was asked to:\n{server.output}")
+    _require_sound(server, seed, kill)
     server.start()
     _checked(load, server, seed, kill)

@@ -42,6 +42,11 @@ class Log:
         """Remember that the server vouched for a message, and where it said that the message ends."""
         self.acknowledged[number] = end
 
+    def since(self, offset: int) -> "Log":
+        """Give what is left of it when a stream has let go of everything before an offset."""
+        kept = {number: end for number, end in self.acknowledged.items() if end is None or end > offset}
+        return Log(self.writer, self.sent, kept)
+
 
 def message(writer: str, number: int, size: int) -> bytes:
     """Make a message whose every byte follows from its head."""
@@ -54,20 +59,20 @@ def filler(number: int, size: int) -> bytes:
     return (pattern * (size // len(pattern) + 1))[:size]
 
 
-def parse(content: bytes) -> Iterator[Found]:
-    """Take a stream of bytes apart into messages, and check each of their bytes."""
+def parse(content: bytes, first: int = 0) -> Iterator[Found]:
+    """Take the bytes of a stream from offset `first` on apart into messages, and check each of their bytes."""
     position = 0
     while position < len(content):
         head = _HEAD.match(content, position)
         if head is None:
-            raise PromiseBroken(f"no message begins at {position}: {content[position : position + 80]!r}")
+            raise PromiseBroken(f"no message begins at {first + position}: {content[position : position + 80]!r}")
         number, size = int(head[2]), int(head[3])
         position = head.end() + size
         if content[head.end() : position] != filler(number, size):
             raise PromiseBroken(
-                f"message {number} of {head[1].decode()}, which ends at {position}, is not as it was sent"
+                f"message {number} of {head[1].decode()}, which ends at {first + position}, is not as it was sent"
             )
-        yield Found(head[1].decode(), number, position)
+        yield Found(head[1].decode(), number, first + position)
 
 
 def parse_json(pages: list[bytes]) -> Iterator[Found]:

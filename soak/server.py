@@ -16,6 +16,7 @@ HOST = "127.0.0.1"
 EVERBROOK = str(Path(sys.executable).with_name("everbrook"))
 START_TIMEOUT_SECS = 60.0
 STOP_TIMEOUT_SECS = 60.0
+CHECK_TIMEOUT_SECS = 300.0
 OUTPUT_BYTES = 4000
 
 
@@ -105,6 +106,12 @@ class Server:
     def stop(self) -> int:
         """Ask it to end, and give its exit code."""
         return self._end(signal.SIGTERM)
+
+    def check(self) -> str:
+        """Have `everbrook check` read everything that a server which has ended left. Gives what is damaged, if any."""
+        command = [EVERBROOK, "check", str(self.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=CHECK_TIMEOUT_SECS, check=False)  # noqa: S603
+        return done.stdout + done.stderr if done.returncode else ""
 
     def _end(self, number: signal.Signals) -> int:
         if self._process is None:

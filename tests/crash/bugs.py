@@ -35,7 +35,7 @@ from everbrook.storage.manifest import MANIFEST, Manifest
 from everbrook.storage.packing import pack_edit
 from everbrook.storage.record import Record, log_header
 from tests.crash.modes import MODES
-from tests.crash.operations import FolderSynced, Operation
+from tests.crash.operations import Cut, FolderSynced, Operation
 from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
 
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ def _does_not_sync_its_own_name(operation: Operation) -> bool:
     return operation == FolderSynced(Path())
 
 
-def _without_syncing(call: Callable[..., Result], *args: object) -> Result:
+def without_syncing(call: Callable[..., Result], *args: object) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RecordingFile, "sync", lambda _file: None)
         return call(*args)
@@ -93,7 +93,7 @@ def _persist_without_sync(patch: pytest.MonkeyPatch, careless: Callable[[Edit], 
             storage: Storage, group: Sequence[Change], really_persist: Callable[..., None] = really_persist
         ) -> None:
             if any(careless(edit) for change in group for edit in change):
-                _without_syncing(really_persist, storage, group)
+                without_syncing(really_persist, storage, group)
             else:
                 really_persist(storage, group)
 
@@ -116,7 +116,7 @@ def _delete_without_a_record(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("everbrook.storage.files.writer._enters", lambda change: isinstance(change[-1], Write))
 
 
-def _write_otherwise(patch: pytest.MonkeyPatch, turned: Callable[[Write], Write]) -> None:
+def write_otherwise(patch: pytest.MonkeyPatch, turned: Callable[[Write], Write]) -> None:
     """Let every log have something else than what was decided."""
 
     def pack(edit: Edit) -> bytes:
@@ -127,15 +127,15 @@ def _write_otherwise(patch: pytest.MonkeyPatch, turned: Callable[[Write], Write]
 
 
 def _forget_soft_deletion(patch: pytest.MonkeyPatch) -> None:
-    _write_otherwise(patch, lambda write: replace(write, head=replace(write.head, deleted=False)))
+    write_otherwise(patch, lambda write: replace(write, head=replace(write.head, deleted=False)))
 
 
 def _forget_producers(patch: pytest.MonkeyPatch) -> None:
-    _write_otherwise(patch, lambda write: replace(write, producer=None, producer_id=None))
+    write_otherwise(patch, lambda write: replace(write, producer=None, producer_id=None))
 
 
 def _forget_closure(patch: pytest.MonkeyPatch) -> None:
-    _write_otherwise(patch, lambda write: replace(write, head=replace(write.head, closed=False)))
+    write_otherwise(patch, lambda write: replace(write, head=replace(write.head, closed=False)))
 
 
 def _checksum_the_header_only(patch: pytest.MonkeyPatch) -> None:
@@ -167,9 +167,20 @@ def _leave_what_was_torn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RecordingFile, "truncate", lambda _file, _size: None)
 
 
+def _leave_what_was_refused_to_chance(patch: pytest.MonkeyPatch) -> None:
+    """A file that was cut back is not synced."""
+    really_sync = RecordingFile.sync
+
+    def sync(file: RecordingFile) -> None:
+        if not isinstance(file._disk.tape.operations[-1], Cut):
+            really_sync(file)
+
+    patch.setattr(RecordingFile, "sync", sync)
+
+
 def _build_on_what_only_memory_has(patch: pytest.MonkeyPatch) -> None:
     really_recover = Journal.recover
-    patch.setattr(Journal, "recover", lambda *args: _without_syncing(really_recover, *args))
+    patch.setattr(Journal, "recover", lambda *args: without_syncing(really_recover, *args))
     patch.setattr(Doubt, "settle", lambda *_args: None)
 
 
@@ -326,6 +337,7 @@ BUGS = {
     "checksum the header only": Bug(ALL, _checksum_the_header_only),
     "go on behind a torn record": Bug(DURABLE, _go_on_behind_a_torn_record),
     "leave what was torn in place": Bug(ALL, _leave_what_was_torn),
+    "leave what was refused to chance": Bug(DURABLE, _leave_what_was_refused_to_chance),
     "build on what only memory has": Bug(DURABLE, _build_on_what_only_memory_has),
     "delete without sync": Bug(DURABLE, _delete_without_sync),
     "delete without a record": Bug(ALL, _delete_without_a_record),

@@ -50,9 +50,16 @@ class Jobs:
             job.run()
         return bool(waiting)
 
+    def step(self) -> None:
+        """Do the first of what waits."""
+        if self._waiting:
+            self._waiting.pop(0).run()
+
     def forget(self) -> None:
         """Drop what waits, as a crash does."""
         self._waiting.clear()
 
-    def shutdown(self, *_args: object, **_options: object) -> None:
+    def shutdown(self, *_args: object, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            self.forget()
         self.run()

@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import pytest
 
 from everbrook.storage.api import Storage
+from everbrook.storage.check import Damage
 from everbrook.storage.manifest import FolderLock
+from tests.crash.checker import damages_in
 from tests.crash.databases import Databases
 from tests.crash.jobs import Jobs
-from tests.crash.modes import Mode, Opening
+from tests.crash.modes import DATA_FOLDER, Mode, Opening
 from tests.crash.recorder import Forgets, RecordingDisk, forgets_nothing
 from tests.crash.tape import Tape
 
@@ -23,6 +25,16 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, not a file; every folde
 FOLDING = "everbrook.storage.acid.engine.ThreadPoolExecutor"
 SYNCING = "everbrook.storage.files.handles.ThreadPoolExecutor"
 COMMITTING = "everbrook.engine.committer.ThreadPoolExecutor"
+REMOVING = "everbrook.storage.files.removals.ThreadPoolExecutor"
+UPLOADING = "everbrook.engine.engine.ThreadPoolExecutor"
+# Sizes that workloads as small as ours meet: after how much a snapshot is synced on its way, what a chunk holds, and
+# which is still a crumb.
+SIZES = {
+    "everbrook.storage.file_blobs.SYNC_BYTES": 500,
+    "everbrook.storage.acid.chunks.CHUNK_BYTES": 400,
+    "everbrook.storage.acid.shard.CHUNK_BYTES": 400,
+    "everbrook.storage.acid.shard.CRUMB_BYTES": 150,
+}
 
 
 class Machine:
@@ -31,6 +43,8 @@ class Machine:
     def __init__(self, mode: Mode, variant: int, patch: pytest.MonkeyPatch, forgets: Forgets = forgets_nothing) -> None:
         self.jobs = Jobs()
         self.commits = Jobs()
+        self.uploads = Jobs()
+        """What an engine does to snapshots, the removal of old ones too."""
         self.disk: RecordingDisk
         self._mode = mode
         self._variant = variant
@@ -40,7 +54,11 @@ class Machine:
         self._salts = count()
         patch.setattr(FOLDING, self.jobs)
         patch.setattr(SYNCING, Jobs())
+        patch.setattr(REMOVING, self.jobs)
         patch.setattr(COMMITTING, self.commits)
+        patch.setattr(UPLOADING, self.uploads)
+        for place, size in SIZES.items():
+            patch.setattr(place, size)
         self._watch_locks(patch)
 
     def _watch_locks(self, patch: pytest.MonkeyPatch) -> None:
@@ -63,17 +81,26 @@ class Machine:
         opening = Opening(self._variant, turn, next(self._salts) if salt is None else salt)
         root = Path(mkdtemp(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
-            tape.disk_after(len(tape)).everything().restore(root)
-            self.disk = self._databases.disk = RecordingDisk(root, tape, self._forgets)
+            before = tape.disk_after(len(tape))
+            before.everything().restore(root)
+            self.disk = self._databases.disk = RecordingDisk(root, tape, before, self._forgets)
             yield self._mode.open(self.disk, root, opening)
         finally:
             self._stop()
             shutil.rmtree(root)
 
+    def damages(self, tape: Tape) -> list[Damage]:
+        """Check what a tape has come to, as a person does before opening it."""
+        with TemporaryDirectory(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None) as root:
+            tape.disk_after(len(tape)).everything().restore(Path(root))
+            return damages_in(Path(root) / DATA_FOLDER)
+
     def _stop(self) -> None:
         self.jobs.forget()
         self.commits.forget()
+        self.uploads.forget()
         self._databases.abandon()
+        self._databases.disk = None
         self.disk.abandon()
         for lock in list(self._locks):
             lock.release()

@@ -1,9 +1,11 @@
 """Questions to a store that was opened again, asked through the engine as a client's requests would be."""
 
+from contextlib import suppress
+
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.commands import Append
-from everbrook.protocol.errors import ProtocolError, StreamClosed, StreamGone, StreamNotFound
+from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
 from everbrook.protocol.outcomes import Duplicate
 from everbrook.protocol.state import Claim
 from everbrook.storage.api import Storage
@@ -23,7 +25,7 @@ def probe(storage: Storage, snapshot: Snapshot, now: int) -> None:
     for name in NAMES:
         stream = streams.kept.get(name)
         if stream is None or stream.head.deleted:
-            _expect(engine, Append(name, now, b"text/plain", b"x"), StreamGone if stream else StreamNotFound)
+            _expect(engine, Append(name, now, b"text/plain", b"x"), StreamGone if stream else NotFound)
             continue
         _probe_bytes(engine, stream, now)
         for producer_id, producer in stream.producers.items():
@@ -33,10 +35,14 @@ def probe(storage: Storage, snapshot: Snapshot, now: int) -> None:
 
 
 def _probe_bytes(engine: Engine, stream: KeptStream, now: int) -> None:
-    found = engine.open(stream.head.identity.name, now)
-    read = found.lineage.read(0, stream.head.tail)
-    if read != stream.stored:
-        raise Violation(f"{stream.head.identity.name!r} is read as {read[:40]!r}…, not {stream.stored[:40]!r}…")
+    name, first = stream.head.identity.name, stream.head.kept.earliest
+    found = engine.open(name, now)
+    read, expected = found.lineage.read(first, stream.head.tail), stream.stored[first:]
+    if read != expected:
+        raise Violation(f"{name!r} is read as {read[:40]!r}…, not {expected[:40]!r}…")
+    if first:
+        with suppress(OffsetGone):
+            raise Violation(f"{name!r} is read from its beginning: {engine.page(found, 0)}")
 
 
 def _probe_producer(engine: Engine, stream: KeptStream, claim: Claim, now: int) -> None:

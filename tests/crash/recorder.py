@@ -22,7 +22,7 @@ from tests.crash.operations import (
     Synced,
     Wrote,
 )
-from tests.crash.tape import Tape
+from tests.crash.tape import DiskState, Tape
 
 Forgets = Callable[[Operation], bool]
 
@@ -65,16 +65,17 @@ class RecordingFile:
 class RecordingDisk(OsDisk):
     """A disk that records. What it `forgets` it only pretends to have done."""
 
-    def __init__(self, root: Path, tape: Tape, forgets: Forgets = forgets_nothing) -> None:
+    def __init__(self, root: Path, tape: Tape, before: DiskState, forgets: Forgets = forgets_nothing) -> None:
+        """Record on a tape what is done to a folder, which is as the tape has come to."""
         self.root = root
         self.tape = tape
         self.open_files: list[RecordingFile] = []
         self.room_bytes: int | None = None
         """How much can be written before the disk is full, if that is to happen."""
         self._forgets = forgets
-        before = tape.disk_after(len(tape))
         present = before.everything()
         self._folders = {Path(), *present.folders}
+        self._places: dict[Path, Path] = {}
         self._numbers = before.numbers()
         self._next = max([*self._numbers.values(), *before.files()], default=-1) + 1
         self._images = {number: present.files[path] for path, number in self._numbers.items()}
@@ -93,10 +94,15 @@ class RecordingDisk(OsDisk):
 
     def _place(self, path: Path) -> Path:
         """Give a path as it is on the tape, its folders noticed."""
-        place = path.relative_to(self.root)
-        for folder in reversed(place.parents):
-            self._notice(folder)
-        return place
+        folder = self._places.get(path.parent)
+        if folder is None:
+            place = path.relative_to(self.root)
+            for each in reversed(place.parents):
+                self._notice(each)
+            if path == self.root:
+                return place
+            folder = self._places[path.parent] = place.parent
+        return folder / path.name
 
     def _notice(self, folder: Path) -> None:
         if folder not in self._folders:
@@ -138,9 +144,8 @@ class RecordingDisk(OsDisk):
     def sync_folder(self, folder: Path) -> None:
         place = self._place(folder)
         self._notice(place)
-        for path in sorted(folder.iterdir()):
-            if path.is_dir():
-                self._notice(path.relative_to(self.root))
+        for name in sorted(entry.name for entry in os.scandir(folder) if entry.is_dir()):
+            self._notice(place / name)
         self.record(FolderSynced(place))
 
     def committed(self, path: Path, *, synced: bool = True) -> None:

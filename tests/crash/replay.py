@@ -11,6 +11,8 @@ from random import Random
 import pytest
 from msgspec import Struct
 
+from everbrook.storage.api import Storage
+from tests.crash.inspection import check_blobs, check_listing, check_swept, discard_all, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES
 from tests.crash.operations import Cut, Wrote, described
@@ -29,6 +31,8 @@ POINTS = 12
 POINTS_PER_SEED = GENERATIONS * POINTS
 UNSYNCED = 0.5
 POWER_FAILED = 0.6
+OPENING = 8
+CHECKED_EVERY = 5
 SHOWN = 12
 DRIVERS = {"storage": write, "engine": serve}
 
@@ -94,19 +98,20 @@ class Replay:
         """Open the store, find it as it was left, and use it."""
         with self._machine.running(self._tape, generation, generation) as storage:
             assert stored_snapshot(storage, NAMES) == self._expected, "opened once more, the store is another"
+            check_blobs(storage, self._expected)
             self._opened_at = len(self._tape)
             self._promises.acknowledge(self._promises.last, self._opened_at)
             DRIVERS[self._plan.level](self._machine, storage, self._promises, self._workload, self._chance)
         self._workload.now += 1000
 
     def _crashes(self, generation: int, begin: int) -> list[Crash]:
-        """Choose the moments of a generation, more often those at which a write has not been synced."""
+        """Choose the moments of a generation: one soon, and more often those at which a write has not been synced."""
         chance, operations = self._chance, self._tape.operations
         unsynced = [at for at in range(begin + 1, len(operations)) if isinstance(operations[at - 1], Wrote | Cut)]
         crashes: list[Crash] = []
         for number in range(POINTS):
-            anywhere = chance.randint(begin, len(operations))
-            at = chance.choice(unsynced) if unsynced and chance.random() < UNSYNCED else anywhere
+            anywhere = chance.randint(begin, len(operations) if number else min(begin + OPENING, len(operations)))
+            at = chance.choice(unsynced) if number and unsynced and chance.random() < UNSYNCED else anywhere
             survives = self._mode.durable or (self._mode.survives_power(generation) and at >= self._opened_at)
             power_failed = chance.random() < POWER_FAILED and (survives or number < POINTS - 1)
             crashes.append(Crash(generation, generation * POINTS + number, at, power_failed, survives))
@@ -133,21 +138,35 @@ class Replay:
         """
         with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
             found = readable_snapshot(storage, NAMES)
+            sweep_blobs(storage)
             if not self._mode.survives_power(1):
                 self._promises.judge_readable(found)
 
     def _recover(self, crash: Crash, left: Tape) -> Snapshot:
         """Open what a crash left, twice: the first opening may be cut short too."""
+        if crash.point % CHECKED_EVERY == 0 and (checked := self._machine.damages(left)):
+            raise Violation(f"a check took a crash for damage: {checked}")
         with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
             if damages := getattr(storage, "damages", None):
                 raise Violation(f"a crash was taken for damage: {damages}")
             found = stored_snapshot(storage, NAMES)
             self._promises.judge(found, self._promises.due(crash.at))
+            self._look_round(storage, found)
             probe(storage, found, self._workload.now)
         with self._machine.running(left, crash.generation + 1, _salt(crash, 1)) as storage:
             if stored_snapshot(storage, NAMES) != found:
-                raise Violation("opened a second time, the store is another")
+                raise Violation("opened a second time, after what nobody retains was discarded, the store is another")
+            check_swept(storage, found)
+            check_blobs(storage, found)
         return found
+
+    def _look_round(self, storage: Storage, found: Snapshot) -> None:
+        """See what belongs to the streams, and clear away what does not."""
+        check_blobs(storage, found)
+        check_listing(storage, found)
+        sweep_blobs(storage)
+        discard_all(storage, found)
+        self._machine.jobs.run()
 
     def _lead_on(self, crash: Crash, left: Tape, found: Snapshot) -> None:
         if crash.power_failed:

@@ -1,23 +1,28 @@
-"""The whole engine on a store until it crashes: commands, answers, reads, commits and folds, in any order."""
+"""The whole engine on a store until it crashes: commands, uploads, answers, reads, commits and folds, in any order."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.change import Change
-from everbrook.protocol.commands import Command, Create
-from everbrook.protocol.errors import ProtocolError, Unavailable
+from everbrook.protocol.commands import Command, Create, CreateBucket, DeleteBucket, PublishSnapshot
+from everbrook.protocol.errors import NotFound, ProtocolError, StreamGone, Unavailable
+from everbrook.protocol.path import bucket_of, bucket_prefix, bucket_record
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
+from tests.crash.inspection import is_whole
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises, Violation
-from tests.crash.snapshot import kept_snapshot, revived
+from tests.crash.snapshot import Snapshot, StreamState, kept_snapshot, revived
+from tests.crash.uploading import Uploads
 from tests.crash.workload import NAMES, Workload
 from tests.engine.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import Streams
 
-STEPS = (20, 90)
+STEPS = (30, 120)
+MORE = 0.7
 PRODUCER_IDLE_MS = 7 * 86_400_000
 
 
@@ -33,10 +38,13 @@ class Followed(Streams):
 class Server:
     """An engine whose every decision is followed, and whose every answer is held against it."""
 
-    def __init__(self, machine: Machine, storage: Storage, promises: Promises, workload: Workload) -> None:
+    def __init__(
+        self, machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random
+    ) -> None:
         self._machine = machine
         self._promises = promises
         self._workload = workload
+        self._chance = chance
         self._first = promises.last
         self._changed: dict[bytes, int] = {}
         self._streams = revived(promises.state(promises.last), Followed())
@@ -44,6 +52,7 @@ class Server:
         self._clock.micros = workload.now * 1000
         self._scheduler = FakeScheduler(self._clock)
         self._engine = Engine(storage, self._scheduler, self._clock, Limits(producer_idle_ms=PRODUCER_IDLE_MS))
+        self._uploads = Uploads(self._engine, chance, self._answer)
         self._follow()
 
     def _follow(self) -> None:
@@ -58,37 +67,43 @@ class Server:
 
         committer.submit = submit  # type: ignore[method-assign]
 
-    def run(self, chance: Random) -> None:
+    def run(self) -> None:
         """Do one thing after the other."""
-        doings = (self._command, self._command, self._command, self._turn, self._persist, self._finish, self._look)
-        for _ in range(chance.randint(*STEPS)):
-            chance.choice(doings)()
-            if chance.random() < 0.05:
+        blobs, uploads = self._machine.uploads, self._uploads
+        doings: list[Callable[[], object]] = [self._command] * 4
+        doings += [self._turn, self._persist, self._finish, self._look, self._fill_disk]
+        doings += [blobs.step, blobs.run, uploads.step]
+        for _ in range(self._chance.randint(*STEPS)):
+            self._chance.choice(doings)()
+            if self._chance.random() < 0.05:
                 self._machine.jobs.run()
-        if chance.random() < 0.2:
+        if self._chance.random() < 0.2:
             self._engine.close()
 
     def _command(self) -> None:
         """Execute a command. What it is answered, a refusal too, is told when what it rests on is durable."""
-        engine = self._engine
-        command = self._workload.next(self._streams, engine.new_incarnation())
+        command = self._workload.next(self._streams, self._engine.new_incarnation())
         self._clock.micros = self._workload.now * 1000
         with suppress(ProtocolError):
-            engine.execute(command)
+            if isinstance(command, PublishSnapshot):
+                self._uploads.begin(command, self._workload.pieces())
+            else:
+                self._engine.execute(command)
+        self._answer(command)
+
+    def _answer(self, command: Command) -> None:
+        """Tell what became of a command when that is durable."""
         number = self._rests_on(command)
 
         def answer(failure: Unavailable | None) -> None:
             if failure is None:
                 self._promises.acknowledge(number, len(self._machine.disk.tape))
 
-        engine.when_durable(engine.last_change, answer)
+        self._engine.when_durable(self._engine.last_change, answer)
 
     def _rests_on(self, command: Command) -> int:
         """Give the change without which the answer to a command might be another."""
-        names = [command.name]
-        if isinstance(command, Create) and command.fork:
-            names.append(command.fork.source)
-        return max(self._changed.get(name, self._first) for name in names)
+        return max(self._changed.get(name, self._first) for name in _names_of(command))
 
     def _turn(self) -> None:
         self._scheduler.settle()
@@ -96,28 +111,58 @@ class Server:
     def _persist(self) -> None:
         self._machine.commits.run()
 
+    def _fill_disk(self) -> None:
+        """Let snapshots find no room. What else is written is not on its way now."""
+        self._machine.disk.room_bytes = self._chance.randrange(500)
+        self._machine.uploads.step()
+        self._machine.disk.room_bytes = None
+
     def _finish(self) -> None:
-        if not self._scheduler._from_threads.empty():
+        while not self._scheduler._from_threads.empty():
             self._scheduler.take_from_thread()
+            if self._chance.random() > MORE:
+                break
 
     def _look(self) -> None:
         """Look at every stream as a reader: it sees what is durable, all of that, and nothing else."""
         number = self._first + self._engine.durable_change
         durable = self._promises.state(number)
+        self._look_at_names(durable)
         for name in NAMES:
-            try:
-                stream = self._engine.find(name, self._clock.now())
-            except ProtocolError:
-                continue
-            state = durable.get(name)
-            if state is None or stream.committed != state.head:
-                raise Violation(f"a reader of {name!r} sees {stream.committed}, durable is {state}")
-            first = stream.head.identity.first_own_offset
-            if first < state.head.tail and stream.lineage.read(first, state.head.tail) != state.own:
-                raise Violation(f"a reader of {name!r} gets other bytes")
+            with suppress(NotFound, StreamGone):
+                self._look_at(name, durable.get(name))
         self._promises.acknowledge(number, len(self._machine.disk.tape))
+
+    def _look_at_names(self, durable: Snapshot) -> None:
+        for name, head in self._engine.listed(b"", b"", len(NAMES)):
+            if name not in durable or durable[name].head != head:
+                raise Violation(f"{name!r} is listed as {head}, durable is {durable.get(name)}")
+
+    def _look_at(self, name: bytes, state: StreamState | None) -> None:
+        stream = self._engine.find(name, self._clock.now())
+        if state is None or stream.committed != state.head:
+            raise Violation(f"a reader of {name!r} sees {stream.committed}, durable is {state}")
+        first, tail = state.head.kept.earliest, state.head.tail
+        if first < tail and stream.lineage.read(first, tail) != state.content:
+            raise Violation(f"a reader of {name!r} gets other bytes")
+        snapshot = state.head.kept.snapshot
+        if snapshot and not snapshot.automatic and not is_whole(self._engine.open_blob(snapshot), snapshot):
+            raise Violation(f"a reader of {name!r} gets another snapshot")
+
+
+def _names_of(command: Command) -> list[bytes]:
+    """Give the names of everything that decides what a command is answered."""
+    if isinstance(command, CreateBucket | DeleteBucket):
+        prefix = bucket_prefix(command.bucket_id)
+        return [bucket_record(command.bucket_id), *(name for name in NAMES if name.startswith(prefix))]
+    names = [command.name]
+    if bucket_id := bucket_of(command.name):
+        names.append(bucket_record(bucket_id))
+    if isinstance(command, Create) and command.fork:
+        names.append(command.fork.source)
+    return names
 
 
 def serve(machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random) -> None:
     """Use a storage through an engine."""
-    Server(machine, storage, promises, workload).run(chance)
+    Server(machine, storage, promises, workload, chance).run()

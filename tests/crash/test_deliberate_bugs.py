@@ -5,8 +5,10 @@ import pytest
 from tests.crash.bugs import BUGS, Bug
 from tests.crash.promises import Violation
 from tests.crash.replay import Plan, replay
+from tests.crash.retention_bugs import RETENTION_BUGS
 
-FIRST_SEED = 1000
+ALL_BUGS = {**BUGS, **RETENTION_BUGS}
+FIRST_SEED = 2000
 MAX_SEEDS = 30
 
 
@@ -19,7 +21,7 @@ def crash_until_caught(bug: Bug, mode: str, first_seed: int) -> None:
                 pass
 
 
-@pytest.mark.parametrize("name, mode", [(name, mode) for name, bug in BUGS.items() for mode in bug.modes])
+@pytest.mark.parametrize("name, mode", [(name, mode) for name, bug in ALL_BUGS.items() for mode in bug.modes])
 def test_a_deliberate_bug_is_caught(name: str, mode: str) -> None:
     with pytest.raises(Violation, match="replay it with"):
-        crash_until_caught(BUGS[name], mode, FIRST_SEED)
+        crash_until_caught(ALL_BUGS[name], mode, FIRST_SEED)

@@ -7,53 +7,17 @@ import pytest
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
-from everbrook.protocol.commands import Append, Command, Create, Delete, ForkFrom
-from everbrook.protocol.decide import decide
-from everbrook.storage.api import Storage
+from everbrook.protocol.commands import Create, Delete
 from everbrook.storage.record import FRAME
 from tests.crash.bugs import DURABLE
-from tests.crash.machine import Machine
 from tests.crash.modes import MODES
 from tests.crash.operations import Wrote
-from tests.crash.snapshot import Snapshot, kept_snapshot, stored_snapshot
+from tests.crash.snapshot import stored_snapshot
+from tests.crash.store import Store, append, create
 from tests.crash.tape import Tape
 from tests.crash.workload import NAMES
 from tests.engine.fakes import FakeClock, FakeScheduler
-from tests.protocol.views import NOW, TEXT, Streams
-
-TRIES = 40
-
-
-class Store:
-    """One store, and what it must hold."""
-
-    def __init__(self, mode: str, patch: pytest.MonkeyPatch) -> None:
-        # The first variant rolls its files after a few hundred bytes.
-        self.machine = Machine(MODES[mode], 0, patch)
-        self.tape = Tape()
-        self.streams = Streams()
-
-    def commit(self, storage: Storage, *commands: Command) -> None:
-        """Decide on commands, one group each."""
-        for command in commands:
-            change = decide(self.streams, command).change
-            self.streams.keep(change)
-            storage.persist([change])
-            storage.apply([change])
-
-    @property
-    def held(self) -> Snapshot:
-        return kept_snapshot(self.streams)
-
-    def found(self, tape: Tape) -> Snapshot:
-        """Open what a crash left."""
-        with self.machine.running(tape) as storage:
-            return stored_snapshot(storage, NAMES)
-
-    def after_power_failures(self, length: int | None = None) -> Iterator[Snapshot]:
-        """Open what each of many power failures leaves."""
-        for number in range(TRIES):
-            yield self.found(self.tape.fail_power(len(self.tape) if length is None else length, Random(number)))
+from tests.protocol.views import NOW, TEXT
 
 
 @pytest.fixture(params=MODES)
@@ -66,15 +30,6 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
 def durable(request: pytest.FixtureRequest) -> Iterator[Store]:
     with pytest.MonkeyPatch.context() as patch:
         yield Store(request.param, patch)
-
-
-def create(name: bytes, incarnation: int, body: bytes = b"abc", source: bytes | None = None) -> Create:
-    fork = ForkFrom(source) if source else None
-    return Create(name, NOW, incarnation, None if source else TEXT, body, fork=fork)
-
-
-def append(name: bytes, body: bytes) -> Append:
-    return Append(name, NOW, TEXT, body)
 
 
 def test_files_that_rolled_between_two_starts_are_neither_made_again_nor_forgotten(store: Store) -> None:

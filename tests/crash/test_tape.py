@@ -14,7 +14,7 @@ from tests.crash.operations import Committed, Created, Cut, FolderSynced, Operat
 from tests.crash.promises import Promises
 from tests.crash.recorder import RecordingDisk
 from tests.crash.server import serve
-from tests.crash.tape import Tape
+from tests.crash.tape import DiskState, Tape
 from tests.crash.workload import Workload
 from tests.engine.fakes import START_MS
 
@@ -96,7 +96,7 @@ def test_a_recording_replays_to_what_is_in_the_file_system(mode: str, patch: pyt
 
 
 def test_a_folder_made_behind_the_recorders_back_is_not_safe(tmp_path: Path) -> None:
-    disk = RecordingDisk(tmp_path, Tape())
+    disk = RecordingDisk(tmp_path, Tape(), DiskState(Image()))
     (tmp_path / "made").mkdir()
     file = disk.create(tmp_path / "made" / "a")
     file.sync()

@@ -6,13 +6,16 @@ from random import Random
 
 from everbrook.engine.clock import Incarnations
 from everbrook.protocol.change import Change
+from everbrook.protocol.commands import Command, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError
 from everbrook.storage.api import Storage, StorageFull
+from tests.crash.inspection import check_blobs, check_listing
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises
-from tests.crash.snapshot import kept_snapshot, revived
-from tests.crash.workload import Workload
+from tests.crash.publisher import Publisher
+from tests.crash.snapshot import kept_snapshot, revived, stored_snapshot
+from tests.crash.workload import NAMES, Workload
 
 JOINT = 0.15
 FULL = 0.08
@@ -22,24 +25,38 @@ GROUPS = (3, 14)
 class Writer:
     """Plays the engine's part for a storage."""
 
-    def __init__(self, machine: Machine, storage: Storage, promises: Promises, workload: Workload) -> None:
+    def __init__(
+        self, machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random
+    ) -> None:
         self._machine = machine
         self._storage = storage
         self._promises = promises
         self._workload = workload
         self._streams = revived(promises.state(promises.last))
         self._durable = promises.last
-        self._incarnations = Incarnations()
+        self._incarnations = Incarnations(storage.last_incarnation)
+        self._chance = chance
+        self._publisher = Publisher(machine, storage, self._incarnations, chance)
 
-    def run(self, chance: Random) -> None:
+    def run(self) -> None:
         """Write some groups. Background work comes when chance has it."""
+        chance = self._chance
         for _ in range(chance.randint(*GROUPS)):
             group = [self._joint() if chance.random() < JOINT else self._single() for _ in range(chance.randint(1, 6))]
             self._commit(list(chain.from_iterable(group)), chance.randrange(3000) if chance.random() < FULL else None)
             if chance.random() < 0.5:
                 self._machine.jobs.run()
+            if chance.random() < 0.15:
+                self._look()
         if chance.random() < 0.2:
             self._storage.close()
+
+    def _look(self) -> None:
+        """See that the storage shows what is durable, whatever was discarded meanwhile."""
+        durable = self._promises.state(self._durable)
+        assert stored_snapshot(self._storage, NAMES) == durable, "a storage shows something else than is durable"
+        check_listing(self._storage, durable)
+        check_blobs(self._storage, durable)
 
     def _single(self) -> list[Change]:
         change = self._decide()
@@ -63,10 +80,16 @@ class Writer:
         while True:
             command = self._workload.next(self._streams, self._incarnations.next(self._workload.now))
             with suppress(ProtocolError):
-                change = decide(self._streams, command).change
+                change = self._change_of(command)
                 if change:
                     self._streams.keep(change)
                     return change
+
+    def _change_of(self, command: Command) -> Change:
+        if isinstance(command, PublishSnapshot):
+            published = self._publisher.publish(self._streams, command, self._workload.pieces())
+            return decide(self._streams, published).change if published else ()
+        return decide(self._streams, command).change
 
     def _commit(self, group: list[Change], room_bytes: int | None) -> None:
         """Make a group durable, or find that there is no room for it: then all is as before."""
@@ -77,14 +100,17 @@ class Writer:
         except StorageFull:
             self._streams = revived(self._promises.state(before))
             self._durable = self._promises.expect(self._promises.state(before))
+            self._promises.acknowledge(self._durable, len(self._machine.disk.tape))
+            self._publisher.give_up(group)
             return
         finally:
             self._machine.disk.room_bytes = None
         self._durable = self._promises.last
         self._promises.acknowledge(self._durable, len(self._machine.disk.tape))
         self._storage.apply(group)
+        self._publisher.reclaim(self._promises.state(before), group)
 
 
 def write(machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random) -> None:
     """Use a storage without an engine."""
-    Writer(machine, storage, promises, workload).run(chance)
+    Writer(machine, storage, promises, workload, chance).run()

@@ -28,15 +28,23 @@ def faults() -> Faults:
 
 
 @pytest.fixture
+def blob_faults() -> Faults:
+    """The faults of the part of that disk where the snapshots are."""
+    return Faults()
+
+
+@pytest.fixture
 def servers() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
 
 @pytest.fixture
-def server(synced_mode: StorageMode, tmp_path: Path, faults: Faults, servers: ExitStack) -> RunningServer:
+def server(
+    synced_mode: StorageMode, tmp_path: Path, faults: Faults, blob_faults: Faults, servers: ExitStack
+) -> RunningServer:
     """A server whose disk can be made to fail."""
-    storage = SYNCED[synced_mode](FaultyDisk(faults), tmp_path / "store")
+    storage = SYNCED[synced_mode](FaultyDisk(faults, blob_faults), tmp_path / "store")
     return servers.enter_context(RunningServer(configured(storage__mode=synced_mode), storage))
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from everbrook.storage.disk import File, OsDisk
+from everbrook.storage.file_blobs import BLOBS
 
 
 @dataclass
@@ -72,13 +73,22 @@ class FaultyFile:
 
 
 class FaultyDisk(OsDisk):
-    """The file system, with faults."""
+    """The file system, with faults. Those of the files that hold snapshots, and of their folders, are others."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: Faults, blob_faults: Faults | None = None) -> None:
         self._faults = faults
+        self._blob_faults = blob_faults or Faults()
+
+    def _of(self, path: Path) -> Faults:
+        return self._blob_faults if path.parent.parent.name == BLOBS else self._faults
 
     def create(self, path: Path) -> File:
-        return FaultyFile(super().create(path), self._faults)
+        return FaultyFile(super().create(path), self._of(path))
 
     def open(self, path: Path) -> File:
-        return FaultyFile(super().open(path), self._faults)
+        return FaultyFile(super().open(path), self._of(path))
+
+    def sync_folder(self, folder: Path) -> None:
+        if folder.parent.name == BLOBS:
+            self._blob_faults.sync()
+        super().sync_folder(folder)

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable, Mapping
 
 from everbrook.cli.main import main
-from everbrook.protocol.state import Producer
+from everbrook.protocol.state import WHOLE, Head, Identity, Kept, Producer
+from everbrook.storage import packing
 from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.journal import Journal
+from everbrook.storage.packing import Unpacker
 from everbrook.storage.record import Record
 
 
@@ -29,9 +31,30 @@ def forget_producers() -> None:
     AcidStorage._producers = nobody  # type: ignore[assignment, method-assign]
 
 
+def sweep_everything() -> None:
+    """Take every snapshot for an orphan when the server starts."""
+
+    def keeps(_storage: AcidStorage, _owner: int, _blob: int) -> bool:
+        return False
+
+    AcidStorage.keeps = keeps  # type: ignore[assignment, method-assign]
+
+
+def keep_everything_again() -> None:
+    """Take a later write for a proof that nothing was ever cut."""
+    unpack = packing.unpack_head
+
+    def forget(unpacker: Unpacker, identity: Identity, _before: Kept = WHOLE) -> tuple[Head, int]:
+        return unpack(unpacker, identity)
+
+    packing.unpack_head = forget  # type: ignore[assignment]
+
+
 BUGS: Mapping[str, Callable[[], None]] = {
     "lose-the-last-records": lose_the_last_records,
     "forget-producers": forget_producers,
+    "sweep-everything": sweep_everything,
+    "keep-everything-again": keep_everything_again,
 }
 
 if __name__ == "__main__":

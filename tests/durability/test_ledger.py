@@ -59,6 +59,17 @@ def test_half_a_message_is_noticed() -> None:
         check(log_of(0), SENT[0], SENT[1][:10])
 
 
+def test_of_what_was_let_go_nothing_need_be_there() -> None:
+    first = len(SENT[0])
+    assert verify(parse(SENT[1] + SENT[2], first), [log_of(0, 1, 2, sent=3).since(first)]) == 2
+
+
+def test_a_message_that_is_lost_behind_what_was_let_go_is_noticed() -> None:
+    first = len(SENT[0])
+    with pytest.raises(PromiseBroken, match="message 1 of a was acknowledged at 54 and is lost"):
+        verify(parse(SENT[2], first + len(SENT[1])), [log_of(0, 1, 2, sent=3).since(first)])
+
+
 def test_json_messages_are_told_apart_across_pages() -> None:
     pages = [b'[{"writer":"a","number":0}]', b'[{"writer":"a","number":1}]']
 

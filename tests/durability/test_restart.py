@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.durability.modes import SURVIVING
@@ -37,6 +38,8 @@ def fill(wire: Wire) -> None:
     wire.create(ROOT + "recreated", body=b"old")
     wire.request("DELETE", ROOT + "recreated")
     wire.create(ROOT + "recreated", "application/json", b"[1]")
+    fill_histories(wire)
+    fill_buckets(wire)
 
 
 def fill_forks(wire: Wire) -> None:
@@ -47,6 +50,34 @@ def fill_forks(wire: Wire) -> None:
     wire.create(ROOT + "soft-deleted", body=b"base")
     wire.create(ROOT + "survivor", stream_forked_from=ROOT + "soft-deleted")
     wire.request("DELETE", ROOT + "soft-deleted")
+
+
+def fill_histories(wire: Wire) -> None:
+    wire.create(ROOT + "cut", "application/json", b"[1,2,3]")
+    publish(wire, ROOT + "cut/__ds", 4, b"one, two")
+    wire.create(ROOT + "cut-fork", stream_forked_from=ROOT + "cut", content_type="application/json")
+    wire.append(ROOT + "cut", b"4", "application/json")
+    publish(wire, ROOT + "cut/__ds", 6, b"one, two, three", stream_snapshot_history="keep")
+    wire.request("PUT", ROOT + f"cut/__ds/retention/{6:016d}")
+    wire.create(ROOT + "emptied", body=b"abc")
+    publish(wire, ROOT + "emptied/__ds", 3, b"")
+    wire.create(ROOT + "policy", stream_retention="max-age=86400, max-messages=500")
+
+
+def fill_buckets(wire: Wire) -> None:
+    wire.request("PUT", "/ds/full", stream_retention="max-bytes=1000000")
+    wire.request("PUT", "/ds/deleted")
+    wire.request("DELETE", "/ds/deleted")
+    wire.request("PUT", "/ds/empty")
+    for name in ("b", "a"):
+        wire.create(f"/ds/full/{name}", body=b"abc")
+    publish(wire, "/ds/full/a", 3, b"all of it", stream_snapshot_history="keep")
+
+
+def publish(wire: Wire, root: str, offset: int, body: bytes, **headers: str) -> None:
+    target = f"{root}/snapshot/{offset:016d}"
+    answer = wire.request("PUT", target, body, content_type="text/plain", **headers)
+    assert answer.status == 204, answer
 
 
 @pytest.fixture(scope="module", params=[(mode, end) for mode in SURVIVING for end in ENDS], ids=" ".join)
@@ -125,6 +156,48 @@ def test_a_deleted_stream_stays_deleted(restarted: Wire) -> None:
 
 def test_a_stream_created_again_has_nothing_of_the_old_one(restarted: Wire) -> None:
     assert restarted.get(ROOT + "recreated").body == b"[1]"
+
+
+def test_a_snapshot_is_kept_with_its_bytes_and_its_type(restarted: Wire) -> None:
+    assert restarted.get(ROOT + "cut/__ds/snapshot").headers["stream-snapshot-offset"] == f"{6:016d}"
+    answer = restarted.get(ROOT + f"cut/__ds/snapshot/{6:016d}")
+    assert (answer.body, answer.headers["content-type"]) == (b"one, two, three", "text/plain")
+    assert restarted.get(ROOT + f"cut/__ds/snapshot/{4:016d}").status == 404
+
+
+def test_what_was_cut_stays_cut_and_the_rest_is_there(restarted: Wire) -> None:
+    head = restarted.request("HEAD", ROOT + "cut").headers
+    assert (head["stream-earliest-offset"], head["stream-next-offset"]) == (f"{6:016d}", f"{8:016d}")
+    assert restarted.get(ROOT + f"cut?offset={4:016d}").refusal == (410, "offset_gone")
+    assert restarted.get(ROOT + f"cut?offset={6:016d}").body == b"[4]"
+
+
+def test_a_fork_keeps_the_snapshot_and_the_history_that_its_source_had(restarted: Wire) -> None:
+    assert restarted.request("HEAD", ROOT + "cut-fork").headers["stream-earliest-offset"] == f"{4:016d}"
+    assert restarted.get(ROOT + f"cut-fork/__ds/snapshot/{4:016d}").body == b"one, two"
+    assert restarted.get(ROOT + f"cut-fork?offset={4:016d}").body == b"[3]"
+
+
+def test_a_stream_of_which_only_a_snapshot_is_left_goes_on(restarted: Wire) -> None:
+    assert restarted.get(ROOT + f"emptied/__ds/snapshot/{3:016d}").body == b""
+    assert restarted.request("HEAD", ROOT + "emptied").headers["stream-earliest-offset"] == f"{3:016d}"
+    assert restarted.get(ROOT + f"emptied?offset={3:016d}").status == 200
+
+
+def test_a_policy_is_kept(restarted: Wire) -> None:
+    assert restarted.request("HEAD", ROOT + "policy").headers["stream-retention"] == "max-age=86400, max-messages=500"
+
+
+def test_buckets_are_kept_with_their_policies(restarted: Wire) -> None:
+    assert restarted.get("/ds/empty").status == 200
+    assert restarted.get("/ds/deleted").refusal == (404, "bucket_not_found")
+    assert restarted.request("HEAD", "/ds/full/b").headers["stream-retention"] == "max-bytes=1000000"
+    assert restarted.request("DELETE", "/ds/full").refusal == (409, "bucket_not_empty")
+
+
+def test_the_streams_of_a_bucket_are_listed_in_order(restarted: Wire) -> None:
+    listed = msgspec.json.decode(restarted.get("/ds/full/streams").body)["streams"]
+    assert [(each["stream_id"], each["snapshot_offset"]) for each in listed] == [("a", 3), ("b", None)]
 
 
 def test_new_streams_can_be_written_and_read(restarted: Wire) -> None:

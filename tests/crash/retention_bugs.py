@@ -1,0 +1,214 @@
+"""Deliberate bugs about snapshots and what streams retain, to prove that the crash tests notice them.
+
+Each takes something for durable that is not yet, or for gone that somebody still needs.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.uploads import Finished, Upload
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol.outcomes import Cut
+from everbrook.protocol.state import WHOLE, Fork, Head, Identity, Kept
+from everbrook.storage import packing
+from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.rows import CHECKSUM, PLACE, holds, start_of
+from everbrook.storage.acid.shard import Fold
+from everbrook.storage.api import Storage
+from everbrook.storage.file_blobs import BLOBS, FileDraft
+from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.reader import Reader
+from everbrook.storage.packing import Unpacker
+from everbrook.storage.retained import needs_blob
+from tests.crash.bugs import ACID, DURABLE, Bug, without_syncing, write_otherwise
+from tests.crash.operations import FolderSynced, Operation
+
+# Where it does not matter how a mode syncs, one of each kind is enough.
+BOTH = ("acid", "file-fast")
+STORAGES: tuple[type[AcidStorage | FileStorage], ...] = (AcidStorage, FileStorage)
+RETAINED_IN = ("everbrook.storage.acid.engine", "everbrook.storage.files.discarding")
+
+
+def _syncs_no_blob_folder(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced) and operation.path.parent.name == BLOBS
+
+
+def _does_not_sync_the_folder_of_blobs(operation: Operation) -> bool:
+    return isinstance(operation, FolderSynced) and operation.path.name == BLOBS
+
+
+def _sync_no_blob(patch: pytest.MonkeyPatch) -> None:
+    really_write, really_finish = FileDraft.write, FileDraft.finish
+    patch.setattr(FileDraft, "write", lambda *args: without_syncing(really_write, *args))
+    patch.setattr(FileDraft, "finish", lambda *args: without_syncing(really_finish, *args))
+
+
+def _leave_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FileDraft, "abandon", lambda draft: draft._close())
+
+
+def _before_persisting(patch: pytest.MonkeyPatch, act: Callable[[Storage, Head, Kept], None]) -> None:
+    """Do something about each cut before it is durable. `act` is given the head that it replaces."""
+    for storage_class in STORAGES:
+        really_persist: Callable[..., None] = storage_class.persist
+
+        def persist(
+            storage: Storage, group: Sequence[Change], really_persist: Callable[..., None] = really_persist
+        ) -> None:
+            for edit in (edit for change in group for edit in change):
+                before = storage.load(edit.head.identity.name)
+                if isinstance(edit, Write) and edit.cut and before:
+                    act(storage, before.head, edit.head.kept)
+            really_persist(storage, group)
+
+        patch.setattr(storage_class, "persist", persist)
+
+
+def _remove_the_old_snapshot_first(patch: pytest.MonkeyPatch) -> None:
+    def remove(storage: Storage, before: Head, _kept: Kept) -> None:
+        snapshot = before.kept.snapshot
+        if snapshot and not snapshot.automatic and snapshot != before.identity.first_kept.snapshot:
+            storage.blobs.remove(snapshot.owner, snapshot.blob)
+
+    _before_persisting(patch, remove)
+
+
+def _discard_before_the_cut(patch: pytest.MonkeyPatch) -> None:
+    def discard(storage: Storage, before: Head, kept: Kept) -> None:
+        incarnation = before.identity.incarnation
+        if isinstance(storage, FileStorage):
+            for segment in storage._reader.let_go(incarnation, max(kept.earliest, before.identity.first_own_offset)):
+                storage._disk.remove(storage._layout.segment(incarnation, segment))
+        elif isinstance(storage, AcidStorage):
+            fold = storage._shelf.shard(incarnation).begin()
+            fold.discard(incarnation, kept.earliest)
+            fold._transaction.commit()
+
+    _before_persisting(patch, discard)
+
+
+def _put_floors(patch: pytest.MonkeyPatch, floor_of: Callable[[Head, Identity | None], int]) -> None:
+    for module in RETAINED_IN:
+        patch.setattr(f"{module}.floor_of", floor_of)
+
+
+def _discard_what_forks_read(patch: pytest.MonkeyPatch) -> None:
+    _put_floors(patch, lambda head, _oldest_fork: head.kept.earliest)
+
+
+def _discard_up_to_the_snapshot(patch: pytest.MonkeyPatch) -> None:
+    """Its history may have been kept."""
+    _put_floors(patch, lambda head, _fork: head.kept.snapshot.offset if head.kept.snapshot else 0)
+
+
+def _discard_the_segment_that_goes_on(patch: pytest.MonkeyPatch) -> None:
+    really_let_go = Reader.let_go
+    patch.setattr(
+        Reader, "let_go", lambda reader, number, floor: really_let_go(reader, number, _next(reader, number, floor))
+    )
+
+
+def _next(reader: Reader, incarnation: int, floor: int) -> int:
+    """Give the end of the segment that an offset is in."""
+    return reader._index_at(incarnation, floor)[1].tail
+
+
+def _discard_the_chunk_that_goes_on(patch: pytest.MonkeyPatch) -> None:
+    def discard(fold: Fold, incarnation: int, floor: int) -> None:
+        cursor = fold._transaction.cursor(fold._databases["chunks"])
+        there = cursor.set_range(PLACE.pack(incarnation, 0))
+        while there and holds(cursor, incarnation) and start_of(cursor) < floor:
+            assert len(cursor.value()) > CHECKSUM.size
+            fold._delete("indexes", PLACE.pack(incarnation, start_of(cursor)))
+            there = cursor.delete()
+
+    patch.setattr(Fold, "discard", discard)
+
+
+def _sweep_what_forks_began_with(patch: pytest.MonkeyPatch) -> None:
+    def needs(head: Head | None, _forks: Iterable[Identity], blob: int) -> bool:
+        return needs_blob(head, (), blob)
+
+    for module in RETAINED_IN:
+        patch.setattr(f"{module}.needs_blob", needs)
+
+
+def _sweep_nothing(patch: pytest.MonkeyPatch) -> None:
+    for storage_class in STORAGES:
+        patch.setattr(storage_class, "keeps", lambda _storage, _owner, _blob: True)
+
+
+def _keep_everything_again_with_the_next_write(patch: pytest.MonkeyPatch) -> None:
+    really_unpack = packing.unpack_head
+
+    def unpack(unpacker: Unpacker, identity: Identity, _before: Kept = WHOLE) -> tuple[Head, int]:
+        return really_unpack(unpacker, identity)
+
+    patch.setattr(packing, "unpack_head", unpack)
+
+
+def _forget_cuts(patch: pytest.MonkeyPatch) -> None:
+    write_otherwise(patch, lambda write: replace(write, cut=False))
+
+
+def _forget_what_a_fork_began_with(patch: pytest.MonkeyPatch) -> None:
+    def fork(source: bytes, incarnation: int, offset: int, anchor: int | None, sub_offset: int, _kept: Kept) -> Fork:
+        return Fork(source, incarnation, offset, anchor, sub_offset)
+
+    patch.setattr(packing, "Fork", fork)
+
+
+def _forget_policies(patch: pytest.MonkeyPatch) -> None:
+    def without(write: Write) -> Write:
+        return replace(write, head=replace(write.head, identity=replace(write.head.identity, retention=None)))
+
+    write_otherwise(patch, without)
+
+
+def _publish_before_the_blob_is_whole(patch: pytest.MonkeyPatch) -> None:
+    def finish(upload: Upload, then: Finished) -> None:
+        upload._scheduler.call_soon_threadsafe(then, None)
+
+    patch.setattr(Upload, "finish", finish)
+
+
+def _remove_what_a_publication_replaces(patch: pytest.MonkeyPatch) -> None:
+    really_publish = Engine.publish
+
+    def publish(engine: Engine, upload: Upload, command: PublishSnapshot) -> Cut:
+        stream = engine._streams.stream(command.name)
+        before = stream.head.kept if stream else WHOLE
+        outcome = really_publish(engine, upload, command)
+        if before.snapshot and not before.snapshot.automatic:
+            engine._storage.blobs.remove(before.snapshot.owner, before.snapshot.blob)
+        return outcome
+
+    patch.setattr(Engine, "publish", publish)
+
+
+RETENTION_BUGS = {
+    "refer to a blob before it is synced": Bug(DURABLE, _sync_no_blob),
+    "leave the names of the blobs to chance": Bug(DURABLE, forgets=_syncs_no_blob_folder),
+    "leave the folders of the blobs to chance": Bug(DURABLE, forgets=_does_not_sync_the_folder_of_blobs),
+    "leave what was given up": Bug(BOTH, _leave_what_was_given_up),
+    "remove the old snapshot before the change is durable": Bug(DURABLE, _remove_the_old_snapshot_first),
+    "discard before the cut is durable": Bug(DURABLE, _discard_before_the_cut),
+    "discard what forks still read": Bug(BOTH, _discard_what_forks_read),
+    "discard the history that a snapshot was to keep": Bug(BOTH, _discard_up_to_the_snapshot),
+    "discard the segment that goes on behind the floor": Bug(("file-fast",), _discard_the_segment_that_goes_on),
+    "discard the chunk that goes on behind the floor": Bug(ACID, _discard_the_chunk_that_goes_on),
+    "sweep what forks began with": Bug(BOTH, _sweep_what_forks_began_with),
+    "sweep nothing": Bug(BOTH, _sweep_nothing),
+    "keep everything again with the next write": Bug(BOTH, _keep_everything_again_with_the_next_write),
+    "forget cuts": Bug(BOTH, _forget_cuts),
+    "forget what a fork began with": Bug(BOTH, _forget_what_a_fork_began_with),
+    "forget policies": Bug(BOTH, _forget_policies),
+    "publish before the blob is whole": Bug(BOTH, _publish_before_the_blob_is_whole, level="engine"),
+    "remove what a publication replaces at once": Bug(
+        ("file-fast",), _remove_what_a_publication_replaces, level="engine"
+    ),
+}
