@@ -226,6 +226,12 @@ class Engine:
         """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
         return self._streams.listed(prefix, after, limit, self.clock.now())
 
+    def list_some(
+        self, prefix: bytes, after: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
+        """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
+        return self._streams.list_some(prefix, after, limit, self.clock.now())
+
     def find_bucket(self, bucket_id: bytes) -> Head:
         """Give a bucket that is there (002 §1.3)."""
         bucket = self._streams.visible(bucket_record(bucket_id))

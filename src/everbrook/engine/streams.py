@@ -82,14 +82,19 @@ class Streams:
     def listed(self, prefix: bytes, after: bytes, limit: int, now: int) -> list[tuple[bytes, Head | None]]:
         """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
         listed: list[tuple[bytes, Head | None]] = []
-        while len(listed) < limit:
-            wanted = limit - len(listed)
-            found = self._storage.scan(prefix, after, wanted)
-            listed += ((name, head) for name, head in found if head is None or self._lives(head, now))
-            if len(found) < wanted:
-                break
-            after = found[-1][0]
+        go_on_after: bytes | None = after
+        while go_on_after is not None and len(listed) < limit:
+            living, go_on_after = self.list_some(prefix, go_on_after, limit - len(listed), now)
+            listed += living
         return listed
+
+    def list_some(
+        self, prefix: bytes, after: bytes, limit: int, now: int
+    ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
+        """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
+        found = self._storage.scan(prefix, after, limit)
+        living = [(name, head) for name, head in found if head is None or self._lives(head, now)]
+        return living, found[-1][0] if len(found) == limit else None
 
     def _lives(self, head: Head, now: int) -> bool:
         """Tell whether a stream has neither been deleted nor run out of time, without loading it."""

@@ -7,7 +7,17 @@ from everbrook.protocol.subscriptions.state import Event, Subscription, fold
 class Active:
     """One subscription. `candidates` are the streams that had news when they were last heard of."""
 
-    __slots__ = ("candidates", "delivering", "name", "queued", "stated_bytes", "subscription", "timer", "written_bytes")
+    __slots__ = (
+        "candidates",
+        "delivering",
+        "name",
+        "queued",
+        "stated_bytes",
+        "subscription",
+        "timer",
+        "waits_until",
+        "written_bytes",
+    )
 
     def __init__(self, name: bytes, subscription: Subscription) -> None:
         self.name = name
@@ -17,6 +27,8 @@ class Active:
         self.queued = False
         self.delivering = 0
         """The generation that is being delivered just now, if one is."""
+        self.waits_until = 0
+        """When to try again to wake, if that could not be told to anybody."""
         self.written_bytes = 0
         self.stated_bytes = 0
 

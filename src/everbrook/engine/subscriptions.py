@@ -149,7 +149,17 @@ class Subscriptions:
         subscription = active.subscription
         if subscription.wake and not subscription.pull and not subscription.next_attempt_at:
             self._deliver(active)
+        if subscription.wake and subscription.pull and not self._is_told(subscription, subscription.wake):
+            self._tell_again(active)
         self._set_timer(active)
+
+    def _is_told(self, subscription: Subscription, wake: Wake) -> bool:
+        """Tell whether the wake stream that tells of a wake is still there."""
+        name = (subscription.root + (subscription.config.wake_stream or "")).encode()
+        try:
+            return self._engine.find(name, self._engine.clock.now()).committed.identity.incarnation == wake.told_in
+        except ProtocolError:
+            return False
 
     # News
 
@@ -209,7 +219,8 @@ class Subscriptions:
                 outcome = self._engine.execute(WakeUp(active.name, now, self._engine.new_id("w_"), candidates))
             except ProtocolError:
                 # The wake stream is not there, or closed. It may be yet.
-                self._look_at(active, now + MISSING_STREAM_MS)
+                active.waits_until = now + MISSING_STREAM_MS
+                self._set_timer(active)
                 return False
             for path in candidates:
                 active.candidates.pop(path, None)
@@ -299,6 +310,8 @@ class Subscriptions:
             moments.append(wake.lease_until)
         if subscription.next_attempt_at and (wake or active.candidates):
             moments.append(max(subscription.next_attempt_at, self._engine.clock.now()))
+        if active.waits_until and not wake:
+            moments.append(active.waits_until)
         if moments:
             self._look_at(active, min(moments))
         else:
@@ -311,6 +324,7 @@ class Subscriptions:
 
     def _look(self, active: Active) -> None:
         active.timer = None
+        active.waits_until = 0
         if self._engine.failure or self._active.get(active.name) is not active:
             return
         now = self._engine.clock.now()

@@ -7,10 +7,12 @@ storage.
 
 import heapq
 from collections.abc import Callable
+from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Scheduler, Timer
 from everbrook.engine.stream import Stream
 from everbrook.protocol.commands import Expire, Trim
+from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
@@ -123,8 +125,21 @@ class Patrol:
         end = deadline(identity, max(head.written_at, self._started_at))
         if end is not None and end <= now:
             self._execute(Expire(identity.name, now))
-        elif (identity.ages or self._uncut(head)) and head.kept.earliest < head.tail:
+        elif head.kept.earliest < head.tail and (self._aged(head, now) or self._uncut(head)):
             self._execute(Trim(identity.name, now))
+
+    def _aged(self, head: Head, now: int) -> bool:
+        """Tell whether the oldest message of a stream is, or may be, too old."""
+        retention, earliest = head.identity.retention, head.kept.earliest
+        if retention is None or retention.max_age_secs is None:
+            return False
+        if earliest < head.identity.first_own_offset:
+            # It is the source's, and found when the stream is loaded.
+            return True
+        with suppress(StreamDamaged):
+            appended_at = self._storage.time_at(head.identity.incarnation, earliest)
+            return appended_at + retention.max_age_secs * 1000 <= now
+        return False
 
     def _uncut(self, head: Head) -> bool:
         """Tell whether a policy may not have been applied to the last that was written, before an earlier end."""

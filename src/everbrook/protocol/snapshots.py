@@ -5,6 +5,7 @@ Nothing that a snapshot does not cover is ever let go of, so that a bootstrap is
 
 import re
 from base64 import b64decode, b64encode
+from hashlib import sha256
 
 from msgspec.structs import replace
 
@@ -52,8 +53,9 @@ def format_digest(digest: bytes) -> bytes:
 
 
 def format_snapshot_etag(snapshot: Snapshot) -> bytes:
-    """Name a snapshot by what it holds and covers."""
-    return b'"%016d-%b"' % (snapshot.offset, snapshot.digest.hex().encode())
+    """Name a snapshot by what it holds, as what, and what it covers."""
+    content = sha256(snapshot.digest + snapshot.content_type).hexdigest()
+    return b'"%016d-%b"' % (snapshot.offset, content.encode())
 
 
 def decide_publish(view: View, command: PublishSnapshot) -> Decision:

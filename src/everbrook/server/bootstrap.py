@@ -1,5 +1,6 @@
 """The bootstrap resource: a snapshot and every message after it, one part each, as they are at one moment (002 §3)."""
 
+import logging
 import secrets
 
 from everbrook.engine.engine import Engine
@@ -15,6 +16,8 @@ from everbrook.server.exchange import Exchange, Reply, Request, Response
 from everbrook.server.render import CLOSED
 from everbrook.server.routes import Route
 from everbrook.storage.blobs import BlobReader
+
+logger = logging.getLogger(__name__)
 
 BLOB_PIECE_BYTES = 256 * 1024
 MIN_PIECE_BYTES, FIRST_PIECE_BYTES, MAX_PIECE_BYTES = 4 * 1024, 16 * 1024, 256 * 1024
@@ -98,8 +101,10 @@ class Bootstrap:
             return
         try:
             piece = self._next_piece()
-        except (ProtocolError, OSError, KeyError):
+        except Exception as error:
             # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
+            if not isinstance(error, (ProtocolError, OSError, KeyError)):
+                logger.exception("a bootstrap failed and was broken off")
             self.cancel()
             exchange.abort()
             return

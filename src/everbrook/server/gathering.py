@@ -4,6 +4,7 @@ Where heads have to be read from the disk, a whole page may take longer than a l
 """
 
 from collections.abc import Callable
+from time import perf_counter
 
 from everbrook.engine.engine import Engine
 from everbrook.protocol.errors import ProtocolError
@@ -11,7 +12,8 @@ from everbrook.protocol.state import Head
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
 
-SLICE = 128
+SLICE = 16
+TURN_SECS = 0.002
 
 Found = list[tuple[bytes, Head | None]]
 
@@ -48,8 +50,10 @@ class Gathering:
         exchange = self._exchange
         if exchange is None:
             return
+        until = perf_counter() + TURN_SECS
         try:
-            whole = self._take_slice()
+            while not (whole := self._take_slice()) and perf_counter() < until:
+                pass
         except ProtocolError as error:
             exchange.respond(problem_response(error, self._common))
             return
@@ -61,11 +65,11 @@ class Gathering:
     def _take_slice(self) -> bool:
         """Take some more. Tells whether that was all that there is, or all that is wanted."""
         wanted = min(SLICE, self._limit - len(self._found))
-        found = self._engine.listed(self._prefix, self._after, wanted)
+        found, go_on_after = self._engine.list_some(self._prefix, self._after, wanted)
         self._found += found
-        if len(found) < wanted or len(self._found) == self._limit:
+        if go_on_after is None or len(self._found) == self._limit:
             return True
-        self._after = found[-1][0]
+        self._after = go_on_after
         return False
 
     def resume(self) -> None:

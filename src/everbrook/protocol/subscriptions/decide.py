@@ -192,7 +192,8 @@ def decide_wake(view: View, command: WakeUp) -> Decision:
     generation = subscription.generation + 1
     if subscription.pull:
         told = _wake_event(view, subscription, generation, next(iter(tails)), command.now)
-        return _change(view, command.name, command.now, Woken(generation, Wake(command.wake_id, tails)), wake=told)
+        wake = Wake(command.wake_id, tails, told_in=told[0].head.identity.incarnation)
+        return _change(view, command.name, command.now, Woken(generation, wake), wake=told)
     lease_until = command.now + subscription.config.lease_ttl_ms
     wake = Wake(command.wake_id, tails, lease_until=lease_until)
     return _change(view, command.name, command.now, Woken(generation, wake))
@@ -228,7 +229,8 @@ def decide_claim(view: View, command: Claim) -> Decision:
     if not tails:
         raise NoPendingWork("no stream of the subscription has news")
     lease_until = command.now + subscription.config.lease_ttl_ms
-    begun = Wake(wake.wake_id if wake else command.wake_id, tails, command.worker, lease_until)
+    told_in = wake.told_in if wake else 0
+    begun = Wake(wake.wake_id if wake else command.wake_id, tails, command.worker, lease_until, told_in)
     generation = subscription.generation if wake else subscription.generation + 1
     return _change(view, command.name, command.now, Woken(generation, begun))
 

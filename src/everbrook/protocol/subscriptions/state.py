@@ -30,6 +30,8 @@ class Wake(Struct, frozen=True):
     tails: dict[str, Link]
     holder: str | None = None
     lease_until: int | None = None
+    told_in: int = 0
+    """The incarnation of the wake stream that tells of it, for a pull-wake."""
 
 
 class Subscription(Struct):
