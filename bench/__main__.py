@@ -45,8 +45,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"how often the servers take turns in each case (default {ROUNDS}, {DURABLE_ROUNDS} with a disk)",
     )
     parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
-    parser.add_argument("--cases", type=_names(CASES), help="comma-separated")
-    parser.add_argument("--subjects", type=_names(SUBJECTS), default=DEFAULT_SUBJECTS, help="comma-separated")
+    parser.add_argument("--cases", type=names_of(CASES), help="comma-separated")
+    parser.add_argument("--subjects", type=names_of(SUBJECTS), default=DEFAULT_SUBJECTS, help="comma-separated")
     parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else None)
@@ -54,7 +54,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _names(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
+    """Make a reader of comma-separated names out of those that are known."""
+
     def parse(text: str) -> tuple[str, ...]:
         names = tuple(text.split(","))
         unknown = [name for name in names if name not in known]

@@ -51,9 +51,18 @@ def resident_bytes(pid: int) -> int:
 class ServerProcess:
     """A server for the length of a `with` block: it accepts connections inside and is gone after."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], port: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        port: int,
+        *,
+        stop_timeout_secs: float = _STOP_TIMEOUT_SECS,
+    ) -> None:
+        """Describe a server. One that has not ended so long after it was asked to is killed."""
         self._command = command
         self._environment = environment
+        self._stop_timeout_secs = stop_timeout_secs
         self.port = port
 
     def __enter__(self) -> Self:
@@ -101,7 +110,7 @@ class ServerProcess:
     def _stop(self) -> None:
         self._process.terminate()
         try:
-            self._process.wait(_STOP_TIMEOUT_SECS)
+            self._process.wait(self._stop_timeout_secs)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -78,8 +78,8 @@ def _tables(comparisons: Sequence[Comparison]) -> list[list[str]]:
 
 def _table(comparisons: Sequence[Comparison]) -> list[str]:
     if all(comparison.memory_ratio is None for comparison in comparisons):
-        return _align([_HEADINGS, *(_row(comparison) for comparison in comparisons)])
-    return _align([_DURABLE_HEADINGS, *(_durable_row(comparison) for comparison in comparisons)])
+        return align([_HEADINGS, *(_row(comparison) for comparison in comparisons)])
+    return align([_DURABLE_HEADINGS, *(_durable_row(comparison) for comparison in comparisons)])
 
 
 def _durable_row(comparison: Comparison) -> tuple[str, ...]:
@@ -105,7 +105,8 @@ def _latencies(figures: Figures) -> str:
     return f"{figures.p50_ms:.2f} / {figures.p99_ms:.2f}"
 
 
-def _align(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def align(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Make the lines of a table, of which the first row is the headings."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

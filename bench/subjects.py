@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 from bench import reference
 from bench.processes import ServerProcess, free_port
 
-_HIGH = str(64 * 1024**3)
+HIGH = str(64 * 1024**3)
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
-_DATA = Path(__file__).resolve().parents[1] / "data"
+DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Subject:
         command = self.command(port)
         with ExitStack() as stack:
             if self.folder_arguments:
-                _DATA.mkdir(exist_ok=True)
-                command += self.folder_arguments(stack.enter_context(TemporaryDirectory(prefix="bench-", dir=_DATA)))
+                DATA.mkdir(exist_ok=True)
+                command += self.folder_arguments(stack.enter_context(TemporaryDirectory(prefix="bench-", dir=DATA)))
             yield stack.enter_context(ServerProcess(command, self.environment, port))
 
 
@@ -49,7 +49,7 @@ def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
         command=lambda port: [executable, "serve", "--port", str(port), "--storage", storage],
         folder_arguments=(lambda folder: ["--data-dir", folder]) if durable else None,
         # no limit of ours may turn a measured append into a refusal
-        environment={"DS_LIMITS__MAX_MEMORY_BYTES": _HIGH, "DS_LIMITS__MAX_STREAM_BYTES": _HIGH},
+        environment={"DS_LIMITS__MAX_MEMORY_BYTES": HIGH, "DS_LIMITS__MAX_STREAM_BYTES": HIGH},
         reference=reference_name,
         beside="everbrook-memory" if durable else None,
     )
