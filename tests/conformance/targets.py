@@ -17,6 +17,7 @@ START_TIMEOUT_SECS = 20
 STOP_TIMEOUT_SECS = 15
 SETTINGS = {
     "DS_SERVER__LONG_POLL_TIMEOUT_SECS": "0.5",  # several tests wait for one to end
+    "DS_WEBHOOKS__ALLOW_LOOPBACK_HTTP": "true",  # the suite receives its webhooks itself
 }
 
 

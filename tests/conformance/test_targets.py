@@ -71,4 +71,5 @@ def test_settings_of_the_surroundings_do_not_reach_a_server(monkeypatch: pytest.
     assert {name for name in targets._environment(TARGET) if name.startswith("DS_")} == {
         "DS_SERVER__LONG_POLL_TIMEOUT_SECS",
         "DS_STORAGE__MODE",
+        "DS_WEBHOOKS__ALLOW_LOOPBACK_HTTP",
     }

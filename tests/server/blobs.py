@@ -128,6 +128,6 @@ def digest_of(body: bytes) -> str:
     return f"sha-256=:{b64encode(sha256(body).digest()).decode()}:"
 
 
-def etag_of(offset: int, body: bytes, content_type: bytes) -> str:
+def etag_of(offset: int, body: bytes, content_type: bytes = b"application/octet-stream") -> str:
     """The entity tag of a snapshot."""
     return f'"{offset:016d}-{sha256(sha256(body).digest() + content_type).hexdigest()}"'

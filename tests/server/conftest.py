@@ -12,6 +12,7 @@ from everbrook.server.http1 import listener
 from everbrook.storage.api import Storage
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured
+from tests.server.subscribing import Api, Hooks
 from tests.server.wire import Wire
 
 Start = Callable[..., RunningServer]
@@ -92,3 +93,30 @@ def path() -> str:
 def quick_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let servers that start from here on look after their connections often, so that short timeouts are kept."""
     monkeypatch.setattr(listener, "TICK_SECS", 0.02)
+
+
+@pytest.fixture(scope="module", params=["http1", "asgi"])
+def subscribed(request: pytest.FixtureRequest) -> Iterator[RunningServer | Mounted]:
+    """A server of each transport that may send webhooks to this machine, shared by the tests of a module."""
+    settings = configured(webhooks__allow_loopback_http=True, server__long_poll_timeout_secs=0.5)
+    if request.param == "http1":
+        with RunningServer(settings) as running:
+            yield running
+    else:
+        streams = asgi.create_app(settings)
+        with Mounted(streams, streams) as mounted:
+            yield mounted
+
+
+@pytest.fixture
+def api(subscribed: RunningServer | Mounted) -> Iterator[Api]:
+    """Requests about subscriptions, over one connection."""
+    with subscribed.connect() as wire:
+        yield Api(wire)
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    """A receiver of webhooks."""
+    with Hooks() as receiver:
+        yield receiver

@@ -6,6 +6,7 @@ import click
 
 from everbrook.cli.check import check
 from everbrook.cli.config import config
+from everbrook.cli.keys import keys
 from everbrook.cli.serve import serve
 from everbrook.settings import SettingsError
 
@@ -22,6 +23,7 @@ def everbrook() -> None:
 
 everbrook.add_command(check)
 everbrook.add_command(config)
+everbrook.add_command(keys)
 everbrook.add_command(serve)
 
 

@@ -52,8 +52,12 @@ class Secrets:
         return msgspec.json.encode(Stored(msgspec.Raw(ring.encode()), b64encode(self._token_secret).decode()))
 
     def rotate(self, keep_secs: int) -> str:
-        """Sign with a new key from now on. Gives its name; it holds when `last_change` is durable."""
-        now = self._engine.clock.now()
-        self.ring = self.ring.rotate(now // 1000, secrets.token_bytes(KEY_BYTES), keep_secs)
-        self._engine.execute(Append(RECORD, now, JSON, self._encode(self.ring)))
-        return self.ring.active.kid
+        """Sign with a new key as soon as it is durable. Gives its name."""
+        engine, now = self._engine, self._engine.clock.now()
+        ring = self.ring.rotate(now // 1000, secrets.token_bytes(KEY_BYTES), keep_secs)
+        engine.execute(Append(RECORD, now, JSON, self._encode(ring)))
+        engine.when_durable(engine.last_change, lambda failure: None if failure else self._take(ring))
+        return ring.active.kid
+
+    def _take(self, ring: KeyRing) -> None:
+        self.ring = ring

@@ -10,6 +10,8 @@ import signal
 
 from uvloop import new_event_loop
 
+from everbrook.protocol.errors import ProtocolError
+from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
 from everbrook.server.http1.listener import Listener
 from everbrook.settings import Settings
@@ -28,6 +30,8 @@ def run(settings: Settings) -> None:
 
 async def serve(settings: Settings) -> None:
     """Serve on the running loop until a signal comes."""
+    # Until there are keys to rotate the signal means nothing; as it is found, it would end the process.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     raise_open_files(settings.limits.max_connections)
     storage = open_storage(settings)
     application = assemble(settings, storage)
@@ -38,6 +42,7 @@ async def serve(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     signals = StopSignals()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, rotate_keys, application)
     tell(*banner(addresses, settings, storage.promise))
     await signals.first.wait()
     tell("everbrook is stopping; a second signal ends it at once")
@@ -68,6 +73,24 @@ def raise_open_files(connections: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
         if allowed < connections:
             logger.warning("the system allows %d open files: too few for %d connections", allowed, connections)
+
+
+def rotate_keys(application: Application) -> None:
+    """Sign webhooks with a new key, and say so once it is durable."""
+    engine = application.engine
+    try:
+        kid = application.control.rotate_keys()
+    except ProtocolError as error:
+        logger.error("the signing key was not rotated: %s", error)  # noqa: TRY400 - it says all there is to say
+        return
+
+    def settle(failure: ProtocolError | None) -> None:
+        if failure:
+            logger.error("the signing key was not rotated: %s", failure)
+        else:
+            tell(f"everbrook signs webhooks with {kid} from now on")
+
+    engine.when_durable(engine.last_change, settle)
 
 
 def tell(*lines: str) -> None:

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from everbrook.protocol.errors import WebhookUrlRejected
 from everbrook.server.webhooks.addresses import special
 from everbrook.server.webhooks.guard import (
     MAX_ADDRESSES,
     MAX_URL_BYTES,
     Target,
-    WebhookUrlRejected,
     check_url,
     resolve,
 )

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everbrook.server.webhooks.tokens import MAX_TOKEN_BYTES, Grant, TokenExpired, TokenInvalid, Tokens
+from everbrook.protocol.errors import TokenExpired, TokenInvalid
+from everbrook.server.webhooks.tokens import MAX_TOKEN_BYTES, Grant, Tokens
 from tests.protocol.generated import generated
 
 NOW = 1_778_324_210

@@ -1,0 +1,187 @@
+"""``everbrook keys``: the keys that webhooks are signed with (§6.5).
+
+The rule: one process at a time has a store. Where a server has it, that server is asked to rotate, by SIGUSR1, and only
+if it is seen to take the signal: any other process would end by it.
+"""
+
+import fcntl
+import os
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from everbrook.cli.flags import FLAGS, Command, layer_flags, read_flags
+from everbrook.settings import Settings, StorageMode, load_layers
+
+if TYPE_CHECKING:
+    from everbrook.engine.engine import Engine
+    from everbrook.server.webhooks.signing import KeyRing
+
+T = TypeVar("T")
+
+PROCESSES = Path("/proc")
+
+
+def store_flags(command: Command) -> Command:
+    """Give a command the flags that say which store is meant."""
+    for flag in reversed(FLAGS):
+        if flag.setting.startswith("storage."):
+            command = click.option(flag.option, flag.parameter, metavar=flag.metavar, help=flag.help)(command)
+    return layer_flags(command)
+
+
+@click.group()
+def keys() -> None:
+    """List or rotate the keys that webhooks are signed with."""
+
+
+@keys.command(name="list")
+@store_flags
+def list_keys(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+    """List the keys of the store that the settings name, the one that signs first. No server may be using it."""
+    settings = _load(profile, config_file, flags)
+    holder = _holder(settings)
+    if holder is not None:
+        raise click.ClickException(
+            f"{_store(settings)} is in use by process {holder}; what it publishes is at …/__ds/jwks.json below its URL"
+        )
+    click.echo("\n".join(_in_store(settings, _describe)))
+
+
+@keys.command()
+@store_flags
+def rotate(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+    """Sign webhooks with a new key from now on.
+
+    The public half of the old one stays published for webhooks.key_overlap_secs. If a server is using the store, it
+    is told to rotate, and says so itself.
+    """
+    settings = _load(profile, config_file, flags)
+    holder = _holder(settings)
+    if holder is not None:
+        _ask(holder)
+        click.echo(f"asked the server (process {holder}) to rotate; its output names the new key")
+        return
+    kid = _in_store(settings, lambda engine: _rotate(engine, settings.webhooks.key_overlap_secs))
+    click.echo(f"webhooks are signed with {kid} from now on")
+
+
+def _load(profile: str | None, config_file: Path | None, flags: dict[str, str | None]) -> Settings:
+    unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
+    settings = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset | flags)).settings
+    if settings.storage.mode is StorageMode.MEMORY:
+        raise click.ClickException("storage memory has no store: send SIGUSR1 to a server to rotate the keys it has")
+    return settings
+
+
+def _store(settings: Settings) -> Path:
+    return Path(settings.storage.data_dir) / ("acid" if settings.storage.mode is StorageMode.ACID else "file")
+
+
+def _holder(settings: Settings) -> int | None:
+    """Find the process that has a store, or None if it is free. A store that is not there is none to be made here."""
+    from everbrook.storage.manifest import LOCK, MANIFEST  # noqa: PLC0415
+
+    folder = _store(settings)
+    if not (folder / MANIFEST).is_file():
+        raise click.ClickException(f"there is no store in {folder}")
+    with (folder / LOCK).open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            return int(lock.read() or 0)
+    return None
+
+
+def _ask(process: int) -> None:
+    if not _takes(process, signal.SIGUSR1):
+        raise click.ClickException(
+            f"process {process} has the store, and is not seen to take SIGUSR1: "
+            f"only a server that `everbrook serve` has started, and that is ready, rotates by a signal"
+        )
+    try:
+        os.kill(process, signal.SIGUSR1)
+    except OSError as error:
+        raise click.ClickException(f"process {process} can't be told: {error.strerror}") from error
+
+
+def _takes(process: int, number: signal.Signals) -> bool:
+    """Tell whether a process has a handler for a signal. Without /proc nobody knows."""
+    try:
+        lines = (PROCESSES / str(process) / "status").read_text().splitlines()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def _in_store(settings: Settings, act: "Callable[[Engine], T]") -> T:
+    """Do something with a store that nobody uses, and return when it is durable."""
+    # Imported here: the other commands need neither an event loop nor storage.
+    import asyncio  # noqa: PLC0415
+
+    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
+
+    try:
+        return asyncio.run(_in_engine(settings, act))
+    except (OSError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
+    """Run an engine alone, without subscriptions: nothing is delivered from here."""
+    import asyncio  # noqa: PLC0415
+
+    from everbrook.engine.clock import Clock  # noqa: PLC0415
+    from everbrook.engine.engine import Engine  # noqa: PLC0415
+    from everbrook.server.assembly import limits_of, open_storage  # noqa: PLC0415
+
+    loop = asyncio.get_running_loop()
+    engine = Engine(open_storage(settings), loop, Clock(), limits_of(settings))
+    try:
+        done = act(engine)
+        durable = loop.create_future()
+        engine.when_durable(engine.last_change, durable.set_result)
+        failure = await durable
+    finally:
+        engine.close()
+    if failure:
+        raise click.ClickException(f"the store took nothing: {failure.detail}")
+    return done
+
+
+def _rotate(engine: "Engine", overlap_secs: int) -> str:
+    """Rotate, or make the first key, which then is new anyway."""
+    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
+
+    first = not engine.exists(RECORD)
+    secrets = Secrets(engine)
+    return secrets.ring.active.kid if first else secrets.rotate(overlap_secs)
+
+
+def _describe(engine: "Engine") -> list[str]:
+    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
+
+    if not engine.exists(RECORD):
+        return ["there are no keys yet: the first subscription makes one"]
+    return format_ring(Secrets(engine).ring, engine.clock.now() // 1000)
+
+
+def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:
+    """Say what each published key is good for."""
+    from everbrook.server.webhooks.signing import format_kid  # noqa: PLC0415
+
+    published = [key for key in ring.retired if now_secs < key.published_until_secs]
+    return [
+        f"{ring.active.kid}  signs",
+        *(f"{format_kid(key.public)}  published until {_time(key.published_until_secs)}" for key in published),
+    ]
+
+
+def _time(secs: int) -> str:
+    return datetime.fromtimestamp(secs, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,244 @@
+"""Pull-wake workers: they wait for wakes of a subscription, claim them, and hand what is new to a function (§7.2).
+
+The rule: what was handled is acked, and nothing else. A worker that dies, fails or loses its lease leaves the rest to
+whoever claims next, so everything is handled at least once, and a batch may come twice.
+
+    async def handle(batch: Batch) -> None: ...
+
+    worker = AsyncWorker("http://127.0.0.1:4437/v1/stream", "orders", "wake/orders", handle)
+    await worker.run()   # until worker.stop()
+
+`Worker` is the same for plain functions.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import httpx2
+
+from everbrook.client.leases import Batch, Lease, LeaseLost, Leases, Refused, Unavailable, keep_up
+
+__all__ = ["AsyncWorker", "Batch", "Refused", "Worker"]
+
+T = TypeVar("T")
+AsyncHandler = Callable[[Batch], Awaitable[None]]
+Handler = Callable[[Batch], None]
+
+FIRST_PAUSE_SECS = 1.0
+LAST_PAUSE_SECS = 60.0
+RELEASE_TIMEOUT_SECS = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class AsyncWorker:
+    """A worker on an event loop."""
+
+    def __init__(
+        self,
+        base_url: str,
+        subscription_id: str,
+        wake_stream: str,
+        handler: AsyncHandler,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        client: httpx2.AsyncClient | None = None,
+    ) -> None:
+        """Work on a subscription below a stream root, such as `https://host/v1/stream`.
+
+        `handler` gets one batch after the other. It is cancelled when the lease is lost; when it raises, the rest is
+        released and tried again later. `name` is what others are told of who holds the lease. `headers` go with every
+        request, but that acks have an `Authorization` of their own. A `client` makes the requests if it is given, and
+        stays its owner's.
+        """
+        self._place = (base_url, subscription_id, wake_stream)
+        self._subscription_id = subscription_id
+        self._handler = handler
+        self._name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self._headers = headers
+        self._client = client
+        self._stop = asyncio.Event()
+        self._failures = 0
+
+    def stop(self) -> None:
+        """Let `run` return when the batch under way is handled and acked."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Work until `stop`. A server that is away is waited for; a subscription that is not there is `Refused`."""
+        async with self._leases() as leases:
+            tail: str | None = None
+            cursor = ""
+            while not self._stop.is_set():
+                try:
+                    # The tail comes first: whatever wakes after it is polled, whatever did before it is claimed.
+                    tail = tail or await leases.wake_tail()
+                    await self._work(leases)
+                    tail, cursor = await self._unless_stopped(self._next_wake(leases, tail, cursor)) or (tail, cursor)
+                except (Unavailable, LeaseLost) as error:
+                    await self._pause(error)
+
+    @asynccontextmanager
+    async def _leases(self) -> AsyncIterator[Leases]:
+        if self._client is not None:
+            yield Leases(self._client, *self._place)
+            return
+        async with httpx2.AsyncClient(headers=self._headers) as client:
+            yield Leases(client, *self._place)
+
+    async def _next_wake(self, leases: Leases, offset: str, cursor: str) -> tuple[str, str]:
+        """Wait until the subscription may have work. It is worth a look, too, when a poll ends with nothing."""
+        while True:
+            events, offset, cursor = await leases.poll(offset, cursor)
+            if not events or any(event.subscription_id == self._subscription_id for event in events):
+                return offset, cursor
+
+    async def _work(self, leases: Leases) -> None:
+        """Claim a wake, if there is one to be had, and do its work."""
+        lease = await leases.claim(self._name)
+        if lease is None:
+            return
+        try:
+            acks = await self._handle_all(leases, lease)
+        except (LeaseLost, Unavailable):
+            raise
+        except BaseException as error:
+            await _release(leases, lease)
+            if not isinstance(error, Exception) or isinstance(error, Refused):
+                raise
+            logger.exception("the handler of subscription %r failed; its work is released", self._subscription_id)
+            await self._pause(None)
+            return
+        await self._insist(lease, lambda: leases.ack(lease, acks, done=True))
+        self._failures = 0
+
+    async def _handle_all(self, leases: Leases, lease: Lease) -> dict[str, str]:
+        """Handle every batch of a wake. Gives what is still to be acked."""
+        acks: dict[str, str] = {}
+        async for batch in self._batches(leases, lease):
+            if acks:
+                await self._insist(lease, partial(leases.ack, lease, acks))
+            await self._handle(leases, lease, batch)
+            acks = {batch.stream: batch.next_offset}
+            if self._stop.is_set():
+                break
+        return acks
+
+    async def _batches(self, leases: Leases, lease: Lease) -> AsyncIterator[Batch]:
+        """Read each stream from where it was acked to where its tail was. What comes after that makes another wake."""
+        for stream in lease.streams:
+            offset = stream.acked_offset
+            while offset < stream.tail_offset:
+                batch = await self._insist(lease, partial(leases.read, stream.path, offset))
+                if batch is None or batch.next_offset <= offset:
+                    break
+                yield batch
+                offset = batch.next_offset
+
+    async def _insist(self, lease: Lease, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Make a request that belongs to a lease until it is answered, or the lease is over."""
+        loop = asyncio.get_running_loop()
+        good_until = loop.time() + lease.lease_ttl_ms / 1000
+        while True:
+            try:
+                return await request()
+            except Unavailable:
+                if self._stop.is_set() or loop.time() >= good_until:
+                    raise
+            await self._unless_stopped(asyncio.sleep(FIRST_PAUSE_SECS))
+
+    async def _handle(self, leases: Leases, lease: Lease, batch: Batch) -> None:
+        """Call the handler while the lease is kept up; without a lease there is nothing to be handled."""
+        handling = asyncio.ensure_future(self._handler(batch))
+        keeping = asyncio.ensure_future(keep_up(leases, lease))
+        try:
+            await asyncio.wait((handling, keeping), return_when=asyncio.FIRST_COMPLETED)
+            if not handling.done():
+                keeping.result()
+            await handling
+        finally:
+            handling.cancel()
+            keeping.cancel()
+            await asyncio.wait((handling, keeping))
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T | None:
+        tasks = asyncio.ensure_future(waiting), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return tasks[0].result() if tasks[0].done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _pause(self, error: Exception | None) -> None:
+        """Wait before the next attempt, twice as long each time, with jitter, and never beyond `stop`."""
+        delay_secs = min(FIRST_PAUSE_SECS * 2**self._failures, LAST_PAUSE_SECS) * random.uniform(0.8, 1.2)  # noqa: S311
+        self._failures = min(self._failures + 1, 10)
+        if error:
+            logger.warning("trying again in %.1f s: %s", delay_secs, error)
+        await self._unless_stopped(asyncio.sleep(delay_secs))
+
+
+async def _release(leases: Leases, lease: Lease) -> None:
+    """Give the rest back at once, if that can be done; otherwise the lease will run out."""
+    try:
+        async with asyncio.timeout(RELEASE_TIMEOUT_SECS):
+            await leases.release(lease)
+    except (Unavailable, Refused, LeaseLost, TimeoutError) as error:
+        logger.warning("the lease could not be released, and will run out: %s", error)
+
+
+class Worker:
+    """The same for a plain function, which is called in a thread beside the one that keeps the lease up."""
+
+    def __init__(
+        self,
+        base_url: str,
+        subscription_id: str,
+        wake_stream: str,
+        handler: Handler,
+        *,
+        name: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Work as AsyncWorker does. A handler cannot be cancelled: it runs to its end, even if the lease is lost."""
+        self._handler = handler
+        self._worker = AsyncWorker(base_url, subscription_id, wake_stream, self._handle, name=name, headers=headers)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self) -> None:
+        """Work until `stop`, or an interrupt."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        try:
+            await self._worker.run()
+        finally:
+            self._loop = None
+
+    def stop(self) -> None:
+        """Let `run` return when the batch under way is handled and acked. Any thread may call it, or a signal."""
+        loop = self._loop
+        if loop is None:
+            self._worker.stop()
+        else:
+            with suppress(RuntimeError):  # it has just ended by itself
+                loop.call_soon_threadsafe(self._worker.stop)
+
+    async def _handle(self, batch: Batch) -> None:
+        running = asyncio.ensure_future(asyncio.to_thread(self._handler, batch))
+        try:
+            await asyncio.shield(running)
+        finally:
+            # Two batches at a time would surprise a handler, so one that outlives its lease is waited for.
+            await asyncio.wait((running,))
