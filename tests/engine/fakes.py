@@ -89,6 +89,13 @@ class FakeScheduler:
         """How many timers are set."""
         return sum(not timer.cancelled for timer in self._timers)
 
+    @property
+    def next_due(self) -> int | None:
+        """When the next timer is due."""
+        while self._timers and self._timers[0].cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0].due if self._timers else None
+
     def take_from_thread(self) -> None:
         """Wait for a callback from another thread, and run it."""
         self._from_threads.get(timeout=HANDOVER_SECS).call()

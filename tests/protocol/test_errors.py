@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from everbrook.protocol import errors
 from everbrook.protocol.errors import (
+    AlreadyClaimed,
     BadRequest,
     Conflict,
     HeadersTooLarge,
@@ -24,7 +25,9 @@ from everbrook.protocol.errors import (
     StreamDamaged,
     StreamGone,
     TokenGone,
+    TokenInvalid,
     TooManyProducers,
+    Unauthorized,
     Unavailable,
     VersionNotSupported,
     quoted,
@@ -66,6 +69,7 @@ def test_the_tree_that_opens_the_module_names_every_kind(kind: type[ProtocolErro
     "kind, status",
     [
         (BadRequest, 400),
+        (Unauthorized, 401),
         (StaleEpoch, 403),
         (NotFound, 404),
         (MethodNotAllowed, 405),
@@ -92,6 +96,18 @@ def test_a_refusal_carries_its_detail_and_its_headers() -> None:
     refusal = StreamClosed("closed", ((b"Stream-Closed", b"true"),))
 
     assert (str(refusal), refusal.detail, refusal.headers) == ("closed", "closed", ((b"Stream-Closed", b"true"),))
+
+
+def test_a_refused_claim_tells_who_holds_the_lease() -> None:
+    """§7.2: `ALREADY_CLAIMED` with `current_holder` and `generation`."""
+    refusal = AlreadyClaimed("claimed", holder="w1", generation=7)
+
+    assert (refusal.status, refusal.code, refusal.holder, refusal.generation) == (409, "ALREADY_CLAIMED", "w1", 7)
+
+
+def test_whoever_shows_no_valid_token_is_told_which_kind_is_needed() -> None:
+    """RFC 9110 §11.6.1: a 401 names a challenge."""
+    assert TokenInvalid("no", ((b"X", b"y"),)).headers == ((b"X", b"y"), (b"WWW-Authenticate", b"Bearer"))
 
 
 def test_a_refusal_without_headers_has_none() -> None:

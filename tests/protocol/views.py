@@ -3,13 +3,18 @@
 A fork copies what it inherits: wasteful, and plainly right. Every change is checked for what holds of all of them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.commands import Append, Command, Create, CreateBucket, ForkFrom, PublishSnapshot
 from everbrook.protocol.decide import decide
+from everbrook.protocol.lifetime import ended
+from everbrook.protocol.messages import unpack
 from everbrook.protocol.outcomes import Outcome
 from everbrook.protocol.state import Claim, Head, Identity, Producer, Retention
+from everbrook.protocol.subscriptions.commands import SubscriptionCommand
+from everbrook.protocol.subscriptions.state import Subscription, decode_events, fold
 
 NOW = 1_800_000_000_000
 WEEK = 7 * 86_400_000
@@ -132,11 +137,25 @@ class Streams:
     def populated(self, prefix: bytes) -> bool:
         return any(name.startswith(prefix) for name in self.kept)
 
+    def living(self, prefix: bytes, now: int) -> Iterator[Head]:
+        for name, stream in self.kept.items():
+            if name.startswith(prefix) and not ended(stream.head, stream, now):
+                yield stream.head
+
+    def subscription(self, name: bytes) -> Subscription | None:
+        """Fold a subscription out of its record, from the beginning, every time."""
+        record, folded = self.kept.get(name), None
+        if record and record.stored:
+            retained = record.stored[record.head.kept.earliest :]
+            for event in decode_events(unpack(record.head.identity, retained)):
+                folded = fold(folded, event)
+        return folded
+
     def next_incarnation(self) -> int:
         self._incarnation += 1
         return self._incarnation
 
-    def run(self, command: Command) -> Outcome:
+    def run(self, command: Command | SubscriptionCommand) -> Outcome:
         """Decide on a command and keep what it changes."""
         decision = decide(self, command)
         self.keep(decision.change)

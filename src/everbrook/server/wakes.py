@@ -158,16 +158,14 @@ class Wakes:
     # Wakes
 
     def _streams(self, subscription: Subscription, wake: Wake) -> list[LinkInfo]:
-        return [
-            LinkInfo(
-                path,
-                "explicit" if path in subscription.explicit else "glob",
-                format_position(subscription.acked(path, link.incarnation)),
-                format_position(link.acked),
-                has_pending=True,
-            )
-            for path, link in wake.tails.items()
-        ]
+        """Tell of the streams of a wake. When it is sent again, some of the work may be done."""
+        infos: list[LinkInfo] = []
+        for path, link in wake.tails.items():
+            acked = subscription.acked(path, link.incarnation)
+            tail = max(acked, link.acked)
+            kind = "explicit" if path in subscription.explicit else "glob"
+            infos.append(LinkInfo(path, kind, format_position(acked), format_position(tail), has_pending=tail > acked))
+        return infos
 
     def claimed(self, subscription: Subscription) -> WakeInfo:
         """Tell a worker what it has claimed (§7.2)."""

@@ -160,7 +160,8 @@ def _apply(subscription: Subscription, event: Event) -> None:
             subscription.wake = None
         case Failed(failures, next_attempt_at):
             subscription.failures, subscription.next_attempt_at = failures, next_attempt_at
-        case Delivered():
+        case _:
+            # It was delivered after all.
             subscription.failures, subscription.next_attempt_at = 0, 0
 
 

@@ -1,0 +1,106 @@
+"""Globs over paths: one pattern against a matcher that can be read at a glance, and many at once."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
+from tests.protocol.generated import generated
+
+# A stream may well be called `*`: in a path that is a segment like any other.
+segments = st.sampled_from(["a", "b", "ab", "*", "**"])
+patterns = st.lists(segments, min_size=1, max_size=5).map("/".join)
+paths = st.lists(segments, min_size=1, max_size=5).map("/".join)
+
+
+def matches(pattern: list[str], path: list[str]) -> bool:
+    """Say what a pattern matches, segment by segment (§6.2)."""
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        return any(matches(pattern[1:], path[taken:]) for taken in range(len(path) + 1))
+    return bool(path) and pattern[0] in {"*", path[0]} and matches(pattern[1:], path[1:])
+
+
+def found(pattern: str, path: str) -> bool:
+    """Tell whether a pattern matches a path."""
+    trie: GlobTrie[str] = GlobTrie()
+    trie.add(pattern, "it")
+    return trie.match(path) == ["it"]
+
+
+@pytest.mark.parametrize(
+    "pattern, path, matched",
+    [
+        ("events/*", "events/a", True),
+        ("events/*", "events", False),
+        ("events/*", "events/a/b", False),
+        ("events/**", "events", True),
+        ("events/**", "events/a/b", True),
+        ("events/**", "event", False),
+        ("**", "a", True),
+        ("**/b", "b", True),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**/b", "a/x/y", False),
+        ("a", "a", True),
+        ("a*", "ab", False),
+        ("a*", "a*", True),
+    ],
+)
+def test_a_star_is_one_segment_and_two_are_any_number(pattern: str, path: str, *, matched: bool) -> None:
+    """§6.2: `*` matches one path segment and `**` matches zero or more path segments."""
+    assert found(pattern, path) is matched
+
+
+@generated
+@given(st.lists(patterns, max_size=6, unique=True), paths)
+def test_all_patterns_that_match_are_found_at_once_each_of_them_once(chosen: list[str], path: str) -> None:
+    trie: GlobTrie[str] = GlobTrie()
+    for pattern in chosen:
+        trie.add(pattern, pattern)
+
+    expected = [pattern for pattern in chosen if matches(pattern.split("/"), path.split("/"))]
+    assert sorted(trie.match(path)) == sorted(expected)
+
+
+@generated
+@given(st.lists(st.tuples(patterns, st.integers(0, 2)), max_size=8, unique=True), st.data())
+def test_what_was_removed_is_not_found_and_leaves_nothing_behind(
+    chosen: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    trie: GlobTrie[tuple[str, int]] = GlobTrie()
+    for pattern, number in chosen:
+        trie.add(pattern, (pattern, number))
+    order = data.draw(st.permutations(chosen))
+    path = data.draw(paths)
+
+    while order:
+        pattern, number = order.pop()
+        trie.remove(pattern, (pattern, number))
+        expected = [(kept, n) for kept, n in order if matches(kept.split("/"), path.split("/"))]
+        assert sorted(trie.match(path)) == sorted(expected)
+    assert trie._root.children == {}
+
+
+def test_one_pattern_may_have_many_values() -> None:
+    trie: GlobTrie[int] = GlobTrie()
+    trie.add("a/*", 1)
+    trie.add("a/*", 2)
+    trie.remove("a/*", 1)
+
+    assert trie.match("a/b") == [2]
+
+
+@pytest.mark.parametrize(
+    "pattern, prefix",
+    [("a/b", "a/b"), ("a/*", "a/"), ("a/*/b", "a/"), ("a/**", "a"), ("*", ""), ("**", ""), ("a/b/**/c", "a/b")],
+)
+def test_a_pattern_tells_where_to_look(pattern: str, prefix: str) -> None:
+    assert literal_prefix(pattern) == prefix
+
+
+@generated
+@given(patterns, paths)
+def test_whatever_a_pattern_matches_begins_with_its_prefix(pattern: str, path: str) -> None:
+    assert path.startswith(literal_prefix(pattern)) or not found(pattern, path)
