@@ -5,7 +5,7 @@ from hashlib import sha256
 import pytest
 
 from everbrook.engine.limits import Limits
-from everbrook.engine.uploads import MAX_BACKLOG_BYTES, Upload
+from everbrook.engine.uploads import BREATH_SECS, MAX_BACKLOG_BYTES, Upload
 from everbrook.protocol.commands import PublishSnapshot
 from everbrook.protocol.errors import (
     InvalidOffset,
@@ -21,6 +21,7 @@ from everbrook.storage.memory_blobs import MemoryBlobs, MemoryDraft
 from tests.engine.rig import TEXT, DelayedRig, Rig
 
 HALF = b"x" * (MAX_BACKLOG_BYTES // 2)
+BREATH_MILLIS = round(BREATH_SECS * 1000)
 
 
 def at(offset: int, name: bytes = b"a") -> PublishSnapshot:
@@ -82,6 +83,17 @@ def test_a_disk_that_does_not_keep_up_holds_the_sender_back(rig: Rig) -> None:
     assert relieved == [False]
     rig.work()
     assert relieved == [False]
+
+
+def test_a_sender_takes_a_breath_while_others_write(rig: Rig) -> None:
+    upload, relieved = begin(rig), list[bool]()
+    upload.on_relief = lambda: relieved.append(upload.congested)
+    upload.write(HALF + HALF)
+    rig.append(b"a", b"2")
+    rig.work()
+    assert (upload.congested, relieved) == (True, [])
+    rig.scheduler.advance(BREATH_MILLIS)
+    assert (upload.congested, relieved) == (False, [False])
 
 
 def test_nobody_needs_to_listen_for_relief(rig: Rig) -> None:

@@ -258,7 +258,15 @@ class Engine:
         self._require_storage()
         (edit,) = decide(self._streams, command).change
         owner, blob = edit.head.identity.incarnation, self.new_incarnation()
-        return Upload(self._storage, self._blob_worker, self.scheduler, owner, blob, self.limits.max_memory_bytes)
+        return Upload(
+            self._storage,
+            self._blob_worker,
+            self.scheduler,
+            lambda: self.last_change,
+            owner,
+            blob,
+            self.limits.max_memory_bytes,
+        )
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
         """Publish an upload that is finished. The answer may be told when `last_change` is durable."""

@@ -16,7 +16,9 @@ from everbrook.storage.blobs import Draft
 
 logger = logging.getLogger(__name__)
 
-MAX_BACKLOG_BYTES = 1024 * 1024
+MAX_BACKLOG_BYTES = 256 * 1024
+# While others write, an upload takes a breath each time that it has filled its backlog: their syncs share the disk.
+BREATH_SECS = 0.005
 
 Finished = Callable[[ProtocolError | None], None]
 
@@ -25,12 +27,25 @@ class Upload:
     """A blob that is being written. All calls come from the loop's thread."""
 
     def __init__(
-        self, storage: Storage, worker: Executor, scheduler: Scheduler, owner: int, blob: int, max_memory_bytes: int
+        self,
+        storage: Storage,
+        worker: Executor,
+        scheduler: Scheduler,
+        last_change: Callable[[], int],
+        owner: int,
+        blob: int,
+        max_memory_bytes: int,
     ) -> None:
-        """Take in a blob of the stream `owner`, unless memory has no room for it."""
+        """Take in a blob of the stream `owner`, unless memory has no room for it.
+
+        `last_change` tells by its number whether others write meanwhile.
+        """
         self._storage = storage
         self._worker = worker
         self._scheduler = scheduler
+        self._last_change = last_change
+        self._seen_change = last_change()
+        self._breathing = False
         self._max_memory_bytes = max_memory_bytes
         self._draft: Draft | None = None
         self._hash = sha256()
@@ -45,8 +60,8 @@ class Upload:
 
     @property
     def congested(self) -> bool:
-        """Whether the disk does not keep up: write no more until `on_relief` is called."""
-        return self._backlog_bytes >= MAX_BACKLOG_BYTES
+        """Whether the disk does not keep up, or others go first: write no more until `on_relief` is called."""
+        return self._breathing or self._backlog_bytes >= MAX_BACKLOG_BYTES
 
     @property
     def digest(self) -> bytes:
@@ -125,5 +140,15 @@ class Upload:
     def _relieve(self, size: int) -> None:
         was_congested = self.congested
         self._backlog_bytes -= size
-        if was_congested and not self.congested and self.on_relief:
+        if not was_congested or self.congested:
+            return
+        if self._last_change() == self._seen_change:
+            self._call_relief()
+        else:
+            self._breathing = True
+            self._scheduler.call_later(BREATH_SECS, self._call_relief)
+
+    def _call_relief(self) -> None:
+        self._breathing, self._seen_change = False, self._last_change()
+        if self.on_relief:
             self.on_relief()

@@ -15,7 +15,7 @@ from everbrook.storage.disk import Disk, File, Reader
 
 BLOBS = "blobs"
 """What the folder of the blobs is called in that of a store."""
-SYNC_BYTES = 4 * 1024 * 1024
+SYNC_BYTES = 1024 * 1024
 
 _MIX = 0x9E3779B97F4A7C15
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
