@@ -1,4 +1,4 @@
-"""`python -m soak [kill|faults|crash|scale …]`: run what was asked for, or everything."""
+"""`python -m soak [kill|subscriptions|faults|crash|scale …]`: run what was asked for, or everything."""
 
 import argparse
 import importlib.util
@@ -18,10 +18,12 @@ from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.scale import measure_scale
 from soak.server import ServerFailed
+from soak.subscriptions.killing import soak_subscriptions
 
 MODES = ("acid", "file-durable", "file-fast")
 SYNCING = ("acid", "file-durable")
 KILLS, KILL_SECS = 50, 600.0
+SUBSCRIPTION_SECS = 1_800.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
@@ -69,6 +71,15 @@ def _kill(options: argparse.Namespace) -> None:
         )
 
 
+def _subscriptions(options: argparse.Namespace) -> None:
+    for mode in options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            outlived = soak_subscriptions(
+                mode, Path(folder), kills=options.kills, seed=options.seed, max_secs=SUBSCRIPTION_SECS
+            )
+        say(f"{mode}: {outlived}")
+
+
 def _faults(options: argparse.Namespace) -> None:
     random = Random(options.seed)  # noqa: S311 - it must replay
     traced, mounted = can_trace(), can_mount()
@@ -101,6 +112,7 @@ def _scale(options: argparse.Namespace) -> None:
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "kill": _kill,
+    "subscriptions": _subscriptions,
     "faults": _faults,
     "crash": _crash,
     "scale": _scale,
