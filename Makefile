@@ -63,5 +63,5 @@ up: ## (later) the whole deployment
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## kill servers, with subscriptions too, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m soak
