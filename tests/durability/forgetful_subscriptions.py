@@ -4,8 +4,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from everbrook.cli.main import main
-from everbrook.engine import subscriptions
-from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine import roster
+from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.engine.waking import Waking
 from everbrook.protocol.subscriptions import state
 from everbrook.protocol.subscriptions.state import Ended, Event, Held, Subscription
 from everbrook.server.wakes import Wakes
@@ -26,7 +27,7 @@ def deliver_once() -> None:
     def resume(*_: object) -> None:
         """Do nothing."""
 
-    Subscriptions._resume = resume  # type: ignore[assignment, method-assign]
+    Waking.resume = resume  # type: ignore[assignment, method-assign]
 
 
 def forget_acks() -> None:
@@ -38,7 +39,7 @@ def forget_acks() -> None:
             event = Held("nobody", 1) if isinstance(event, Held) else Ended()
         return fold(subscription, event)
 
-    subscriptions.fold = forget  # type: ignore[attr-defined]
+    roster.fold = forget  # type: ignore[attr-defined]
 
 
 def begin_again() -> None:
@@ -50,18 +51,18 @@ def begin_again() -> None:
         folded.generation = 0
         return folded
 
-    subscriptions.fold = forget  # type: ignore[attr-defined]
+    roster.fold = forget  # type: ignore[attr-defined]
 
 
 def fence_nobody() -> None:
     """Take every report for one of the current wake."""
     report = Subscriptions.report
 
-    def accept(served: Subscriptions, root: bytes, subscription_id: str, reported: subscriptions.Reported) -> bool:
+    def accept(served: Subscriptions, root: bytes, subscription_id: str, reported: Reported) -> bool:
         current = served.find(root, subscription_id)
         if current.wake:
             acks, done = reported.acks, reported.done
-            reported = subscriptions.Reported(current.wake.wake_id, current.generation, acks, done)
+            reported = Reported(current.wake.wake_id, current.generation, acks, done)
         return report(served, root, subscription_id, reported)
 
     Subscriptions.report = accept  # type: ignore[assignment, method-assign]

@@ -12,7 +12,9 @@ import msgspec
 from everbrook.engine import committer
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
-from everbrook.engine.subscriptions import Delivery, Reported, Subscriptions, record_name
+from everbrook.engine.roster import record_name
+from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.engine.waking import Delivery
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.state import Link, Subscription, Wake, decode_events, fold

@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from everbrook.engine import subscriptions as module
-from everbrook.engine.subscriptions import record_name
+from everbrook.engine import waking as module
+from everbrook.engine.roster import record_name
 from everbrook.protocol.errors import Fenced, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions import decide as rules

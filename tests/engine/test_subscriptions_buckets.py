@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.engine.subscriptions import record_name
+from everbrook.engine.roster import record_name
 from everbrook.protocol.errors import SubscriptionNotFound
 from everbrook.protocol.path import bucket_prefix
 from tests.engine.subscribing import SubscribingRig

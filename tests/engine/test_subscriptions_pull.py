@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.engine.subscriptions import MISSING_STREAM_MS
+from everbrook.engine.waking import MISSING_STREAM_MS
 from everbrook.protocol.commands import Append
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork
 from everbrook.protocol.path import STREAM_ROOT

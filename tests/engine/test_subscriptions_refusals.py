@@ -6,8 +6,9 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from everbrook.engine import subscriptions as module
-from everbrook.engine.subscriptions import MISSING_STREAM_MS, REFUSED_SECS
+from everbrook.engine import waking as module
+from everbrook.engine.subscriptions import REFUSED_SECS
+from everbrook.engine.waking import MISSING_STREAM_MS
 from everbrook.protocol.decide import _RULES
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
 from everbrook.protocol.outcomes import Decision

@@ -5,8 +5,8 @@ from unittest.mock import patch
 
 import pytest
 
-from everbrook.engine import subscriptions as module
-from everbrook.engine.subscriptions import record_name
+from everbrook.engine import subscriptions, waking
+from everbrook.engine.roster import record_name
 from everbrook.protocol.errors import Fenced, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.storage.memory import MemoryStorage
@@ -276,7 +276,7 @@ def test_a_subscription_deleted_while_a_start_goes_on_is_not_woken() -> None:
 
 
 def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
-    with patch.object(module, "SURVEY_SLICE", 3):
+    with patch.object(subscriptions, "SURVEY_SLICE", 3):
         rig = hooked()
         for number in range(10):
             rig.put(f"events/{number}", b"x")
@@ -296,7 +296,7 @@ def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
 
 @pytest.mark.parametrize("storage", [HeldStorage, LastingStorage])
 def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None:
-    with patch.object(module, "COMPACT_AT_BYTES", 1000):
+    with patch.object(waking, "COMPACT_AT_BYTES", 1000):
         rig = hooked(storage())
         for number in range(60):
             rig.add("events/a")
@@ -314,7 +314,7 @@ def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None
 
 @pytest.mark.parametrize("phase", [*HOOK_PHASES, *PULL_PHASES])
 def test_compaction_keeps_every_phase(phase: Phase) -> None:
-    with patch.object(module, "COMPACT_AT_BYTES", -(10**9)):
+    with patch.object(waking, "COMPACT_AT_BYTES", -(10**9)):
         rig = phase()
         rig.settle()
         before = comparable(rig, rig.found())

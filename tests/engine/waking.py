@@ -10,8 +10,8 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from everbrook.engine import subscriptions as module
-from everbrook.engine.subscriptions import record_name
+from everbrook.engine import waking as module
+from everbrook.engine.roster import record_name
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork, ProtocolError, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions.decide import is_linked
@@ -63,7 +63,7 @@ class WakingMachine(RuleBasedStateMachine):
         return stream.committed.identity.incarnation if stream else None
 
     def there(self, subscription_id: str) -> Subscription | None:
-        return self.rig.subscriptions._states(record_name(STREAM_ROOT, subscription_id))
+        return self.rig.subscriptions.state(record_name(STREAM_ROOT, subscription_id))
 
     def tail(self, path: str) -> int | None:
         """Give the newest tail of a stream."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.engine import subscriptions
+from everbrook.engine import waking
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, eventually
 from tests.server.subscribing import Api, Hooks, document, fresh, offset, refusal
@@ -219,7 +219,7 @@ def test_acks_extend_the_lease_which_runs_out_without_them(api: Api, subscribed:
 
 def test_a_wake_stream_is_not_made_by_the_server_but_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """§7.2: the application creates it."""
-    monkeypatch.setattr(subscriptions, "MISSING_STREAM_MS", 50)
+    monkeypatch.setattr(waking, "MISSING_STREAM_MS", 50)
     name, path, wake_stream = fresh(), fresh("jobs"), fresh("wake")
     api.create(path)
     config = {"type": "pull-wake", "streams": [path], "wake_stream": wake_stream}

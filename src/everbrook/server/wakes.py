@@ -9,7 +9,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.subscriptions import Delivery, Subscriptions
+from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine.waking import Delivery
 from everbrook.protocol.errors import Fenced, ProtocolError
 from everbrook.protocol.lifetime import format_expires_at
 from everbrook.protocol.state import Head

@@ -1,0 +1,83 @@
+"""The subscriptions that there are: folded out of their records, found by name or by the streams that wake them."""
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.subscribers import Subscribers
+from everbrook.engine.subscription import Active
+from everbrook.protocol.errors import SubscriptionNotFound
+from everbrook.protocol.subscriptions.state import Stated, Subscription, decode_events, encode_events, fold
+
+RECORDS = b"subscription"
+
+LOAD_SLICE = 256
+
+
+def record_name(root: bytes, subscription_id: str) -> bytes:
+    """Give the name of the stream that a subscription is kept in; no URL leads to it."""
+    return RECORDS + root + subscription_id.encode()
+
+
+class Roster:
+    """All subscriptions of a server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._active: dict[bytes, Active] = {}
+        self.subscribers = Subscribers()
+
+    def __bool__(self) -> bool:
+        return bool(self._active)
+
+    def all(self) -> tuple[Active, ...]:
+        """Give all of them, as of now."""
+        return tuple(self._active.values())
+
+    def holds(self, active: Active) -> bool:
+        """Tell whether a subscription is there still, and not another of its name."""
+        return self._active.get(active.name) is active
+
+    def get(self, name: bytes) -> Active | None:
+        """Give the subscription of a record, if there is one."""
+        return self._active.get(name)
+
+    def find(self, root: bytes, subscription_id: str) -> Active:
+        """Give a subscription that is there."""
+        active = self._active.get(record_name(root, subscription_id))
+        if active is None:
+            raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
+        return active
+
+    def load(self) -> None:
+        """Take up what the storage has."""
+        after = b""
+        while found := self._engine.listed(RECORDS + b"/", after, LOAD_SLICE):
+            for name, _ in found:
+                self.take_up(name)
+            after = found[-1][0]
+
+    def take_up(self, name: bytes) -> Active | None:
+        """Fold a subscription out of its record, if that is there."""
+        subscription: Subscription | None = None
+        stated_bytes = 0
+        for body in self._engine.read_all(name):
+            for event in decode_events(body):
+                subscription = fold(subscription, event)
+                if isinstance(event, Stated):
+                    stated_bytes = len(encode_events((event,)))
+        if subscription is None:
+            return None
+        active = self.add(name, subscription, stated_bytes)
+        active.written_bytes = self._engine.size_of(name) - stated_bytes
+        return active
+
+    def add(self, name: bytes, subscription: Subscription, stated_bytes: int) -> Active:
+        """Enter a subscription whose whole state takes so many bytes in its record."""
+        active = self._active[name] = Active(name, subscription)
+        active.stated_bytes = stated_bytes
+        self.subscribers.add(active)
+        return active
+
+    def forget(self, active: Active) -> None:
+        """Take a subscription out."""
+        active.stop()
+        self.subscribers.remove(active)
+        del self._active[active.name]
