@@ -7,10 +7,10 @@ UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
 LOCK := requirements-dev.lock
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
-CODE := src tests tools bench soak
+CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve up test protocol-coverage check format conformance bench docs soak lock
+.PHONY: help setup serve up test protocol-coverage check format conformance client-conformance bench docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -36,19 +36,24 @@ protocol-coverage: setup # the rules of the protocol: fast, and every branch tak
 	$(BIN)/coverage run -m pytest tests/protocol -q --no-header
 	$(BIN)/coverage report
 
-check: setup ## lint, format, types, layers, governance
+check: setup ## lint, format, types, layers, the sync client as its async side, governance
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy $(CODE)
 	$(BIN)/lint-imports
+	$(BIN)/python tools/mirror.py --check
 	$(BIN)/python tools/governance.py
 
-format: setup ## rewrite the code in the one format
+format: setup ## rewrite the code in the one format, and the sync client from the async one
 	$(BIN)/ruff check --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
+	$(BIN)/python tools/mirror.py
 
 conformance: setup ## the official conformance suite alone
 	$(BIN)/python -m pytest tests/conformance -q
+
+client-conformance: setup ## the upstream client suite, from GitHub or SOURCE=checkout, as shipped and with every check made strict
+	$(BIN)/python -m tests.client.conformance $(if $(SOURCE),--source $(SOURCE))
 
 bench: setup ## compare with the Node reference server on this machine
 	$(BIN)/python -m bench
@@ -63,5 +68,5 @@ up: ## (later) the whole deployment
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, with subscriptions too, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## kill servers, with subscriptions too, break connections, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m soak

@@ -28,7 +28,19 @@ def test_setup_without_a_recent_python_names_the_version_it_needs() -> None:
 
 def test_help_lists_every_target_of_the_project() -> None:
     listed = {line.split()[0] for line in make("help").stdout.splitlines()}
-    expected = {"setup", "serve", "up", "test", "check", "conformance", "bench", "docs", "soak", "lock"}
+    expected = {
+        "setup",
+        "serve",
+        "up",
+        "test",
+        "check",
+        "conformance",
+        "client-conformance",
+        "bench",
+        "docs",
+        "soak",
+        "lock",
+    }
     assert expected <= listed
 
 

@@ -53,6 +53,24 @@ def test_a_control_event_says_where_the_reader_stands(head: Head, end: int, fiel
     assert control(Page(head, 0, end)) == fields
 
 
+@pytest.mark.parametrize(
+    "content_type, stored, altered",
+    [
+        (TEXT, b"10%\r20%", True),
+        (TEXT, b"a\r\nb", True),
+        (TEXT, b"a\nb", False),
+        (BYTES, b"a\rb", False),
+        (JSON, b"[\r1],", False),
+    ],
+)
+def test_a_control_event_says_that_carriage_returns_did_not_survive(
+    content_type: bytes, stored: bytes, *, altered: bool
+) -> None:
+    head = head_of(content_type, tail=len(stored))
+    told = json.loads(events(whole(head), stored)[-1].data)
+    assert told.get("dataAltered", False) is altered
+
+
 def test_a_control_event_stands_on_one_line_right_after_its_type() -> None:
     """§5.8; readers match `event: control` directly followed by `data:{`."""
     written = encode_page(Page(head_of(tail=5), 5, 5), b"", 9)

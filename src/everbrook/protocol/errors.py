@@ -49,8 +49,8 @@ def quoted(text: bytes) -> str:
 class ProtocolError(Exception):
     """A request was refused: `detail` says what was wrong, the value, and what was expected."""
 
-    status: ClassVar[int] = 500
-    code: ClassVar[str] = "internal_error"
+    status: int = 500
+    code: str = "internal_error"
     retry_after_secs: ClassVar[int | None] = None
     by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
 

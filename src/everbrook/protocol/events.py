@@ -19,24 +19,27 @@ class Control(Struct, frozen=True, rename="camel", omit_defaults=True):
     stream_cursor: str | None = None
     up_to_date: bool = False
     stream_closed: bool = False
+    data_altered: bool = False
+    """Whether the data before it is not what is stored, byte for byte: events turn the CRs of a text into LFs."""
 
 
 def encode_page(page: Page, stored: bytes, cursor: int) -> bytes:
     """Write a page as its data event, unless it is empty, and its control event."""
     position = format_offset(page.end)
-    control = encode_event(Event(b"control", _json.encode(control_for(page, cursor)), position))
-    if not stored:
-        return control
-    return encode_event(Event(b"data", _payload(page, stored), position)) + control
+    payload = _payload(page, stored) if stored else b""
+    altered = b"\r" in payload and not page.head.identity.json
+    control = encode_event(Event(b"control", _json.encode(control_for(page, cursor, altered=altered)), position))
+    return encode_event(Event(b"data", payload, position)) + control if stored else control
 
 
-def control_for(page: Page, cursor: int) -> Control:
+def control_for(page: Page, cursor: int, *, altered: bool = False) -> Control:
     """Describe the position after a page. A closed stream needs no cursor: nobody comes back to it."""
     return Control(
         stream_next_offset=format_offset(page.end).decode(),
         stream_cursor=None if page.final else str(cursor),
         up_to_date=page.up_to_date,
         stream_closed=page.final,
+        data_altered=altered,
     )
 
 

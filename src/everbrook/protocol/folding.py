@@ -1,0 +1,179 @@
+"""Folding: the current value of each entity, from changes applied in the order of the stream (State protocol, §6).
+
+Whatever sets a value replaces what was there, if anything was; removing what is not there does nothing; a reset
+empties the state. Values are replaced, never altered, so whoever holds one keeps it as it was.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from everbrook.protocol.dialects import (
+    Append,
+    InvalidChange,
+    Remove,
+    Reset,
+    Set,
+    StateMessage,
+    format_state,
+    parse_message,
+    shown,
+)
+
+# So many transactions are remembered: whoever waits for one asks soon after writing it.
+MAX_TXIDS = 10_000
+_APPENDABLE = (str, list)
+
+Json = Any
+Decode = Callable[[str, Json], Any]
+
+
+def as_it_is(_type: str, value: Json) -> Json:
+    """Keep a value as JSON has it."""
+    return value
+
+
+class Entities(Mapping[str, Any]):
+    """The entities of one type by key, as they are whenever one looks. Iterating goes over those of that moment."""
+
+    def __init__(self, state: "State", type_: str) -> None:
+        self._state = state
+        self._type = type_
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a JSON value, or what it was decoded to
+        return self._now()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._now()))
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __repr__(self) -> str:
+        return repr(self._now())
+
+    def copy(self) -> dict[str, Any]:
+        """The entities of this moment, which stay as they are."""
+        return self._now().copy()
+
+    def _now(self) -> dict[str, Any]:
+        return self._state._entities.get(self._type, {})  # noqa: SLF001 - two halves of one thing
+
+
+class State(Mapping[str, Entities]):
+    """The current values by type and key. A type that has no entity is not in it, but can be looked at: it is empty.
+
+    `decode` turns a JSON value into what is kept of it, given the type; it raises `InvalidChange` for one that does not
+    fit, and then nothing has changed.
+    """
+
+    def __init__(self, decode: Decode = as_it_is) -> None:
+        self._decode = decode
+        self._entities: dict[str, dict[str, Any]] = {}
+        # What was written, where something else is kept: what is appended to, and what a snapshot must not lose.
+        self._written: dict[tuple[str, str], Json] = {}
+        self._txids: OrderedDict[str, None] = OrderedDict()
+
+    def __getitem__(self, type_: str) -> Entities:
+        return Entities(self, type_)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._entities))
+
+    def __len__(self) -> int:
+        return len(self._entities)
+
+    def __contains__(self, type_: object) -> bool:
+        return type_ in self._entities
+
+    def __repr__(self) -> str:
+        return f"State({self._entities!r})"
+
+    def seen(self, txid: str) -> bool:
+        """Whether a change of that transaction was applied, and not too many transactions ago."""
+        return txid in self._txids
+
+    def snapshot(self) -> Mapping[str, Mapping[str, Any]]:
+        """The state of this moment, which stays as it is."""
+        kept = {type_: MappingProxyType(entities.copy()) for type_, entities in self._entities.items()}
+        return MappingProxyType(kept)
+
+    def written(self) -> Iterator[Set]:
+        """Give the changes that make this state out of an empty one, with the values as they were written."""
+        for type_, entities in self._entities.items():
+            for key, kept in entities.items():
+                yield Set(type_, key, self._written.get((type_, key), kept), "insert")
+
+    def apply(self, message: StateMessage) -> None:
+        """Apply the next message of the stream. Snapshot boundaries are hints, and change nothing (§4.2.1)."""
+        match message:
+            case Set(type=type_, key=key, value=value):
+                self._keep(type_, key, value)
+            case Append(type=type_, key=key):
+                self._keep(type_, key, self._appended(message))
+            case Remove(type=type_, key=key):
+                self._remove(type_, key)
+            case Reset():
+                self._entities.clear()
+                self._written.clear()
+        if isinstance(message, Set | Remove) and message.txid is not None:
+            self._remember(message.txid)
+
+    def _keep(self, type_: str, key: str, value: Json) -> None:
+        kept = self._decode(type_, value)
+        self._entities.setdefault(type_, {})[key] = kept
+        if kept is value:
+            self._written.pop((type_, key), None)
+        else:
+            self._written[type_, key] = value
+
+    def _remove(self, type_: str, key: str) -> None:
+        entities = self._entities.get(type_, {})
+        entities.pop(key, None)
+        self._written.pop((type_, key), None)
+        if not entities:
+            self._entities.pop(type_, None)
+
+    def _appended(self, change: Append) -> str | list[Json]:
+        """Join the entity's value and more of it. Texts join to a text; a list takes other lists in, and any one value.
+
+        An entity that is not there begins as the text or the list, or as a list of the one value.
+        """
+        more = change.value
+        entities = self._entities.get(change.type, {})
+        if change.key not in entities:
+            return more if isinstance(more, _APPENDABLE) else [more]
+        current = self._written.get((change.type, change.key), entities[change.key])
+        if isinstance(current, list):
+            return current + (more if isinstance(more, list) else [more])
+        if isinstance(current, str) and isinstance(more, str):
+            return current + more
+        name = f"{change.type} {shown(change.key)}"
+        raise InvalidChange(f"{name} is {shown(current)}, to which {shown(more)} cannot be appended")
+
+    def _remember(self, txid: str) -> None:
+        self._txids[txid] = None
+        self._txids.move_to_end(txid)
+        if len(self._txids) > MAX_TXIDS:
+            self._txids.popitem(last=False)
+
+
+def format_snapshot(state: State) -> bytes:
+    """Write a state as a JSON array of changes of the State protocol, one for each entity."""
+    return msgspec.json.encode([format_state(change) for change in state.written()])
+
+
+def parse_snapshot(data: bytes) -> list[StateMessage]:
+    """Read a JSON array of changes, in either dialect. No bytes at all are a state with nothing in it."""
+    if not data:
+        return []
+    try:
+        messages = msgspec.json.decode(data)
+    except (ValueError, RecursionError) as error:
+        raise InvalidChange(f"a snapshot of a state must be a JSON array of changes: {error}") from None
+    if not isinstance(messages, list):
+        raise InvalidChange(f"a snapshot of a state must be a JSON array of changes, got {shown(messages)}")
+    return [parse_message(message) for message in messages]
