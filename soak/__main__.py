@@ -1,4 +1,4 @@
-"""`python -m soak [kill|subscriptions|faults|crash|scale …]`: run what was asked for, or everything."""
+"""`python -m soak [kill|subscriptions|chaos|faults|crash|scale …]`: run what was asked for, or everything."""
 
 import argparse
 import importlib.util
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
+from soak.chaos import soak_chaos
 from soak.client import Refused, Unanswered
 from soak.faults import can_mount, can_trace, fail_sync, fill_disk
 from soak.kill import soak_kills
@@ -24,6 +25,7 @@ MODES = ("acid", "file-durable", "file-fast")
 SYNCING = ("acid", "file-durable")
 KILLS, KILL_SECS = 50, 600.0
 SUBSCRIPTION_SECS = 1_800.0
+CHAOS_SECS, CHAOS_KILLS = 60.0, 3
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
@@ -80,6 +82,13 @@ def _subscriptions(options: argparse.Namespace) -> None:
         say(f"{mode}: {outlived}")
 
 
+def _chaos(options: argparse.Namespace) -> None:
+    for mode in options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            outlasted = soak_chaos(mode, Path(folder), secs=CHAOS_SECS, seed=options.seed, kills=CHAOS_KILLS)
+        say(f"{mode}: {outlasted}")
+
+
 def _faults(options: argparse.Namespace) -> None:
     random = Random(options.seed)  # noqa: S311 - it must replay
     traced, mounted = can_trace(), can_mount()
@@ -113,6 +122,7 @@ def _scale(options: argparse.Namespace) -> None:
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "kill": _kill,
     "subscriptions": _subscriptions,
+    "chaos": _chaos,
     "faults": _faults,
     "crash": _crash,
     "scale": _scale,

@@ -5,7 +5,22 @@ import sys
 
 import pytest
 
-HEAVY = {"asyncio", "click", "httptools", "lmdb", "pyspark", "rich", "uvloop"}
+HEAVY = {
+    "asyncio",
+    "click",
+    "duckdb",
+    "httptools",
+    "httpx2",
+    "lmdb",
+    "numpy",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "starlette",
+    "uvloop",
+}
 
 
 def loaded_by(statement: str) -> set[str]:

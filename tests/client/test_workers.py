@@ -15,7 +15,10 @@ import httpx2
 import pytest
 
 from everbrook.client import workers
-from everbrook.client.workers import AsyncWorker, Batch, Refused, Worker
+from everbrook.client.errors import Unreachable
+from everbrook.client.retry import Retry
+from everbrook.client.workers import AsyncWorker, Batch, Worker
+from everbrook.protocol.errors import ProtocolError, StreamClosed, StreamNotFound, SubscriptionNotFound
 from tests.client.pulling import PATIENCE_SECS, Pulled, eventually
 from tests.server.process import ServerProcess, serving
 
@@ -61,8 +64,7 @@ def pulled(subscribe: Subscribe) -> Pulled:
 
 @pytest.fixture
 def _quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "FIRST_PAUSE_SECS", 0.01)
-    monkeypatch.setattr(workers, "LAST_PAUSE_SECS", 0.1)
+    monkeypatch.setattr(workers, "PAUSES", Retry(first_delay_secs=0.01, max_delay_secs=0.1))
 
 
 class Notes:
@@ -416,24 +418,37 @@ def test_headers_of_the_user_go_with_every_request() -> None:
                 assert b"\r\nauthorization: bearer service\r\n" in connection.recv(65536).lower()
 
 
-def refusal_of(worker: Worker) -> tuple[int, str]:
-    with pytest.raises(Refused) as raised:
-        worker.run()
-    return raised.value.status, raised.value.code
-
-
-def test_a_subscription_that_is_not_there_is_refused(pulled: Pulled) -> None:
+def test_a_subscription_that_is_not_there_is_raised(pulled: Pulled) -> None:
     pulled.unsubscribe()
-    assert refusal_of(Worker(*pulled.place, Notes())) == (404, "SUBSCRIPTION_NOT_FOUND")
+    with pytest.raises(SubscriptionNotFound):
+        Worker(*pulled.place, Notes()).run()
 
 
-def test_a_wake_stream_that_is_not_there_is_refused(pulled: Pulled) -> None:
-    assert refusal_of(Worker(pulled.root_url, pulled.id, "missing", Notes()))[0] == 404
+def test_a_wake_stream_that_is_not_there_is_raised(pulled: Pulled) -> None:
+    with pytest.raises(StreamNotFound):
+        Worker(pulled.root_url, pulled.id, "missing", Notes()).run()
 
 
-def test_a_wake_stream_that_is_closed_is_refused(pulled: Pulled) -> None:
+def test_a_wake_stream_that_is_closed_is_raised(pulled: Pulled) -> None:
     pulled.send("POST", pulled.wake_stream, stream_closed="true")
-    assert refusal_of(Worker(*pulled.place, Notes())) == (204, "stream_closed")
+    with pytest.raises(StreamClosed, match=pulled.wake_stream):
+        Worker(*pulled.place, Notes()).run()
+
+
+@pytest.mark.usefixtures("_quick_pauses")
+@pytest.mark.parametrize("error", [SubscriptionNotFound("mine"), Unreachable("mine"), ProtocolError("mine")])
+def test_what_a_handler_raises_is_never_taken_for_the_servers_word(pulled: Pulled, error: Exception) -> None:
+    pulled.create("a")
+    pulled.append("a", b"1")
+    calls: list[Batch] = []
+
+    def fail_once(batch: Batch) -> None:
+        calls.append(batch)
+        if len(calls) == 1:
+            raise error
+
+    with working_thread(Worker(*pulled.place, fail_once)):
+        assert eventually(lambda: len(calls) == 2)
 
 
 def test_a_subscription_that_is_deleted_ends_its_worker_and_its_handler(subscribe: Subscribe) -> None:
@@ -450,6 +465,6 @@ def test_a_subscription_that_is_deleted_ends_its_worker_and_its_handler(subscrib
             ended.append("cancelled")
             raise
 
-    with pytest.raises(Refused, match="SUBSCRIPTION_NOT_FOUND"):
+    with pytest.raises(SubscriptionNotFound):
         run(AsyncWorker(*pulled.place, delete).run())
     assert ended == ["cancelled"]

@@ -19,23 +19,36 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
 
-from everbrook.client.leases import Batch, Lease, LeaseLost, Leases, Refused, Unavailable, keep_up
+from everbrook.client._async.transport import AsyncTransport
+from everbrook.client.address import Root
+from everbrook.client.errors import ClientError, Unreachable
+from everbrook.client.leases import Batch, Lease, LeaseLost, Leases, keep_up
+from everbrook.client.retry import Retry
+from everbrook.protocol.errors import ProtocolError
 
-__all__ = ["AsyncWorker", "Batch", "Refused", "Worker"]
+if TYPE_CHECKING:
+    from everbrook.client._sync.transport import Transport
+
+__all__ = ["AsyncWorker", "Batch", "Worker"]
 
 T = TypeVar("T")
 AsyncHandler = Callable[[Batch], Awaitable[None]]
 Handler = Callable[[Batch], None]
 
-FIRST_PAUSE_SECS = 1.0
-LAST_PAUSE_SECS = 60.0
+# How long is waited after failures in a row, of the server or of the handler.
+PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
+TIMEOUT_SECS = 30.0
 RELEASE_TIMEOUT_SECS = 5.0
 
 logger = logging.getLogger(__name__)
+
+
+class HandlerFailed(Exception):
+    """A handler raised something, whatever it was: it says nothing of the server that the worker speaks to."""
 
 
 class AsyncWorker:
@@ -51,20 +64,22 @@ class AsyncWorker:
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
         client: httpx2.AsyncClient | None = None,
+        transport: AsyncTransport | None = None,
     ) -> None:
         """Work on a subscription below a stream root, such as `https://host/v1/stream`.
 
         `handler` gets one batch after the other. It is cancelled when the lease is lost; when it raises, the rest is
         released and tried again later. `name` is what others are told of who holds the lease. `headers` go with every
         request, but that acks have an `Authorization` of their own. A `client` makes the requests if it is given, and
-        stays its owner's.
+        stays its owner's; so does a `transport`, which has a token and headers already.
         """
-        self._place = (base_url, subscription_id, wake_stream)
+        self._place = (Root(base_url.rstrip("/"), "/__ds"), subscription_id, wake_stream)
         self._subscription_id = subscription_id
         self._handler = handler
         self._name = name or f"{socket.gethostname()}-{os.getpid()}"
-        self._headers = headers
+        self._headers = headers or {}
         self._client = client
+        self._transport = transport
         self._stop = asyncio.Event()
         self._failures = 0
 
@@ -73,7 +88,7 @@ class AsyncWorker:
         self._stop.set()
 
     async def run(self) -> None:
-        """Work until `stop`. A server that is away is waited for; a subscription that is not there is `Refused`."""
+        """Work until `stop`. A server that is away is waited for; a subscription that is not there is raised."""
         async with self._leases() as leases:
             tail: str | None = None
             cursor = ""
@@ -83,16 +98,27 @@ class AsyncWorker:
                     tail = tail or await leases.wake_tail()
                     await self._work(leases)
                     tail, cursor = await self._unless_stopped(self._next_wake(leases, tail, cursor)) or (tail, cursor)
-                except (Unavailable, LeaseLost) as error:
+                except (Unreachable, LeaseLost) as error:
                     await self._pause(error)
 
     @asynccontextmanager
     async def _leases(self) -> AsyncIterator[Leases]:
-        if self._client is not None:
-            yield Leases(self._client, *self._place)
+        if self._transport is not None:
+            yield Leases(self._transport, *self._place)
             return
-        async with httpx2.AsyncClient(headers=self._headers) as client:
-            yield Leases(client, *self._place)
+        transport = AsyncTransport(
+            self._client,
+            home=self._place[0].url,
+            token=None,
+            headers=self._headers,
+            params={},
+            retry=PAUSES,
+            timeout_secs=TIMEOUT_SECS,
+        )
+        try:
+            yield Leases(transport, *self._place)
+        finally:
+            await transport.close()
 
     async def _next_wake(self, leases: Leases, offset: str, cursor: str) -> tuple[str, str]:
         """Wait until the subscription may have work. It is worth a look, too, when a poll ends with nothing."""
@@ -108,15 +134,20 @@ class AsyncWorker:
             return
         try:
             acks = await self._handle_all(leases, lease)
-        except (LeaseLost, Unavailable):
+        except (LeaseLost, Unreachable):
             raise
-        except BaseException as error:
+        except HandlerFailed as failed:
             await _release(leases, lease)
-            if not isinstance(error, Exception) or isinstance(error, Refused):
-                raise
-            logger.exception("the handler of subscription %r failed; its work is released", self._subscription_id)
+            logger.error(  # noqa: TRY400 - what is shown is the handler's own error
+                "the handler of subscription %r failed; its work is released",
+                self._subscription_id,
+                exc_info=failed.__cause__,
+            )
             await self._pause(None)
             return
+        except BaseException:
+            await _release(leases, lease)
+            raise
         await self._insist(lease, lambda: leases.ack(lease, acks, done=True))
         self._failures = 0
 
@@ -150,10 +181,10 @@ class AsyncWorker:
         while True:
             try:
                 return await request()
-            except Unavailable:
+            except Unreachable:
                 if self._stop.is_set() or loop.time() >= good_until:
                     raise
-            await self._unless_stopped(asyncio.sleep(FIRST_PAUSE_SECS))
+            await self._unless_stopped(asyncio.sleep(PAUSES.first_delay_secs))
 
     async def _handle(self, leases: Leases, lease: Lease, batch: Batch) -> None:
         """Call the handler while the lease is kept up; without a lease there is nothing to be handled."""
@@ -164,6 +195,10 @@ class AsyncWorker:
             if not handling.done():
                 keeping.result()
             await handling
+        except Exception as error:
+            if handling.done() and not handling.cancelled() and handling.exception() is error:
+                raise HandlerFailed from error
+            raise
         finally:
             handling.cancel()
             keeping.cancel()
@@ -180,9 +215,9 @@ class AsyncWorker:
             await asyncio.wait(tasks)
 
     async def _pause(self, error: Exception | None) -> None:
-        """Wait before the next attempt, twice as long each time, with jitter, and never beyond `stop`."""
-        delay_secs = min(FIRST_PAUSE_SECS * 2**self._failures, LAST_PAUSE_SECS) * random.uniform(0.8, 1.2)  # noqa: S311
-        self._failures = min(self._failures + 1, 10)
+        """Wait before the next attempt, about twice as long each time, and never beyond `stop`."""
+        self._failures += 1
+        delay_secs = PAUSES.delay_secs(self._failures, random.random())  # noqa: S311
         if error:
             logger.warning("trying again in %.1f s: %s", delay_secs, error)
         await self._unless_stopped(asyncio.sleep(delay_secs))
@@ -193,7 +228,7 @@ async def _release(leases: Leases, lease: Lease) -> None:
     try:
         async with asyncio.timeout(RELEASE_TIMEOUT_SECS):
             await leases.release(lease)
-    except (Unavailable, Refused, LeaseLost, TimeoutError) as error:
+    except (ClientError, ProtocolError, LeaseLost, TimeoutError) as error:
         logger.warning("the lease could not be released, and will run out: %s", error)
 
 
@@ -209,10 +244,18 @@ class Worker:
         *,
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
+        transport: "Transport | None" = None,
     ) -> None:
-        """Work as AsyncWorker does. A handler cannot be cancelled: it runs to its end, even if the lease is lost."""
+        """Work as AsyncWorker does. A handler cannot be cancelled: it runs to its end, even if the lease is lost.
+
+        Requests are made on an event loop, with the token, headers and parameters of a `transport` if one is given.
+        """
         self._handler = handler
-        self._worker = AsyncWorker(base_url, subscription_id, wake_stream, self._handle, name=name, headers=headers)
+        shared = None if transport is None else AsyncTransport(None, **transport.options)
+        self._worker = AsyncWorker(
+            base_url, subscription_id, wake_stream, self._handle, name=name, headers=headers, transport=shared
+        )
+        self._shared = shared
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> None:
@@ -225,6 +268,8 @@ class Worker:
             await self._worker.run()
         finally:
             self._loop = None
+            if self._shared is not None:
+                await self._shared.close()
 
     def stop(self) -> None:
         """Let `run` return when the batch under way is handled and acked. Any thread may call it, or a signal."""
@@ -238,7 +283,11 @@ class Worker:
     async def _handle(self, batch: Batch) -> None:
         running = asyncio.ensure_future(asyncio.to_thread(self._handler, batch))
         try:
-            await asyncio.shield(running)
-        finally:
-            # Two batches at a time would surprise a handler, so one that outlives its lease is waited for.
             await asyncio.wait((running,))
+        except asyncio.CancelledError:
+            # Two batches at a time would surprise a handler, so one that outlives its lease is waited for. Nobody asks
+            # any more whether it failed, as one does that an interrupt stops too.
+            await asyncio.wait((running,))
+            running.exception()
+            raise
+        running.result()

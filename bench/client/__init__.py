@@ -1,0 +1,1 @@
+"""How fast our client is beside the official TypeScript client, both on our server."""

@@ -1,0 +1,124 @@
+"""What waits and what runs beside: all that the two sides of the client do differently.
+
+The names are the same on both sides, so that everything else is the same text.
+"""
+
+import asyncio
+import os
+import socket
+from asyncio import Lock
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from inspect import isawaitable
+from types import TracebackType
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
+
+import httpx2
+
+__all__ = ["Condition", "Lock", "Task", "interrupt", "iterate", "place", "resolve", "sleep", "spawn"]
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+_running: set[asyncio.Task[object]] = set()
+"""The loop holds tasks weakly: without this, one that nobody joins could vanish halfway."""
+
+
+async def sleep(secs: float) -> None:
+    await asyncio.sleep(secs)
+
+
+class Condition:
+    """A lock to enter, and inside it a place to wait until something holds."""
+
+    def __init__(self) -> None:
+        self._condition = asyncio.Condition()
+
+    async def __aenter__(self) -> Self:
+        await self._condition.acquire()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._condition.release()
+
+    async def wait_until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> bool:
+        """Wait, with the lock let go, until the predicate holds. Gives False if it does not in time."""
+        try:
+            async with asyncio.timeout(timeout_secs):
+                return await self._condition.wait_for(predicate)
+        except TimeoutError:
+            return predicate()
+
+    def notify_all(self) -> None:
+        """Have everyone who waits look again. Needs the lock."""
+        self._condition.notify_all()
+
+
+class Task:
+    """Something that runs in the background."""
+
+    def __init__(self, task: asyncio.Task[object]) -> None:
+        self._task = task
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
+    async def join(self) -> None:
+        """Wait for its end, and raise what it raised. Ends quietly if it was cancelled."""
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.result()
+
+    def cancel(self) -> None:
+        """Have it stop where it waits. A thread, on the other side, can't be stopped: there this does nothing."""
+        self._task.cancel()
+
+
+def place() -> object:
+    """Where connections belong: to a process, and on this side to its event loop too."""
+    return os.getpid(), asyncio.get_running_loop()
+
+
+def spawn(function: Callable[[*Arguments], Coroutine[Any, Any, object]], *args: *Arguments, name: str) -> Task:
+    """Run a coroutine function in the background."""
+    task = asyncio.create_task(function(*args), name=name)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    return Task(task)
+
+
+@overload
+async def resolve(value: Callable[[], Awaitable[T]]) -> T: ...
+@overload
+async def resolve(value: Callable[[], T | Awaitable[T]]) -> T: ...
+@overload
+async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T: ...
+async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T:
+    """A value as it is, or what a callable gives now."""
+    if not callable(value):
+        return value
+    given = value()
+    return await given if isawaitable(given) else given
+
+
+def interrupt(response: httpx2.Response) -> None:
+    """End an answer that somebody waits for: as if its connection broke."""
+    stream = response.extensions.get("network_stream")
+    connection = None if stream is None else stream.get_extra_info("socket")
+    if connection is not None:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def iterate(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+    """The values one by one, whichever way they come."""
+    return aiter(values) if isinstance(values, AsyncIterable) else _each(values)
+
+
+async def _each(values: Iterable[T]) -> AsyncIterator[T]:
+    for value in values:
+        yield value

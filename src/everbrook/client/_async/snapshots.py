@@ -1,0 +1,135 @@
+"""Snapshots and bootstraps of a stream (002 §2, §3)."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+import httpx2
+from msgspec import Struct
+
+from everbrook.client._async.transport import AsyncTransport
+from everbrook.client.address import part_of
+from everbrook.client.content import Codec, Kind, kind_of
+from everbrook.client.errors import InvalidAnswer, Redirected
+from everbrook.client.heads import Snapshot
+from everbrook.client.multipart import Part, PartDecoder
+from everbrook.protocol.errors import PreconditionFailed, ProtocolError, SnapshotNotFound
+
+T = TypeVar("T")
+
+_NO_SNAPSHOT = "-1"
+MAX_REPLACEMENTS = 10
+
+
+class Bootstrap(Struct, Generic[T], frozen=True):
+    """A stream as of one moment: its snapshot, if it has one, and every message after it. Follow it from `offset`."""
+
+    snapshot: Snapshot | None
+    messages: list[T]
+    offset: str
+
+
+class AsyncSnapshots:
+    """The snapshots of one stream, below `url`."""
+
+    def __init__(self, transport: AsyncTransport, url: str) -> None:
+        self._transport = transport
+        self._url = url
+
+    async def publish(self, data: bytes, offset: str, headers: Mapping[str, str]) -> None:
+        url = part_of(self._url, "snapshot", offset)
+        attempts = self._transport.attempts(f"PUT {url}")
+        try:
+            await self._transport.request("PUT", url, headers=headers, content=data, attempts=attempts)
+        except PreconditionFailed:
+            if not (attempts.uncertain and await self._is_latest(offset, data)):
+                raise
+
+    async def _is_latest(self, offset: str, data: bytes) -> bool:
+        """Tell whether a snapshot is there that was sent without an answer."""
+        found = await self.latest()
+        return found is not None and (found.offset, found.data) == (offset, data)
+
+    async def latest(self) -> Snapshot | None:
+        """Fetch the latest snapshot, if there is one. One that was replaced in between is asked for again."""
+        for _ in range(MAX_REPLACEMENTS):
+            if (location := await self._location()) is None:
+                return None
+            with suppress(SnapshotNotFound):
+                return await self._fetch(location)
+        raise InvalidAnswer(f"{self._url}/snapshot led {MAX_REPLACEMENTS} times to a snapshot that is not there")
+
+    async def _location(self) -> str | None:
+        """Ask where the latest snapshot is. It is on the same server: no other is sent this one's token."""
+        here = httpx2.URL(f"{self._url}/snapshot")
+        try:
+            await self._transport.request("GET", str(here))
+        except SnapshotNotFound:
+            return None
+        except Redirected as redirect:
+            location = here.join(redirect.location)
+            if _origin(location) == _origin(here):
+                return str(location)
+            raise
+        raise InvalidAnswer(f"{here} should lead to a snapshot")
+
+    async def _fetch(self, location: str) -> Snapshot:
+        response = await self._transport.request("GET", location)
+        return Snapshot(
+            offset=location.rsplit("/", 1)[1],
+            data=response.content,
+            content_type=response.headers.get("Content-Type", ""),
+            etag=response.headers.get("ETag"),
+        )
+
+    async def delete(self, offset: str) -> None:
+        url = part_of(self._url, "snapshot", offset)
+        attempts = self._transport.attempts(f"DELETE {url}")
+        try:
+            await self._transport.request("DELETE", url, attempts=attempts)
+        except SnapshotNotFound:
+            if not attempts.uncertain:
+                raise
+
+    async def cut(self, offset: str) -> None:
+        await self._transport.request("PUT", part_of(self._url, "retention", offset))
+
+    async def bootstrap(self, codec: Codec[T]) -> Bootstrap[T]:
+        """Fetch everything at one tail. One that was cut off on its way is asked for again."""
+        attempts = self._transport.attempts(f"GET {self._url}/bootstrap")
+        while True:
+            try:
+                return await self._bootstrap(codec)
+            except (httpx2.TransportError, ProtocolError) as failure:
+                await self._transport.pause(attempts.delay_after(failure), failure)
+
+    async def _bootstrap(self, codec: Codec[T]) -> Bootstrap[T]:
+        async with self._transport.open("GET", f"{self._url}/bootstrap") as response:
+            decoder = PartDecoder(response.headers.get("Content-Type", ""))
+            parts = [part async for received in response.aiter_bytes() for part in decoder.feed(received)]
+            if not decoder.ended:
+                raise httpx2.RemoteProtocolError("the bootstrap ended before its closing boundary")
+            return _assembled(parts, response.headers, codec)
+
+
+def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _assembled(parts: list[Part], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:
+    if not parts or "Stream-Next-Offset" not in headers:
+        raise InvalidAnswer("a bootstrap begins with a snapshot and says in Stream-Next-Offset where it ends")
+    first, messages = parts[0], parts[1:]
+    at = headers.get("Stream-Snapshot-Offset", _NO_SNAPSHOT)
+    snapshot = None if at == _NO_SNAPSHOT else Snapshot(at, first.data, first.content_type)
+    return Bootstrap(snapshot, _values(messages, codec), headers["Stream-Next-Offset"])
+
+
+def _values(parts: list[Part], codec: Codec[T]) -> list[T]:
+    if not parts:
+        return []
+    kind = kind_of(parts[0].content_type)
+    if kind is Kind.JSON:
+        return codec.decode_all(b"[%b]" % b",".join(part.data for part in parts))
+    values: list[Any] = [part.data.decode("utf-8", "replace") if kind is Kind.TEXT else part.data for part in parts]
+    return values

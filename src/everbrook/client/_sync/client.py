@@ -1,0 +1,113 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/client.py: change that file, not this one.
+"""The client: streams, buckets, lists and subscriptions of one server.
+
+    with Client() as client:
+        print(client.stream("chat/1").read().all())
+
+A handle asks the server for nothing until something is done with it.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar, overload
+
+import httpx2
+
+from everbrook.client._sync.bucket import Bucket
+from everbrook.client._sync.endings import end_all
+from everbrook.client._sync.listing import changes, list_buckets, list_streams
+from everbrook.client._sync.stream import Stream
+from everbrook.client._sync.subscription import Subscription
+from everbrook.client._sync.transport import Transport, Value
+from everbrook.client.address import DEFAULT_URL, parse_server
+from everbrook.client.content import JSON, Codec
+from everbrook.client.heads import BucketInfo, Changes, StreamInfo
+from everbrook.client.retry import Retry
+
+T = TypeVar("T")
+
+
+class Client:
+    """A server. Close it when you are done, or use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: Value | None = None,
+        headers: Mapping[str, Value] | None = None,
+        params: Mapping[str, Value] | None = None,
+        http: httpx2.Client | None = None,
+        retry: Retry | None = None,
+        timeout_secs: float = 30.0,
+    ) -> None:
+        """Speak to the server at `url`: its origin, or the URL of its stream root.
+
+        Without `url` and `token` the environment says them (EVERBROOK_URL, EVERBROOK_TOKEN). A `token` that is a
+        function is asked when it is first needed, and again when the server answers 401; `headers` and `params` that
+        are functions are asked for every request. `http` makes the requests if it is given, and stays its owner's.
+        """
+        self._server = parse_server(url or os.environ.get("EVERBROOK_URL") or DEFAULT_URL)
+        self._transport = Transport(
+            http,
+            home=self._server.url,
+            token=token or os.environ.get("EVERBROOK_TOKEN") or None,
+            headers=headers or {},
+            params=params or {},
+            retry=retry or Retry(),
+            timeout_secs=timeout_secs,
+        )
+
+    @property
+    def url(self) -> str:
+        """The server's URL."""
+        return self._server.url
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections. Events that are recorded with `tee` are stopped first, and their streams say so."""
+        end_all(self._transport)
+        self._transport.close()
+
+    @overload
+    def stream(self, name: str, *, content_type: str | None = None) -> Stream[Any]: ...
+    @overload
+    def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> Stream[T]: ...
+    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:  # noqa: A002 - the word for it
+        """Give a handle of a stream: a path below the stream root, or a URL of its own. Nothing is asked for yet.
+
+        Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
+        """
+        content_type = content_type or (JSON if type is not None else None)
+        return Stream(self._transport, self._server.streams, name, Codec(type), content_type)
+
+    def list(self, prefix: str = "", *, after: str = "") -> Iterator[StreamInfo]:
+        """List the streams whose names begin with `prefix`, in order, from behind the name `after`."""
+        return list_streams(self._transport, self._server.streams, prefix, after)
+
+    def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
+        """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
+        return changes(self._transport, self._server.streams, token, prefix)
+
+    def bucket(self, name: str) -> Bucket:
+        """Give a handle of a bucket."""
+        return Bucket(self._transport, self._server.bucket(name), name)
+
+    def buckets(self, prefix: str = "") -> Iterator[BucketInfo]:
+        """List the buckets."""
+        return list_buckets(self._transport, self._server.buckets, prefix)
+
+    def subscription(self, id: str) -> Subscription:  # noqa: A002 - the protocol's word
+        """Give a handle of a subscription to streams of the base surface."""
+        return Subscription(self._transport, self._server.streams, id)

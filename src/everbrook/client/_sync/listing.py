@@ -1,0 +1,73 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/listing.py: change that file, not this one.
+"""Lists of streams and buckets, page by page."""
+
+from collections.abc import Iterator
+
+from everbrook.client._sync.transport import Transport
+from everbrook.client.address import Root
+from everbrook.client.documents import decode_document
+from everbrook.client.errors import Unsupported
+from everbrook.client.heads import BucketInfo, BucketPage, Changes, StreamInfo, StreamPage
+from everbrook.protocol.errors import BucketNotFound, NotFound
+
+PAGE = "1000"
+
+
+def list_streams(transport: Transport, root: Root, prefix: str, after: str) -> Iterator[StreamInfo]:
+    """List streams in the order of their names."""
+    while True:
+        page = _streams(transport, root, {"prefix": prefix, "after": after, "limit": PAGE})
+        yield from page.streams
+        if not page.has_more or page.next_cursor is None:
+            return
+        after = page.next_cursor
+
+
+def changes(transport: Transport, root: Root, token: str | None, prefix: str) -> Changes:
+    """List what moved since a token, or everything with a token to go on with."""
+    if token is None:
+        return _everything(transport, root, prefix)
+    moved: list[StreamInfo] = []
+    while True:
+        page = _streams(transport, root, {"prefix": prefix, "changed_since": token, "limit": PAGE})
+        moved += page.streams
+        token = page.token
+        if not page.has_more:
+            return Changes(moved, token)
+
+
+def _everything(transport: Transport, root: Root, prefix: str) -> Changes:
+    """List all streams. The first page's token counts: what moves after it is told again rather than not at all."""
+    first = _streams(transport, root, {"prefix": prefix, "limit": PAGE})
+    streams = list(first.streams)
+    if first.has_more and first.next_cursor is not None:
+        streams += list(list_streams(transport, root, prefix, first.next_cursor))
+    return Changes(streams, first.token)
+
+
+def list_buckets(transport: Transport, url: str, prefix: str) -> Iterator[BucketInfo]:
+    """List buckets in the order of their names."""
+    after = ""
+    while True:
+        query = _given({"prefix": prefix, "after": after, "limit": PAGE})
+        answer = transport.request("GET", url, query=query)
+        page = decode_document(answer.content, BucketPage, url)
+        yield from page.buckets
+        if not page.has_more or page.next_cursor is None:
+            return
+        after = page.next_cursor
+
+
+def _streams(transport: Transport, root: Root, query: dict[str, str]) -> StreamPage:
+    url = root.control("streams")
+    try:
+        answer = transport.request("GET", url, query=_given(query))
+    except BucketNotFound:
+        raise
+    except NotFound as error:
+        raise Unsupported(f"the server has no list of streams at {url}") from error
+    return decode_document(answer.content, StreamPage, url)
+
+
+def _given(query: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in query.items() if value}

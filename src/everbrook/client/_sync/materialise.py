@@ -1,0 +1,241 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/materialise.py: change that file, not this one.
+"""A materialised state: follows a stream of changes, and holds the current value per type and key.
+
+    with stream.materialise() as state:
+        state["user"]["1"]
+
+The rule: once it is entered, it is as current as the last page of the stream; where it can't be kept current, whoever
+looks is told so, rather than shown what was.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from threading import RLock
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from weakref import WeakSet
+
+import msgspec
+
+from everbrook.client._sync.changes import Changes
+from everbrook.client._sync.concurrency import Condition, Task, spawn
+from everbrook.client.content import JSON, Kind, kind_of
+from everbrook.client.errors import StateEnded
+from everbrook.client.flow.reading import Mode
+from everbrook.client.heads import Snapshot
+from everbrook.client.page import BEGINNING, Page
+from everbrook.client.schemas import Schemas
+from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
+from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
+
+if TYPE_CHECKING:
+    from everbrook.client._sync.stream import Stream
+
+T = TypeVar("T")
+
+CLOSE_SECS = 1.0
+
+
+class Materialiser(Mapping[str, Entities]):
+    """The current values by type and key. A type that has no entity is not in it, but can be looked at: it is empty."""
+
+    def __init__(
+        self,
+        stream: "Stream[Any]",
+        *,
+        types: Mapping[str, Any] | None = None,
+        on_invalid: Callable[[InvalidChange], object] | None = None,
+        mode: Mode = "auto",
+    ) -> None:
+        """Hold the state of a JSON stream, once entered.
+
+        `types` gives what the values of a type are decoded into. A message that is no change, or does not fit, ends the
+        state with `InvalidChange`; with `on_invalid` it is handed over and passed by.
+        """
+        self.offset = BEGINNING
+        """What was applied ends here."""
+        self.closed = False
+        """Whether the stream has ended, so that nothing will change any more."""
+        self._stream = stream
+        self._state = State(Schemas(types or {}))
+        self._on_invalid = on_invalid
+        self._reader = stream.follow(mode=mode, on_snapshot=self._restore)
+        self._task: Task | None = None
+        self._failure: Exception | None = None
+        self._current = self._ended = False
+        self._moved = Condition()
+        # Held while a page is applied, so that nobody sees half of it.
+        self._applying = RLock()
+        self._listeners: WeakSet[Changes] = WeakSet()
+
+    def __enter__(self) -> Self:
+        """Read the stream up to its end, and follow it from then on."""
+        if self._task is not None:
+            raise RuntimeError("a state is entered once; make another one")
+        self._task = spawn(self._follow, name=f"state of {self._stream.name}")
+        try:
+            self._until(lambda: self._current)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop following. What is held stays as it is."""
+        self._reader.close()
+        if self._task is not None:
+            self._task.cancel()
+        with self._moved:
+            # A thread that waits for an answer ends with it: that is not waited for.
+            self._moved.wait_until(lambda: self._ended, CLOSE_SECS)
+            self._ended = True
+            self._moved.notify_all()
+
+    def __getitem__(self, type_: str) -> Entities:
+        return self._now()[type_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __contains__(self, type_: object) -> bool:
+        return type_ in self._now()
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{type_}: {len(entities)}" for type_, entities in self._state.items())
+        return f"<{type(self).__name__} {self._stream.url} at {self.offset} ({counts})>"
+
+    def snapshot(self) -> Mapping[str, Mapping[str, Any]]:
+        """The values of this moment, which stay as they are."""
+        with self._applying:
+            return self._now().snapshot()
+
+    def publish(self, *, keep_history: bool = False) -> str:
+        """Publish the state as the stream's snapshot, and give its offset.
+
+        Whoever begins to follow then begins with it. What it stands for is cut from the stream, unless it is kept.
+        """
+        with self._applying:
+            data, offset = format_snapshot(self._now()), self.offset
+        self._stream.publish(data, offset=offset, content_type=JSON, keep_history=keep_history)
+        return offset
+
+    def changes(self) -> Changes:
+        """Iterate over what is applied from now on: `Set`, `Remove`, `Append`, and control messages."""
+        listener = Changes(self._until)
+        with self._applying:
+            self._listeners.add(listener)
+        return listener
+
+    def wait_for(self, predicate: Callable[[Self], T], timeout_secs: float | None = None) -> T:
+        """Wait until a function of the state gives something true, and give that."""
+        found: list[T] = []
+
+        def holds() -> bool:
+            with self._applying:
+                found[:] = [value] if (value := predicate(self)) else []
+            return bool(found)
+
+        self._until(holds, timeout_secs)
+        if found:
+            return found[0]
+        if self._ended:
+            raise StateEnded("what was waited for can't come any more: the stream is closed, or the state is")
+        raise TimeoutError(f"what was waited for did not come within {timeout_secs} s")
+
+    def wait_for_offset(self, offset: str, timeout_secs: float | None = None) -> None:
+        """Wait until everything before an offset is applied: that of an append, to see what one has written oneself."""
+        self.wait_for(lambda _: self.offset >= offset, timeout_secs)
+
+    def wait_for_txid(self, txid: str, timeout_secs: float | None = None) -> None:
+        """Wait until a change with that `txid` is applied, and all that came with it."""
+        self.wait_for(lambda _: self._state.seen(txid), timeout_secs)
+
+    def _until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> None:
+        """Return when something holds, when nothing will change any more, or when it is late."""
+        with self._moved:
+            self._moved.wait_until(lambda: predicate() or self._ended, timeout_secs)
+        self._now()
+
+    def _now(self) -> State:
+        if self._failure is not None:
+            raise self._failure
+        return self._state
+
+    def _follow(self) -> None:
+        try:
+            with closing(self._reader.pages()) as pages:
+                for page in pages:
+                    self._take(page)
+        except Exception as error:  # noqa: BLE001 - raised to whoever looks or waits
+            self._failure = error
+        finally:
+            with self._moved:
+                self._ended = True
+                self._moved.notify_all()
+
+    def _take(self, page: Page) -> None:
+        if kind_of(page.content_type) is not Kind.JSON:
+            raise ValueError(f"a state is held in a stream of {JSON}, {self._stream.url} has {page.content_type}")
+        with self._applying:
+            for number, message in enumerate(_messages(page.data)):
+                try:
+                    self._apply(parse_message(_value(message)))
+                except InvalidChange as error:
+                    self._refuse(error, partial(_position, page, number))
+            self.offset, self.closed = page.next_offset, page.closed
+        with self._moved:
+            self._current |= page.up_to_date
+            self._moved.notify_all()
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        """Begin anew with a snapshot of the state, as the changes that made it are gone."""
+        with self._applying:
+            self._apply(Reset())
+            for change in parse_snapshot(snapshot.data):
+                try:
+                    self._apply(change)
+                except InvalidChange as error:
+                    self._refuse(error, lambda: f"the snapshot at {snapshot.offset}")
+            self.offset = snapshot.offset
+        with self._moved:
+            self._moved.notify_all()
+
+    def _apply(self, change: StateMessage) -> None:
+        self._state.apply(change)
+        for listener in self._listeners:
+            listener.push(change)
+
+    def _refuse(self, error: InvalidChange, where: Callable[[], str]) -> None:
+        if self._on_invalid is None:
+            error.add_note(f"{where()} of {self._stream.url}")
+            raise error
+        self._on_invalid(error)
+
+
+def _messages(data: bytes) -> list[Any]:
+    """Read a page; if there is a message in it that can't be read, all of them stay as they are for now."""
+    try:
+        messages: list[Any] = msgspec.json.decode(data or b"[]")
+    except ValueError:
+        messages = msgspec.json.decode(data, type=list[msgspec.Raw])
+    return messages
+
+
+def _value(message: Any) -> Any:
+    try:
+        return msgspec.json.decode(message) if isinstance(message, msgspec.Raw) else message
+    except ValueError as error:
+        raise InvalidChange(f"a change must be JSON that can be read, got {bytes(message)[:64]!r}: {error}") from error
+
+
+def _position(page: Page, number: int) -> str:
+    return f"the message at {page.offset_after(number) or f'{page.offset} or behind'}"

@@ -1,0 +1,163 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/pages.py: change that file, not this one.
+"""Pages of a stream one after the other, over broken connections and restarts of the server.
+
+What to ask for is decided by a `Reading`; here it is asked, waited for, and given up when somebody says so.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import httpx2
+
+from everbrook.client._sync.concurrency import Condition, interrupt, resolve
+from everbrook.client._sync.transport import Transport
+from everbrook.client.content import Codec
+from everbrook.client.errors import InvalidAnswer, NotAStream
+from everbrook.client.flow.reading import FIRST_EVENT_SECS, Ask, Live, Reading
+from everbrook.client.heads import Snapshot
+from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.protocol.errors import BadRequest, OffsetGone, ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_EVENTS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+
+
+class Pages:
+    """All pages from where a reading stands."""
+
+    def __init__(self, transport: Transport, url: str, reading: Reading, codec: Codec[Any]) -> None:
+        self._transport = transport
+        self._url = url
+        self._reading = reading
+        self._codec = codec
+        self._on_snapshot: Callable[[Snapshot], Any] | None = None
+        self._snapshot: Callable[[], Any] | None = None
+        self._changed = Condition()
+        self._stopped = False
+        self._guard = threading.Lock()
+        self._response: httpx2.Response | None = None
+        """The events under way, which only whoever holds the guard may interrupt: later they are another's."""
+
+    def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
+        """Where the position is retained no more, hand the latest snapshot over and go on behind it."""
+        self._snapshot, self._on_snapshot = snapshot, on_snapshot
+
+    def close(self) -> None:
+        """Let the pages end, whoever waits for them."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        with self._guard:
+            if self._response is not None:
+                interrupt(self._response)
+
+    def each(self) -> Generator[Page]:
+        """Give all pages, over whatever breaks on the way."""
+        reading = self._reading
+        attempts = self._transport.attempts(f"GET {self._url}")
+        while not (reading.over or self._given_up()):
+            ask, began, news = reading.ask(), monotonic(), False
+            try:
+                with closing(self._answers(ask)) as pages:
+                    for page in pages:
+                        reading.took(page)
+                        attempts.succeeded(patient=reading.live)
+                        news |= not page.empty or page.closed
+                        yield page
+                reading.waited(ask, monotonic() - began, news=news)
+                self._slow_down()
+            except OffsetGone as gone:
+                self._behind_snapshot(gone)
+            except (httpx2.TransportError, ProtocolError, NotAStream) as failure:
+                if not (self._given_up() or self._without_events(ask, failure)):
+                    self._pause(attempts.delay_after(failure), failure)
+
+    def _given_up(self) -> bool:
+        return self._stopped
+
+    def _slow_down(self) -> None:
+        if hasty := self._reading.hasty:
+            self._pause(self._transport.retry.delay_secs(hasty, random.random()), "the server does not wait")  # noqa: S311
+
+    def _pause(self, delay_secs: float, cause: object) -> None:
+        logger.info("trying again in %.1f s: %s", delay_secs, str(cause) or type(cause).__name__)
+        with self._changed:
+            self._changed.wait_until(self._given_up, delay_secs)
+
+    def _answers(self, ask: Ask) -> Generator[Page]:
+        """Make one request. A plain one has one page, an event stream any number."""
+        if ask.live is Live.SSE:
+            with closing(self._events(ask)) as pages:
+                yield from pages
+            return
+        response = self._transport.ask("GET", self._url, query=ask.query, timeout_secs=ask.timeout_secs)
+        yield page_of(
+            ask.query.get("offset", self._reading.offset),
+            response.status_code,
+            response.headers,
+            response.content,
+            self._codec,
+        )
+
+    def _events(self, ask: Ask) -> Generator[Page]:
+        count = 0
+        try:
+            with self._transport.open(
+                "GET", self._url, query=ask.query, headers=_EVENTS, timeout_secs=ask.timeout_secs
+            ) as response:
+                if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+                    if self._reading.fall_back():
+                        return
+                    # The stream itself, without events, will have none later. Anything else is waited out.
+                    kind = InvalidAnswer if "Stream-Next-Offset" in response.headers else NotAStream
+                    raise kind(f"GET {self._url} with live=sse was not answered with events")
+                with closing(self._event_pages(response)) as pages:
+                    for page in pages:
+                        if page.altered and self._reading.fall_back():
+                            return
+                        count += 1
+                        yield page
+        finally:
+            self._reading.ended(count)
+        if not count:
+            raise httpx2.RemoteProtocolError("the event stream ended before its first event")
+
+    def _event_pages(self, response: httpx2.Response) -> Generator[Page]:
+        events = self._reading.events(response.headers)
+        with self._guard:
+            self._response = response
+        try:
+            # Whoever gives up says so first, and looks for the answer then.
+            if not self._given_up():
+                began = monotonic()
+                for received in response.iter_bytes():
+                    yield from events.feed(received)
+                    if not events.count and monotonic() - began > FIRST_EVENT_SECS:
+                        raise httpx2.ReadTimeout("comments come, and no events")
+        finally:
+            with self._guard:
+                self._response = None
+
+    def _without_events(self, ask: Ask, failure: Exception) -> bool:
+        """Tell whether to go on by long-polls: events are refused here, or held back on the way."""
+        if ask.live is not Live.SSE:
+            return False
+        held_back = isinstance(failure, httpx2.ReadTimeout) and not self._reading.events_seen
+        return (held_back or isinstance(failure, BadRequest)) and self._reading.fall_back()
+
+    def _behind_snapshot(self, gone: OffsetGone) -> None:
+        if self._on_snapshot is None or self._snapshot is None:
+            raise gone
+        snapshot = self._snapshot()
+        # What lies before a snapshot that was reached already is not what is missing.
+        if snapshot is None or (self._reading.offset != BEGINNING and snapshot.offset <= self._reading.offset):
+            raise gone
+        resolve(partial(self._on_snapshot, snapshot))
+        self._reading.move(snapshot.offset)

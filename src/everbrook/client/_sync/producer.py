@@ -1,0 +1,239 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/producer.py: change that file, not this one.
+"""Producers: messages that arrive exactly once and in order, in batches, several of them under way at a time.
+
+    with stream.producer() as producer:
+        for token in tokens:
+            producer.append(token)
+
+At the end of the block everything is in the stream, or an error says why not.
+"""
+
+import os
+from collections.abc import Callable
+from time import monotonic, time_ns
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from uuid import uuid4
+
+from everbrook.client._sync.concurrency import Condition, Task, spawn
+from everbrook.client._sync.delivery import Delivery
+from everbrook.client._sync.transport import Transport
+from everbrook.client.content import Codec, kind_of
+from everbrook.client.errors import ClientError
+from everbrook.client.flow.producing import Batch, Batching, Production
+
+T = TypeVar("T")
+
+NOTHING: Any = object()
+IDLE_SECS = 1.0
+
+
+class Producer(Generic[T]):
+    """A writer of one stream. Requests are made in the background; what goes wrong there is raised by the next call."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        codec: Codec[T],
+        content_type: Callable[[], str],
+        *,
+        id: str | None,  # noqa: A002 - the protocol's word
+        epoch: int | None,
+        seq: int,
+        auto_claim: bool,
+        replay: bool,
+        batching: Batching,
+    ) -> None:
+        """Write to the stream at `url`, under an id of its own unless one is given."""
+        self._url = url
+        self._codec = codec
+        self._ask_content_type = content_type
+        self._content_type: str | None = None
+        known_new = id is None or replay
+        if epoch is None:
+            # Later than any that a producer of this name has claimed, unless a clock is wrong: then it is fenced first.
+            epoch = time_ns() // 1000 if auto_claim else 0
+        self._production = Production(f"everbrook-{uuid4()}" if id is None else id, epoch, seq, batching)
+        self._changed = Condition()
+        self._delivery = Delivery(
+            transport,
+            url,
+            self._type,
+            self._production,
+            self._changed,
+            given_up=self._failed,
+            auto_claim=auto_claim,
+            known_new=known_new,
+        )
+        self._max_workers = batching.max_in_flight
+        self._workers: list[Task] = []
+        self._working = 0
+        self._resting = 0
+        self._error: Exception | None = None
+        self._process = os.getpid()
+        self._ended = False
+        self._closes = False
+
+    @property
+    def offset(self) -> str | None:
+        """Where the stream ended after the last batch that arrived."""
+        return self._delivery.offset
+
+    @property
+    def id(self) -> str:
+        """The name under which the server knows it."""
+        return self._production.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it writes in."""
+        return self._production.epoch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, Exception | GeneratorExit):
+            self.detach()
+        else:
+            self._ended = True  # an interrupt waits for nothing; what was taken is still sent in the background
+
+    def append(self, value: Any) -> None:
+        """Take a message to be sent. Waits only while too much waits to be sent already."""
+        self._require_process()
+        message = self._codec.encode(kind_of(self._type()), value)
+        production = self._production
+        with self._changed:
+            self._require_open()
+            if not production.room:
+                self._changed.wait_until(lambda: production.room or self._error is not None)
+                self._require_open()
+            if production.add(message, monotonic()):
+                self._stir()
+
+    def flush(self) -> str | None:
+        """Wait until everything that was appended so far is in the stream, and give the offset behind it."""
+        self._require_process()
+        with self._changed:
+            self._finish()
+        return self.offset
+
+    def close(self, value: Any = NOTHING) -> str | None:
+        """End the stream behind everything that was appended, with a last message if one is given."""
+        self._require_process()
+        message = None if value is NOTHING else self._codec.encode(kind_of(self._type()), value)
+        self._type()
+        with self._changed:
+            if not self._closes:
+                self._require_open()
+                self._production.end(message)
+                self._ended = self._closes = True
+        self._end()
+        return self.offset
+
+    def detach(self) -> None:
+        """Send everything, and let the stream be."""
+        self._require_process()
+        self._ended = True
+        self._end()
+
+    def _end(self) -> None:
+        """Wait until everything was sent or something has failed: then nothing goes on behind the caller's back."""
+        try:
+            self.flush()
+        except Exception:
+            self._leave()
+            raise
+        self._leave()
+
+    def _leave(self) -> None:
+        for worker in self._workers:
+            worker.join()
+
+    def _type(self) -> str:
+        if self._content_type is None:
+            self._content_type = self._ask_content_type()
+        return self._content_type
+
+    def _failed(self) -> bool:
+        return self._error is not None
+
+    def _require_process(self) -> None:
+        """Refuse to work where its workers are not. The lock is not asked for: it may be held by one of them."""
+        if self._process != os.getpid():
+            raise ClientError("this producer belongs to the process that this one was forked from: make another here")
+
+    def _require_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._ended:
+            raise ValueError("this producer was closed or detached: nothing can be appended through it")
+
+    def _finish(self) -> None:
+        production = self._production
+        mark = production.mark()
+        self._stir()
+        self._changed.wait_until(lambda: production.arrived(mark) or self._error is not None)
+        if self._error is not None:
+            for worker in self._workers:
+                worker.cancel()
+            raise self._error
+
+    def _stir(self) -> None:
+        """Wake the workers, and take another on if none of them rests. Needs the lock."""
+        self._changed.notify_all()
+        if self._error is not None or not self._production.waiting:
+            return
+        if not self._resting and self._working < self._max_workers:
+            self._working += 1
+            self._workers = [worker for worker in self._workers if not worker.done]
+            self._workers.append(spawn(self._work, name=f"producer of {self._url}"))
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            try:
+                self._delivery.deliver(batch)
+            except Exception as error:  # noqa: BLE001 - whoever appends, flushes or closes next is told
+                self._fail(error)
+
+    def _next(self) -> Batch | None:
+        """Wait for something to send. A worker without any leaves after a while, and when all is done."""
+        production = self._production
+        with self._changed:
+            while self._error is None:
+                if production.ready(now := monotonic()):
+                    batch = production.take()
+                    self._stir()
+                    return batch
+                if production.idle and self._ended:
+                    break
+                wait_secs = production.wait_secs(now)
+                if not self._rest(wait_secs) and wait_secs is None:
+                    break
+            self._working -= 1
+            return None
+
+    def _rest(self, wait_secs: float | None) -> bool:
+        self._resting += 1
+        try:
+            if wait_secs is None:
+                return self._changed.wait_until(self._begun, IDLE_SECS)
+            return self._changed.wait_until(self._worth_a_look, wait_secs)
+        finally:
+            self._resting -= 1
+
+    def _begun(self) -> bool:
+        """Tell whether a batch has begun, which is to be waited for, or more."""
+        return self._worth_a_look() or self._production.wait_secs(monotonic()) is not None
+
+    def _worth_a_look(self) -> bool:
+        production = self._production
+        return self._error is not None or production.ready(monotonic()) or (self._ended and production.idle)
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()

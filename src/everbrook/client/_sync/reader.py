@@ -1,0 +1,190 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/reader.py: change that file, not this one.
+"""Readers: the values or pages of a stream, over broken connections and restarts of the server.
+
+    for message in stream.follow():
+        ...
+
+A reader makes one pass; `close` ends it from elsewhere.
+"""
+
+import codecs
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from functools import partial
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from everbrook.client._sync.concurrency import resolve
+from everbrook.client._sync.pages import Pages
+from everbrook.client._sync.transport import Transport
+from everbrook.client.content import Codec, Kind
+from everbrook.client.errors import InvalidMessage
+from everbrook.client.flow.reading import Reading
+from everbrook.client.heads import Snapshot
+from everbrook.client.offsets import Offsets
+from everbrook.client.page import Page
+
+T = TypeVar("T")
+
+SAVE_SECS = 1.0
+"""How often a position within a page is kept, where offsets are."""
+
+
+class Reader(Generic[T]):
+    """One pass over a stream. Iterate over it for values, or over `pages()`."""
+
+    def __init__(self, transport: Transport, url: str, reading: Reading, codec: Codec[T]) -> None:
+        """Begin where `reading` stands."""
+        self._reading = reading
+        self._pages = Pages(transport, url, reading, codec)
+        self._offsets: Offsets | None = None
+        self._page: Page | None = None
+        self._handed = 0
+        self._saved_at = 0.0
+        self._caught_up = False
+
+    def close(self) -> None:
+        """Let the loop over this reader end, whoever runs it: at once where it waits for events or to try again,
+        and with the answer where a long-poll is under way.
+        """
+        self._pages.close()
+
+    def keep(self, offsets: Offsets) -> None:
+        """Begin at the offset that is kept there, if one is, and keep there how far it has come."""
+        self._offsets = offsets
+
+    def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
+        """Where the position is retained no more, hand the latest snapshot over and go on behind it."""
+        self._pages.recover(snapshot, on_snapshot)
+
+    @property
+    def offset(self) -> str:
+        """Where another read would go on: behind what was handed out.
+
+        Within a page of JSON it is behind the last value if the server's offsets tell, and before the page otherwise.
+        """
+        page = self._page
+        if page is None:
+            return self._reading.offset
+        return page.offset_after(self._handed) or page.offset
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether everything that was there when it last asked is handed out."""
+        return self._page is None and self._reading.up_to_date
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream has ended, and everything of it is handed out."""
+        return self._page is None and self._reading.closed
+
+    @property
+    def content_type(self) -> str:
+        """The stream's content type, once something was read."""
+        return self._reading.content_type
+
+    def __iter__(self) -> Iterator[T]:
+        return self._values()
+
+    def all(self) -> list[T]:
+        """Read everything, into a list."""
+        decoder = _text_decoder()
+        values: list[Any] = []
+        with closing(self.pages()) as pages:
+            for page in pages:
+                values += _values_of(page, decoder)
+        if text := decoder.decode(b"", final=True):
+            values.append(text)
+        return values
+
+    def bytes(self) -> bytes:
+        """Read everything, as it came: of a JSON stream these are arrays, page by page."""
+        return b"".join([page.data for page in self.pages()])
+
+    def text(self) -> str:
+        """Read everything, as text."""
+        return self.bytes().decode("utf-8", "replace")
+
+    def pages(self) -> Generator[Page]:
+        """Read page by page. The first that is up to date, and the last of a closed stream, come even if empty."""
+        with closing(self._kept()) as pages:
+            for page in pages:
+                yield page
+                self._handed_out()
+                self._save(page.next_offset)
+
+    def _values(self) -> Generator[T]:
+        decoder = _text_decoder()
+        with closing(self._kept()) as pages:
+            try:
+                for page in pages:
+                    values, misfit = _values_before_misfit(page, decoder)
+                    for value in values:
+                        if self._offsets is not None:
+                            self._save_now_and_then()
+                        self._handed += 1
+                        yield value
+                    if misfit is not None:
+                        raise misfit
+                    self._handed_out()
+                    self._save(page.next_offset)
+            finally:
+                self._save_handled()
+        if text := decoder.decode(b"", final=True):
+            rest: Any = text
+            yield rest
+
+    def _handed_out(self) -> None:
+        self._page, self._handed = None, 0
+
+    def _save(self, offset: str) -> None:
+        if self._offsets is not None:
+            resolve(partial(self._offsets.save, offset))
+            self._saved_at = monotonic()
+
+    def _save_now_and_then(self) -> None:
+        """Keep how far it has come within a page too: a program need not get to the end of one."""
+        if self._handed and monotonic() - self._saved_at >= SAVE_SECS:
+            offset = self.offset
+            if self._page is None or offset != self._page.offset:
+                self._save(offset)
+
+    def _save_handled(self) -> None:
+        """Keep how far a page that was left halfway was handled. Its last value counts when the next is asked for."""
+        if self._page is not None and self._handed > 1:
+            offset = self._page.offset_after(self._handed - 1)
+            if offset is not None:
+                self._save(offset)
+
+    def _kept(self) -> Generator[Page]:
+        """Give the pages that say something, from where the last run of the program stopped."""
+        if self._offsets is not None and (kept := resolve(self._offsets.load)):
+            self._reading.move(kept)
+        with closing(self._pages.each()) as pages:
+            for page in pages:
+                news = not page.empty or page.closed or (page.up_to_date and not self._caught_up)
+                self._caught_up |= page.up_to_date
+                if news:
+                    self._page, self._handed = page, 0
+                    yield page
+                self._page = None
+
+
+def _text_decoder() -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder("utf-8")("replace")
+
+
+def _values_before_misfit(page: Page, decoder: codecs.IncrementalDecoder) -> tuple[list[Any], InvalidMessage | None]:
+    """Give the values of a page up to the first that is not of the type, and that."""
+    try:
+        return _values_of(page, decoder), None
+    except InvalidMessage as misfit:
+        return misfit.before, misfit
+
+
+def _values_of(page: Page, decoder: codecs.IncrementalDecoder) -> list[Any]:
+    """Give the values of a page. Characters of a text may be cut by its end."""
+    if page.kind is not Kind.TEXT:
+        return page.values
+    text = decoder.decode(page.data)
+    return [text] if text else []

@@ -1,0 +1,345 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/stream.py: change that file, not this one.
+"""A stream: everything that can be done with one, from its creation to its end.
+
+    stream = client.stream("chat/1")
+    stream.create()
+    stream.append({"role": "user", "text": "Hello"})
+    for message in stream.follow():
+        print(message)
+
+Reads resume by themselves; what has to be written exactly once goes through a producer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from everbrook.client._sync.appending import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, Appender, offset_of
+from everbrook.client._sync.concurrency import iterate
+from everbrook.client._sync.producer import Producer
+from everbrook.client._sync.reader import Reader
+from everbrook.client._sync.snapshots import Bootstrap, Snapshots
+from everbrook.client._sync.tables import table_of
+from everbrook.client._sync.transport import Transport
+from everbrook.client.address import Root
+from everbrook.client.content import JSON, Codec, content_type_for, join, kind_of
+from everbrook.client.errors import Unsupported
+from everbrook.client.flow.producing import Batching
+from everbrook.client.flow.reading import Mode, Reading
+from everbrook.client.heads import Head, Snapshot, head_of
+from everbrook.client.offsets import Offsets
+from everbrook.client.page import BEGINNING
+from everbrook.client.parameters import Lifetime, Moment, creation_headers, path_of, start_query
+from everbrook.client.tables.notebook import format_record
+from everbrook.protocol.errors import NotFound, OffsetGone, StreamExists, StreamGone, StreamNotFound
+from everbrook.protocol.frames import CONTENT_TYPE as FRAMES
+from everbrook.protocol.frames import Frames, decode_frames
+
+if TYPE_CHECKING:
+    from everbrook.client._sync.materialise import Materialiser
+    from everbrook.client.tables.forms import Columns
+    from everbrook.client.tables.table import Table
+    from everbrook.protocol.dialects import InvalidChange
+
+T = TypeVar("T")
+
+_CREATED = 201
+NOTHING: Any = object()
+"""Stands for a value that was not given, as None is one."""
+
+
+class Stream(Generic[T]):
+    """A handle of a stream. It holds no connection; making one asks the server nothing."""
+
+    def __init__(
+        self, transport: Transport, root: Root, name: str, codec: Codec[T], content_type: str | None = None
+    ) -> None:
+        """Stand for the stream `name` below `root`. Its content type is asked for when it is needed and not known."""
+        self.name = name
+        self.url = root.stream(name)
+        self._transport = transport
+        self._root = root
+        self._codec = codec
+        self._content_type = content_type
+        self._appender = Appender(transport, self.url)
+        self._snapshots = Snapshots(transport, self.url + root.parts)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    def _repr_html_(self) -> str:
+        """Show what is known without asking the server."""
+        known = {"name": self.name, "url": self.url, "content_type": self._content_type}
+        return format_record(type(self).__name__, known)
+
+    # From its creation to its end
+
+    def create(
+        self,
+        *,
+        content_type: str | None = None,
+        ttl_secs: Lifetime | None = None,
+        expires_at: Moment | None = None,
+        closed: bool = False,
+        data: Any = NOTHING,
+        retention: str | None = None,
+        exist_ok: bool = True,
+    ) -> Head:
+        """Create the stream, of JSON unless said otherwise. One that exists with the same configuration is fine."""
+        chosen = content_type or self._content_type or (JSON if data is NOTHING else content_type_for(data))
+        headers = creation_headers(chosen, ttl_secs, expires_at, retention, closed=closed)
+        kind = kind_of(chosen)
+        body = None if data is NOTHING else join(kind, [self._codec.encode(kind, data)])
+        return self._put(headers, body, exist_ok=exist_ok)
+
+    def fork(
+        self,
+        name: str,
+        *,
+        offset: str | None = None,
+        sub_offset: int | None = None,
+        ttl_secs: Lifetime | None = None,
+        expires_at: Moment | None = None,
+        closed: bool = False,
+    ) -> "Stream[T]":
+        """Create a stream that begins as this one, up to an offset or to its tail, and goes its own way (§4.2)."""
+        fork = Stream(self._transport, self._root, name, self._codec)
+        headers = creation_headers(None, ttl_secs, expires_at, None, closed=closed)
+        headers["Stream-Forked-From"] = path_of(self.url)
+        if offset is not None:
+            headers["Stream-Fork-Offset"] = offset
+        if sub_offset is not None:
+            headers["Stream-Fork-Sub-Offset"] = str(sub_offset)
+        fork._put(headers, None, exist_ok=True)
+        return fork
+
+    def _put(self, headers: dict[str, str], body: bytes | None, *, exist_ok: bool) -> Head:
+        attempts = self._transport.attempts(f"PUT {self.url}")
+        response = self._transport.request("PUT", self.url, headers=headers, content=body, attempts=attempts)
+        created = response.status_code == _CREATED
+        if not (created or exist_ok or attempts.uncertain):
+            raise StreamExists(f"there is a stream at {self.url} already")
+        head = head_of(response.headers, created=created)
+        self._content_type = head.content_type or headers.get("Content-Type")
+        return head
+
+    def head(self) -> Head:
+        """Describe the stream."""
+        response = self._transport.request("HEAD", self.url)
+        head = head_of(response.headers)
+        self._content_type = head.content_type
+        return head
+
+    def exists(self) -> bool:
+        """Tell whether the stream is there."""
+        try:
+            self.head()
+        except (NotFound, OffsetGone, StreamGone):
+            return False
+        return True
+
+    def delete(self, *, missing_ok: bool = False) -> None:
+        """Delete the stream and everything in it."""
+        attempts = self._transport.attempts(f"DELETE {self.url}")
+        try:
+            self._transport.request("DELETE", self.url, attempts=attempts)
+        except StreamNotFound:
+            if not (missing_ok or attempts.uncertain):
+                raise
+        self._content_type = None
+
+    # Writing
+
+    def append(self, value: Any, *, seq: str | None = None, if_match: str | None = None, close: bool = False) -> str:
+        """Append one message, and give the offset behind it.
+
+        `seq` orders writers (`Stream-Seq`); `if_match` is the offset at which the stream must end for this to happen;
+        `close` ends the stream with it. If the connection breaks before the answer this raises AppendUncertain: what
+        has to be there exactly once is sent through a `producer`.
+        """
+        content_type = self._type()
+        message = self._codec.encode(kind_of(content_type), value)
+        headers = {"Stream-Closed": "true"} if close else {}
+        headers |= {} if seq is None else {"Stream-Seq": seq}
+        headers |= {} if if_match is None else {"If-Match": f'"{if_match}"'}
+        return self._appender.append(content_type, message, headers)
+
+    def extend(self, values: Iterable[Any]) -> str:
+        """Append many messages, as many at once as fit in a request, and give the offset behind them.
+
+        The messages of a text or binary stream are joined: only in JSON streams each stays one of its own.
+        """
+        content_type = self._type()
+        kind = kind_of(content_type)
+        batch: list[bytes] = []
+        size, offset = 0, ""
+        for value in iterate(values):
+            message = self._codec.encode(kind, value)
+            if batch and (size + len(message) > MAX_BATCH_BYTES or len(batch) == MAX_BATCH_MESSAGES):
+                offset = self._appender.send(content_type, batch, {})
+                batch, size = [], 0
+            batch.append(message)
+            size += len(message) + 1
+        if batch:
+            return self._appender.send(content_type, batch, {})
+        return offset or self.head().offset
+
+    def close(self, value: Any = NOTHING) -> str:
+        """End the stream, with a last message if one is given, and give its final offset. Reading it goes on."""
+        if value is not NOTHING:
+            return self.append(value, close=True)
+        response = self._transport.request("POST", self.url, headers={"Stream-Closed": "true"})
+        return offset_of(response.headers)
+
+    def producer(
+        self,
+        id: str | None = None,  # noqa: A002 - the protocol's word
+        *,
+        epoch: int | None = None,
+        seq: int = 0,
+        auto_claim: bool = False,
+        replay: bool = False,
+        max_batch_bytes: int = MAX_BATCH_BYTES,
+        max_batch_items: int = MAX_BATCH_MESSAGES,
+        linger_secs: float = 0.005,
+        max_in_flight: int = 5,
+    ) -> Producer[T]:
+        """Make a writer whose messages arrive exactly once and in order, whatever breaks (§5.2.1).
+
+        `id` names the writer over its restarts. `auto_claim` takes over from whoever used that id before, in a new
+        epoch. With `replay`, what was sent before under the same epoch and numbers counts as sent.
+        """
+        batching = Batching(max_batch_bytes, max_batch_items, linger_secs, max_in_flight)
+        return Producer(
+            self._transport,
+            self.url,
+            self._codec,
+            self._type,
+            id=id,
+            epoch=epoch,
+            seq=seq,
+            auto_claim=auto_claim,
+            replay=replay,
+            batching=batching,
+        )
+
+    def _type(self) -> str:
+        if self._content_type is None:
+            self.head()
+        return self._content_type or ""
+
+    # Reading
+
+    def read(
+        self,
+        offset: str = BEGINNING,
+        *,
+        until: str | None = None,
+        last: int | None = None,
+        at: Moment | int | None = None,
+        skip: int | None = None,
+    ) -> Reader[T]:
+        """Read what is there: from an offset `until` another, the `last` n messages, or what came `at` a time."""
+        reading = Reading(offset, start=start_query(last, at, skip), until=until, mode=None, codec=self._codec)
+        return Reader(self._transport, self.url, reading, self._codec)
+
+    def follow(
+        self,
+        offset: str = BEGINNING,
+        *,
+        mode: Mode = "auto",
+        last: int | None = None,
+        at: Moment | int | None = None,
+        skip: int | None = None,
+        offsets: Offsets | None = None,
+        on_snapshot: Callable[[Snapshot], Any] | None = None,
+    ) -> Reader[T]:
+        """Read what is there and then what comes, until the stream is closed. Broken connections go unnoticed.
+
+        `offset` may be `now`. `offsets` is where the position is kept for the next run. If what comes next is not
+        retained any more, `on_snapshot` gets the snapshot that stands for it; without it, OffsetGone is raised.
+        """
+        reading = Reading(offset, start=start_query(last, at, skip), until=None, mode=mode, codec=self._codec)
+        reader = Reader(self._transport, self.url, reading, self._codec)
+        if offsets is not None:
+            reader.keep(offsets)
+        if on_snapshot is not None:
+            reader.recover(self.snapshot, on_snapshot)
+        return reader
+
+    def frames(self, offset: str = BEGINNING, *, until: str | None = None) -> Iterator[Frames]:
+        """Read what is there as pages of messages with the offset and the time of each, whatever they are."""
+        query = {"format": "frames", "offset": offset} | ({} if until is None else {"until": until})
+        while True:
+            response = self._transport.request("GET", self.url, query=query)
+            if response.headers.get("Content-Type", "") != FRAMES.decode():
+                raise Unsupported("this server does not know format=frames")
+            page = decode_frames(response.content)
+            if len(page):
+                yield page
+            query["offset"] = response.headers["Stream-Next-Offset"]
+            if "Stream-Up-To-Date" in response.headers or query["offset"] == until:
+                return
+
+    def materialise(
+        self,
+        *,
+        types: Mapping[str, Any] | None = None,
+        on_invalid: "Callable[[InvalidChange], object] | None" = None,
+        mode: Mode = "auto",
+    ) -> "Materialiser":
+        """Hold the current value per type and key of a stream of changes: `with stream.materialise() as state`.
+
+        Values are decoded into the `types` given by the name of theirs. A message that is no change goes to
+        `on_invalid`; without it, it ends the state with an error.
+        """
+        from everbrook.client._sync.materialise import Materialiser  # noqa: PLC0415 - not everybody has changes
+
+        return Materialiser(self, types=types, on_invalid=on_invalid, mode=mode)
+
+    def table(
+        self, offset: str = BEGINNING, *, until: str | None = None, columns: "Columns | None" = None, raw: bool = False
+    ) -> "Table":
+        """Make a table of what is there, for Arrow, pandas, polars and DuckDB (`pip install 'everbrook[frames]'`).
+
+        Messages of JSON become columns: all of them, or the `columns` of these names, or of these names and types.
+        A `raw` table, and one of any other stream, has each message as it is, with its offsets and its time.
+        """
+        return table_of(self, offset, until, columns, raw=raw)
+
+    # Snapshots
+
+    def publish(
+        self,
+        data: bytes,
+        *,
+        offset: str,
+        content_type: str = JSON,
+        keep_history: bool = False,
+        if_match: str | None = None,
+        if_none_match: bool = False,
+    ) -> None:
+        """Publish what the messages before an offset add up to. What lies before it is dropped, unless it is kept.
+
+        `if_match` is the ETag of the snapshot that this replaces; `if_none_match` means that there must be none.
+        """
+        headers = {"Content-Type": content_type}
+        headers |= {"Stream-Snapshot-History": "keep"} if keep_history else {}
+        headers |= {"If-Match": if_match} if if_match else {}
+        headers |= {"If-None-Match": "*"} if if_none_match else {}
+        self._snapshots.publish(data, offset, headers)
+
+    def snapshot(self) -> Snapshot | None:
+        """Fetch the latest snapshot, if there is one."""
+        return self._snapshots.latest()
+
+    def delete_snapshot(self, offset: str) -> None:
+        """Delete a snapshot from which nothing was cut."""
+        self._snapshots.delete(offset)
+
+    def cut(self, offset: str) -> None:
+        """Drop what lies before an offset, which a snapshot must cover."""
+        self._snapshots.cut(offset)
+
+    def bootstrap(self) -> Bootstrap[T]:
+        """Fetch the snapshot and every message after it, all as of one moment."""
+        return cast("Bootstrap[T]", self._snapshots.bootstrap(self._codec))

@@ -1,0 +1,200 @@
+"""How a producer numbers what it sends, so that every message arrives once and in order (§5.2.1).
+
+The rule: a batch keeps its epoch and sequence number until the server has taken it, however often it is sent. Only a
+claim of a new epoch numbers batches anew, and only those that certainly were not taken.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+MAX_BUFFERED_BATCHES = 8
+
+
+class Batching(Struct, frozen=True):
+    """How messages are put together: a batch goes out when it is full, or `linger_secs` after its first message."""
+
+    max_batch_bytes: int = 1024 * 1024
+    max_batch_items: int = 10_000
+    linger_secs: float = 0.005
+    max_in_flight: int = 5
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        for name in ("max_batch_bytes", "max_batch_items", "max_in_flight"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.linger_secs < 0:
+            raise ValueError(f"linger_secs must not be negative, got {self.linger_secs}")
+
+    @property
+    def max_buffered_bytes(self) -> int:
+        """How much waits to be sent before whoever appends waits too."""
+        return self.max_batch_bytes * MAX_BUFFERED_BATCHES
+
+
+class Batch:
+    """Messages that are sent together, under one number."""
+
+    def __init__(self, messages: list[bytes], *, closes: bool = False) -> None:
+        self.messages = messages
+        self.closes = closes
+        self.epoch = 0
+        self.seq = 0
+        self.place = 0
+        """Its place among all batches, which no claim changes."""
+
+
+class Production:
+    """What a producer has to send, what is under way, and the number that comes next."""
+
+    def __init__(self, producer_id: str, epoch: int, seq: int, batching: Batching) -> None:
+        """Begin with an epoch at a sequence number, 0 unless a known sequence is gone on with."""
+        if not producer_id:
+            raise ValueError("a producer has an id, got an empty one")
+        if not (producer_id.isascii() and producer_id.isprintable()):
+            raise ValueError(f"a producer's id is sent in a header: it must be printable ASCII, got {producer_id!r}")
+        if epoch < 0 or seq < 0:
+            raise ValueError(f"epoch and sequence number must not be negative, got {epoch} and {seq}")
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self._next_seq = seq
+        self._batching = batching
+        self._messages: list[bytes] = []
+        self._bytes = 0
+        self._since = 0.0
+        self._full: deque[Batch] = deque()
+        self._full_bytes = 0
+        self._numbered: deque[Batch] = deque()
+        self._in_flight: dict[int, Batch] = {}
+        self._fenced: list[Batch] = []
+        self._opened = False
+        self._batches = 0
+
+    @property
+    def room(self) -> bool:
+        """Whether more may be added."""
+        return self._full_bytes + self._bytes < self._batching.max_buffered_bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything was sent and taken."""
+        return not (self.waiting or self._in_flight or self._fenced)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something is left to be sent, now or when it has lingered."""
+        return bool(self._messages or self._full or self._numbered)
+
+    def mark(self) -> int:
+        """Let everything that was added go out without lingering, and remember how far that is."""
+        self._seal()
+        return self._batches
+
+    def arrived(self, mark: int) -> bool:
+        """Tell whether everything before a mark was taken."""
+        return all(batch.place >= mark for batch in self._outstanding())
+
+    def _outstanding(self) -> Iterator[Batch]:
+        """The batches that the server has not taken; of those in order, the first."""
+        yield from self._in_flight.values()
+        yield from self._fenced
+        yield from (queue[0] for queue in (self._numbered, self._full) if queue)
+
+    def add(self, message: bytes, now: float) -> bool:
+        """Take a message. Tells whether that makes something to do: a batch has begun, or is full."""
+        overflows = bool(self._messages) and self._bytes + len(message) > self._batching.max_batch_bytes
+        if overflows:
+            self._seal()
+        begun = not self._messages
+        if begun:
+            self._since = now
+        self._messages.append(message)
+        self._bytes += len(message) + 1
+        full = len(self._messages) >= self._batching.max_batch_items or self._bytes >= self._batching.max_batch_bytes
+        if full:
+            self._seal()
+        return begun or full or overflows
+
+    def end(self, message: bytes | None) -> None:
+        """Let the stream be closed behind everything that was added, with a last message if there is one."""
+        self._seal()
+        self._push(Batch([] if message is None else [message], closes=True))
+
+    def _seal(self) -> None:
+        if self._messages:
+            self._push(Batch(self._messages))
+            self._messages, self._bytes = [], 0
+
+    def _push(self, batch: Batch) -> None:
+        batch.place = self._batches
+        self._batches += 1
+        self._full.append(batch)
+        self._full_bytes += _size(batch)
+
+    def ready(self, now: float) -> bool:
+        """Tell whether a batch may go out now. The first of an epoch goes alone: it has to arrive before the others."""
+        if not self._free:
+            return False
+        return bool(self._numbered or self._full) or (bool(self._messages) and now >= self._due)
+
+    @property
+    def _free(self) -> bool:
+        slots = self._batching.max_in_flight if self._opened else 1
+        return not self._fenced and len(self._in_flight) < slots
+
+    @property
+    def _due(self) -> float:
+        return self._since + self._batching.linger_secs
+
+    def wait_secs(self, now: float) -> float | None:
+        """Give when to look again, if time alone makes something ready."""
+        return max(0.0, self._due - now) if self._messages and self._free else None
+
+    def take(self) -> Batch:
+        """Take the next batch to be sent."""
+        if self._numbered:
+            batch = self._numbered.popleft()
+        else:
+            if not self._full:
+                self._seal()
+            batch = self._full.popleft()
+            self._full_bytes -= _size(batch)
+            self._number(batch)
+        self._in_flight[batch.seq] = batch
+        return batch
+
+    def _number(self, batch: Batch) -> None:
+        batch.epoch, batch.seq = self.epoch, self._next_seq
+        self._next_seq += 1
+
+    def follows(self, batch: Batch) -> bool:
+        """Tell whether earlier batches are still under way: until they are there, the server refuses this one."""
+        return any(seq < batch.seq for seq in self._in_flight)
+
+    def accepted(self, batch: Batch) -> None:
+        """Take note that a batch arrived."""
+        del self._in_flight[batch.seq]
+        self._opened = True
+        self._claim()
+
+    def fenced(self, batch: Batch, epoch: int) -> None:
+        """Claim the epoch after `epoch`, as soon as it is known of all batches under way what became of them."""
+        del self._in_flight[batch.seq]
+        self._fenced.append(batch)
+        self.epoch = max(self.epoch, epoch + 1)
+        self._claim()
+
+    def _claim(self) -> None:
+        if self._in_flight or not self._fenced:
+            return
+        again = sorted((*self._fenced, *self._numbered), key=lambda batch: batch.place)
+        self._fenced, self._numbered = [], deque(again)
+        self._next_seq, self._opened = 0, False
+        for batch in again:
+            self._number(batch)
+
+
+def _size(batch: Batch) -> int:
+    return sum(map(len, batch.messages)) + len(batch.messages)

@@ -1,0 +1,203 @@
+"""A read that resumes: what it asks for next, and what it makes of the answers.
+
+The rule: a position moves when a page is whole and not before, so whatever breaks, nothing is lost and nothing is
+repeated. Data that came over SSE is a page only when its control event has told where it ends (§5.8).
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.client.content import Codec, Kind, kind_of
+from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
+from everbrook.client.page import BEGINNING, NOW, Page, is_exact
+from everbrook.protocol.events import Control
+from everbrook.protocol.sse import Decoder, Event, decode_base64
+
+Mode = Literal["auto", "sse", "long-poll"]
+
+_SENTINELS = {BEGINNING, NOW}
+# An event stream begins with a control event. Where none comes, something on the way holds events back.
+FIRST_EVENT_SECS = 5.0
+SILENCE_SECS = 45.0
+LONG_POLL_SECS = 90.0
+MAX_FRUITLESS = 3
+# Whoever waits for news and is told at once that there are none does not ask again at once.
+HASTY_SECS = 0.1
+
+
+class Live(Enum):
+    """How new data is waited for."""
+
+    SSE = "sse"
+    LONG_POLL = "long-poll"
+
+
+class Ask(Struct, frozen=True):
+    """The next request of a read. `live` is None while it catches up."""
+
+    query: dict[str, str]
+    live: Live | None
+    timeout_secs: float | None = None
+
+
+class Reading:
+    """A position in a stream on its way to the tail, and beyond it in a live `mode`."""
+
+    def __init__(
+        self, offset: str, *, start: Mapping[str, str], until: str | None, mode: Mode | None, codec: Codec[Any]
+    ) -> None:
+        """Begin at an offset, or where `start` says (`last`, `at`, `skip`)."""
+        self.offset = offset
+        self.content_type = ""
+        self.up_to_date = False
+        self.closed = False
+        self._start = dict(start)
+        self._until = until
+        self._mode = mode
+        self._codec = codec
+        self._cursor: str | None = None
+        self._answered = False
+        self.events_seen = False
+        self._fruitless = 0
+        self.hasty = 0
+        """How many answers in a row brought nothing, and did not wait for anything."""
+
+    @property
+    def live(self) -> bool:
+        """Whether it waits for what is not there yet."""
+        return self._mode is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to ask for."""
+        if self.closed or (self._until is not None and self._answered and self.offset >= self._until):
+            return True
+        return self._mode is None and self.up_to_date
+
+    def move(self, offset: str) -> None:
+        """Go on elsewhere: at an offset that was kept, or behind a snapshot."""
+        self.offset, self._start, self._cursor = offset, {}, None
+        self.up_to_date = False
+
+    def ask(self) -> Ask:
+        """Say what to ask for."""
+        # `at` and `last` are beginnings of their own, and a server takes one; `skip` goes with any.
+        begun = self._start.keys() & {"at", "last"}
+        query = dict(self._start) if begun else {"offset": self.offset} | self._start
+        if self._until is not None:
+            query["until"] = self._until
+        if self._mode is None or not self.up_to_date:
+            return Ask(query, None)
+        query |= {"cursor": self._cursor} if self._cursor else {}
+        if self._mode == "long-poll":
+            return Ask(query | {"live": "long-poll"}, Live.LONG_POLL, LONG_POLL_SECS)
+        return Ask(query | {"live": "sse"}, Live.SSE, SILENCE_SECS if self.events_seen else FIRST_EVENT_SECS)
+
+    def took(self, page: Page) -> None:
+        """Move behind a page."""
+        if (self._start or self._until is not None) and not page.exact:
+            raise Unsupported("this server does not know until, last, at and skip: it ignored them")
+        if self.offset not in _SENTINELS and not self._start and page.next_offset < self.offset:
+            raise StreamRewound(
+                f"the stream ends at offset {page.next_offset}, before {self.offset}, where this read stands: "
+                "it was deleted and created again, or its server lost data"
+            )
+        if page.next_offset == self.offset and not (page.empty or page.up_to_date or page.closed or self._start):
+            raise InvalidAnswer(f"a page with messages of the stream ends at {page.next_offset}, where it began")
+        # A page that leads nowhere is at the tail, whether the server says so or not: asking again gives the same.
+        stands = page.next_offset == self.offset and page.empty
+        self.offset, self._start, self._answered = page.next_offset, {}, True
+        self.content_type = page.content_type or self.content_type
+        self.up_to_date, self.closed = page.up_to_date or page.closed or stands, page.closed
+        self._cursor = page.cursor or self._cursor
+
+    def events(self, headers: Mapping[str, str]) -> "EventPages":
+        """Begin to read the events of an answer."""
+        return EventPages(self.offset, self.content_type, headers, self._codec)
+
+    def waited(self, ask: Ask, secs: float, *, news: bool) -> None:
+        """Take note of how long an answer took to its end, and whether it brought anything."""
+        hasty = ask.live is not None and not news and secs < HASTY_SECS
+        self.hasty = self.hasty + 1 if hasty else 0
+        if ask.live is Live.SSE and self.hasty >= MAX_FRUITLESS:
+            self.fall_back()
+
+    def ended(self, events: int) -> None:
+        """Take note of the end of an event stream. Where such streams bring nothing, long-polls are made instead."""
+        self.events_seen |= events > 0
+        self._fruitless = 0 if events else self._fruitless + 1
+        if self._fruitless >= MAX_FRUITLESS:
+            self.fall_back()
+
+    def fall_back(self) -> bool:
+        """Wait by long-polls from now on, unless the user insists on events."""
+        if self._mode == "auto":
+            self._mode = "long-poll"
+            return True
+        return False
+
+
+class EventPages:
+    """Pages out of the events of one connection."""
+
+    def __init__(self, offset: str, content_type: str, headers: Mapping[str, str], codec: Codec[Any]) -> None:
+        self._offset = offset
+        self._content_type = content_type
+        self._base64 = headers.get("Stream-SSE-Data-Encoding", "").lower() == "base64"
+        self._exact = is_exact(headers)
+        self._codec = codec
+        self._decoder = Decoder()
+        self._data: list[bytes] = []
+        self.count = 0
+
+    def feed(self, received: bytes) -> list[Page]:
+        """Take bytes as they arrive, and give every page that they complete."""
+        return [page for event in self._decoder.feed(received) if (page := self._take(event))]
+
+    def _take(self, event: Event) -> Page | None:
+        if event.type == b"data":
+            self._data.append(self._decode(event.data))
+        if event.type != b"control":
+            return None
+        control = _control(event.data)
+        page = Page(
+            offset=self._offset,
+            next_offset=control.stream_next_offset,
+            data=self._joined(),
+            content_type=self._content_type,
+            up_to_date=control.up_to_date or control.stream_closed,
+            closed=control.stream_closed,
+            told_altered=control.data_altered,
+            cursor=control.stream_cursor,
+            exact=self._exact,
+            codec=self._codec,
+        )
+        self._offset, self._data = page.next_offset, []
+        self.count += 1
+        return page
+
+    def _decode(self, data: bytes) -> bytes:
+        try:
+            return decode_base64(data) if self._base64 else data
+        except ValueError as error:
+            raise InvalidAnswer(f"an event of the stream is not base64: {error}") from error
+
+    def _joined(self) -> bytes:
+        if len(self._data) <= 1:
+            return self._data[0] if self._data else b""
+        if kind_of(self._content_type) is not Kind.JSON:
+            return b"".join(self._data)
+        # Several arrays before one control event are one array.
+        inner = (piece.strip()[1:-1] for piece in self._data)
+        return b"[%b]" % b",".join(piece for piece in inner if piece.strip())
+
+
+def _control(data: bytes) -> Control:
+    try:
+        return msgspec.json.decode(data, type=Control)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidAnswer(f"a control event of the stream is not what it should be: {error}") from error

@@ -1,0 +1,122 @@
+"""What is known of streams, buckets and snapshots without reading them."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, field
+
+from everbrook.client.errors import InvalidAnswer, NotAStream
+from everbrook.client.tables.notebook import show_record, show_records
+
+
+class Head(Struct, frozen=True):
+    """A stream, as HEAD and PUT describe it. `offset` is its tail."""
+
+    content_type: str
+    offset: str
+    closed: bool = False
+    created: bool = False
+    """Whether this very request created it."""
+    ttl_secs: int | None = None
+    expires_at: datetime | None = None
+    etag: str | None = None
+    earliest_offset: str | None = None
+    snapshot_offset: str | None = None
+    retention: str | None = None
+    extensions: frozenset[str] = frozenset()
+
+    _repr_html_ = show_record
+
+
+class StreamInfo(Struct, frozen=True, omit_defaults=True):
+    """A stream in a list. One of status `Deleted` has nothing but its name."""
+
+    name: str = field(name="stream_id")
+    status: str
+    content_type: str = ""
+    tail_offset: int = 0
+    earliest_offset: int = 0
+    snapshot_offset: int | None = None
+    size_bytes: int = 0
+    created_at_ms: int = 0
+    last_write_at_ms: int = 0
+
+    _repr_html_ = show_record
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be appended any more."""
+        return self.status == "Closed"
+
+
+class Changes(Struct, frozen=True):
+    """The streams that moved, and the token to ask with the next time."""
+
+    streams: list[StreamInfo]
+    token: str
+
+    def _repr_html_(self) -> str:
+        return show_records(f"{len(self.streams)} streams", self.streams)
+
+
+class StreamPage(Struct):
+    """A page of a list of streams."""
+
+    streams: list[StreamInfo]
+    has_more: bool
+    token: str = ""
+    next_cursor: str | None = None
+
+
+class BucketInfo(Struct, frozen=True, omit_defaults=True):
+    """A bucket."""
+
+    name: str = field(name="bucket_id")
+    created_at_ms: int
+    streams: int = 0
+    retention: Any = None
+
+    _repr_html_ = show_record
+
+
+class BucketPage(Struct):
+    """A page of the list of buckets."""
+
+    buckets: list[BucketInfo]
+    has_more: bool
+    next_cursor: str | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """What the messages before `offset` add up to."""
+
+    offset: str
+    data: bytes
+    content_type: str
+    etag: str | None = None
+
+
+def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
+    """Read the description of a stream."""
+    if "Stream-Next-Offset" not in headers:
+        raise NotAStream("the answer has no Stream-Next-Offset: is this a stream?")
+    ttl, expires = headers.get("Stream-TTL"), headers.get("Stream-Expires-At")
+    try:
+        ttl_secs = int(ttl) if ttl else None
+        expires_at = datetime.fromisoformat(expires) if expires else None
+    except ValueError as error:
+        raise InvalidAnswer(f"Stream-TTL {ttl!r} or Stream-Expires-At {expires!r} makes no sense") from error
+    return Head(
+        content_type=headers.get("Content-Type", ""),
+        offset=headers["Stream-Next-Offset"],
+        closed=headers.get("Stream-Closed", "").lower() == "true",
+        created=created,
+        ttl_secs=ttl_secs,
+        expires_at=expires_at,
+        etag=headers.get("ETag"),
+        earliest_offset=headers.get("Stream-Earliest-Offset"),
+        snapshot_offset=headers.get("Stream-Snapshot-Offset"),
+        retention=headers.get("Stream-Retention"),
+        extensions=frozenset(headers.get("Stream-Extensions", "").replace(" ", "").split(",")) - {""},
+    )

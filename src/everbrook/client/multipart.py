@@ -1,0 +1,65 @@
+"""Bootstraps as they arrive: parts of a multipart entity, cut anywhere on their way (002 §3.2, RFC 2046 §5.1)."""
+
+import re
+
+from msgspec import Struct
+
+from everbrook.client.errors import InvalidAnswer
+
+_BOUNDARY = re.compile(r'boundary=(?:"([^"]+)"|([^;\s]+))', re.IGNORECASE)
+
+
+class Part(Struct, frozen=True):
+    """One part and its content type."""
+
+    content_type: str
+    data: bytes
+
+
+class PartDecoder:
+    """Reads the parts of one entity from bytes as they arrive."""
+
+    def __init__(self, content_type: str) -> None:
+        """Read an entity of a content type, which tells the boundary."""
+        found = _BOUNDARY.search(content_type)
+        if not content_type.lower().startswith("multipart/") or found is None:
+            raise InvalidAnswer(f"a bootstrap is multipart/mixed with a boundary, got {content_type!r}")
+        self._delimiter = b"\r\n--" + (found[1] or found[2]).encode()
+        # The first delimiter needs no line end before it.
+        self._buffer = bytearray(b"\r\n")
+        self._began = False
+        self.ended = False
+
+    def feed(self, received: bytes) -> list[Part]:
+        """Take more bytes, and give every part that they complete."""
+        if self.ended:
+            return []
+        search = max(0, len(self._buffer) - len(self._delimiter) - 2)
+        self._buffer += received
+        parts: list[Part] = []
+        start = 0
+        # Two more bytes tell whether a delimiter is the last, or none at all. While they are missing it is found again.
+        while (at := self._buffer.find(self._delimiter, search)) >= 0:
+            search = at + len(self._delimiter)
+            behind = bytes(self._buffer[search : search + 2])
+            if behind not in {b"--", b"\r\n"}:
+                continue
+            if self._began:
+                parts.append(_part(bytes(self._buffer[start:at])))
+            self._began, start = True, search
+            if behind == b"--":
+                self.ended = True
+                break
+        del self._buffer[:start]
+        return parts
+
+
+def _part(text: bytes) -> Part:
+    head, found, data = text.partition(b"\r\n\r\n")
+    if not found:
+        raise InvalidAnswer("a part of the bootstrap has no end of its headers")
+    for line in head.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        if name.strip().lower() == b"content-type":
+            return Part(value.strip().decode("latin-1"), data)
+    return Part("", data)

@@ -1,0 +1,50 @@
+"""Where a reader keeps how far it has come, so that the next run of a program goes on there."""
+
+import os
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Offsets(Protocol):
+    """A place for one offset. Both may be coroutine functions where the reader is asynchronous."""
+
+    def load(self) -> Any:
+        """Give the offset that was saved last, or None."""
+
+    def save(self, offset: str) -> Any:
+        """Keep an offset: everything before it was handled."""
+
+
+class FileOffsets:
+    """A file with one offset in it, replaced as a whole."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def load(self) -> str | None:
+        """Read the offset, if there is one. Where none can be saved, that is better known before the first message."""
+        try:
+            offset = self._path.read_text("ascii").strip()
+        except FileNotFoundError:
+            if not self._path.parent.is_dir():
+                raise
+            return None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self._path} should hold an offset, and holds something else") from None
+        if len(offset.split()) > 1:
+            raise ValueError(f"{self._path} should hold an offset, and holds {offset!r:.80}")
+        return offset or None
+
+    def save(self, offset: str) -> None:
+        """Write the offset. A crash leaves the old one or the new one."""
+        # Whoever else saves here at the same time has a draft of its own.
+        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}.new")
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                file.write(f"{offset}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self._path)
+        finally:
+            draft.unlink(missing_ok=True)

@@ -1,0 +1,117 @@
+"""A page: a piece of a stream as one answer gave it, and where the next one begins."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.client.content import Codec, Kind, kind_of
+from everbrook.client.errors import InvalidMessage, NotAStream
+
+_ANY: Codec[Any] = Codec()
+BEGINNING, NOW = "-1", "now"
+_EXACT = "bounded-reads"
+
+
+class Page(Struct, frozen=True, dict=True):
+    """What a stream holds from `offset` up to `next_offset`. `up_to_date` and `closed` are as of this page's end."""
+
+    offset: str
+    next_offset: str
+    data: bytes
+    content_type: str
+    up_to_date: bool = False
+    closed: bool = False
+    cursor: str | None = None
+    exact: bool = False
+    """Whether offsets count the bytes of the stream, so that each message's is known."""
+    codec: Codec[Any] = _ANY
+    told_altered: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """What the values of the stream are."""
+        return kind_of(self.content_type)
+
+    @property
+    def values(self) -> list[Any]:
+        """The messages of a JSON stream; the one piece of another, as text or as bytes."""
+        if self.kind is Kind.JSON:
+            return self._messages()
+        if not self.data:
+            return []
+        return [self.text if self.kind is Kind.TEXT else self.data]
+
+    def _messages(self) -> list[Any]:
+        try:
+            return self.codec.decode_all(self.data)
+        except InvalidMessage as error:
+            place = len(error.before)
+            where = self.offset_after(place) or f"{place} messages behind {self.offset}"
+            raise InvalidMessage(
+                f"the message at offset {where}: {error}", error.before, self.offset_after(place + 1)
+            ) from error.__cause__
+
+    @property
+    def text(self) -> str:
+        """The page as text."""
+        return self.data.decode("utf-8", "replace")
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in it."""
+        return not self.data or (len(self.data) == len(b"[]") and self.kind is Kind.JSON)
+
+    def offset_after(self, count: int) -> str | None:
+        """Give the offset behind the first `count` messages of a JSON page, if it can be known."""
+        if count == 0:
+            return self.offset
+        return self._ends[count - 1] if count <= len(self._ends) else None
+
+    @cached_property
+    def _ends(self) -> list[str]:
+        """The offset behind each message, counted back from the page's end; nothing where that is not known."""
+        if not (self.exact and self.kind is Kind.JSON and self.next_offset.isdecimal()):
+            return []
+        sizes = [len(message) + 1 for message in msgspec.json.decode(self.data, type=list[msgspec.Raw])]
+        end = int(self.next_offset)
+        # Events turn CRLF into LF, so what came with them may be shorter than what is stored.
+        if self.offset.isdecimal() and end - int(self.offset) != sum(sizes):
+            return []
+        begin = end - sum(sizes)
+        return [str(begin + read).zfill(len(self.next_offset)) for read in accumulate(sizes)]
+
+    @property
+    def altered(self) -> bool:
+        """Whether it is certainly not what is stored, byte for byte: events turn the CRs of a text into LFs."""
+        if self.told_altered:
+            return True
+        if not (self.exact and self.kind is Kind.TEXT and self.offset.isdecimal() and self.next_offset.isdecimal()):
+            return False
+        return int(self.next_offset) - int(self.offset) != len(self.data)
+
+
+def page_of(asked: str, status: int, headers: Mapping[str, str], body: bytes, codec: Codec[Any] = _ANY) -> Page:
+    """Read the answer to a catch-up read or a long-poll (§5.6, §5.7)."""
+    next_offset = headers.get("Stream-Next-Offset")
+    if next_offset is None:
+        raise NotAStream(f"the answer to a read has no Stream-Next-Offset (status {status}): is this a stream?")
+    return Page(
+        offset=headers.get("Stream-Offset", next_offset if asked == NOW else asked),
+        next_offset=next_offset,
+        data=body,
+        content_type=headers.get("Content-Type", ""),
+        up_to_date="Stream-Up-To-Date" in headers,
+        closed="Stream-Closed" in headers,
+        cursor=headers.get("Stream-Cursor"),
+        exact=is_exact(headers),
+        codec=codec,
+    )
+
+
+def is_exact(headers: Mapping[str, str]) -> bool:
+    """Tell whether a server's offsets count the bytes of the stream."""
+    return _EXACT in headers.get("Stream-Extensions", "")

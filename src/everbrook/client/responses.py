@@ -1,0 +1,241 @@
+"""Responses of FastAPI and Starlette whose answer outlives them: the browser reloads, and the answer goes on.
+
+    @app.post("/chat/{id}")
+    async def ask(id: str, question: Question):
+        return DurableResponse(lambda: answer(question), client.stream(f"answers/{id}"))
+
+    @app.get("/chat/{id}")
+    async def resume(id: str, request: Request):
+        return DurableResponse.resume(client.stream(f"answers/{id}"), request)
+
+The rule: a response only reads. What makes the answer writes to the stream in the background, whoever reads.
+
+Each message is a Server-Sent Event, whose id says where to go on behind it; behind the last one comes an event `end`.
+An `EventSource` sends the last id when it comes back, and is told by status 204 when there is nothing left to come for.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from math import inf
+from time import monotonic
+from typing import Any, ClassVar, Self, TypedDict, Unpack
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from everbrook.client._async.sources import AsyncSource
+from everbrook.client._async.stream import AsyncStream
+from everbrook.client._async.tee import Recording
+from everbrook.client.generation import GenerationAbandoned, generate
+from everbrook.client.model_events import encode_event, encode_failure_discreetly
+from everbrook.client.page import Page
+from everbrook.client.positions import Position, Resumed, parse_position
+from everbrook.client.recipes import ui_messages
+from everbrook.protocol.errors import BadRequest, NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
+from everbrook.protocol.sse import KEEP_ALIVE, Event
+from everbrook.protocol.sse import encode_event as encode_sse
+
+NO_CONTENT = 204
+RETRY = b"retry: 1000\n\n"
+_THE_READERS_OWN = (NotFound, BadRequest, OffsetGone, StreamGone)
+
+
+class Options(TypedDict, total=False):
+    """What can be said of any response here."""
+
+    location: str
+    """Where readers find the stream; its own URL unless given."""
+    abandoned_after_secs: float
+    """How long nothing may come before the answer counts as abandoned, and is closed with an error. Longer than the
+    longest thought: whatever makes the answer is stopped too, if it still lives."""
+    headers: Mapping[str, str]
+    background: BackgroundTask
+
+
+class DurableResponse(StreamingResponse):
+    """Starts what makes an answer, unless it was started before, and streams what it has written and writes.
+
+    `events` are whatever `tee` takes; a function is called only if this response is the one that starts them. The
+    stream, which belongs to this one answer, is created; with `ttl_secs` it goes when nobody has read it for so long.
+    `Location` names the stream, and `Stream-Offset` where in it this response begins.
+    """
+
+    _start: Callable[[], Awaitable[None]] | None
+    _sent: str | None
+    keep_alive_secs: ClassVar[float] = 15.0
+    own_headers: ClassVar[Mapping[str, str]] = {
+        "Cache-Control": "no-store",
+        "X-Accel-Buffering": "no",
+        "Access-Control-Expose-Headers": "Location, Stream-Offset",
+    }
+
+    def __init__(
+        self,
+        events: AsyncSource[Any],
+        stream: AsyncStream[Any],
+        *,
+        encode: Callable[[Any], object] = encode_event,
+        encode_error: Callable[[BaseException], object] | None = None,
+        ttl_secs: int | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        """Answer with events that go into a stream."""
+        recording = Recording(encode, encode_error or self.encode_error)
+
+        async def start() -> None:
+            await generate(events, stream, recording, ttl_secs=ttl_secs)
+
+        self._prepare(stream, options)
+        self._start = start
+
+    @classmethod
+    def resume(cls, stream: AsyncStream[Any], request: Request, **options: Unpack[Options]) -> Self:
+        """Answer with what is behind `Last-Event-ID`, or the parameter `offset`, or with all of it, and what comes."""
+        response = cls.__new__(cls)
+        response._prepare(stream, options)  # noqa: SLF001 - its other constructor
+        response._sent = request.headers.get("Last-Event-ID") or request.query_params.get("offset")  # noqa: SLF001
+        return response
+
+    def _prepare(self, stream: AsyncStream[Any], options: Options) -> None:
+        if not isinstance(stream, AsyncStream):
+            raise TypeError(f"a response needs a stream of an AsyncClient, got {stream!r}")
+        self._stream = stream
+        self._start = None
+        self._sent = None
+        self._abandoned_after_secs = options.get("abandoned_after_secs", inf)
+        headers = {**self.own_headers, "Location": options.get("location") or stream.url, **options.get("headers", {})}
+        super().__init__((), headers=headers, media_type="text/event-stream", background=options.get("background"))
+
+    @staticmethod
+    def encode_error(error: BaseException) -> bytes:
+        """Write what ended an answer, unless `encode_error` is given: nothing of an error's text goes to a browser."""
+        return encode_failure_discreetly(error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. Errors before the first page are the endpoint's; of later ones the reader sees an end."""
+        if self._start is not None:
+            await self._start()
+        try:
+            position = Position() if not self._sent else parse_position(self._sent)
+            async with aclosing(self._stream.follow(position.offset).pages()) as pages:
+                first = await anext(pages)
+                if self._start is None and await self._over(first, position):
+                    await Response(status_code=NO_CONTENT)(scope, receive, send)
+                else:
+                    self.headers["Stream-Offset"] = position.offset
+                    async with aclosing(self._events(Resumed(position), first, pages)) as self.body_iterator:
+                        await _unless_left(self.stream_response(send), receive)
+        except _THE_READERS_OWN as refusal:
+            if self._start is not None or "Stream-Offset" in self.headers:
+                raise
+            await self.refusal(refusal)(scope, receive, send)
+        if self.background is not None:
+            await self.background()
+
+    async def _over(self, first: Page, position: Position) -> bool:
+        """Tell whether a reader that comes back has had everything, the end included."""
+        return first.closed and position.ended
+
+    def refusal(self, refusal: ProtocolError) -> Response:
+        """Answer a reader that comes back to nothing."""
+        problem = {"status": refusal.status, "code": refusal.code, "detail": refusal.detail}
+        return JSONResponse(problem, refusal.status, media_type="application/problem+json")
+
+    async def _events(
+        self, resumed: Resumed, first: Page, pages: AsyncGenerator[Page, None]
+    ) -> AsyncGenerator[bytes, None]:
+        yield self.beginning()
+        page: Page | None = first
+        while page is not None:
+            written = [self.event(position, message) for position, message in resumed.take(page)]
+            if page.closed:
+                written.append(self.ending(resumed.position))
+            if written:
+                yield b"".join(written)
+            coming = asyncio.ensure_future(anext(pages, None))
+            async with aclosing(self._signs_of_life(coming)) as signs:
+                async for sign in signs:
+                    yield sign
+            page = coming.result()
+
+    async def _signs_of_life(self, coming: "asyncio.Future[Any]") -> AsyncGenerator[bytes, None]:
+        """Say now and then that somebody is there, until the next page has come."""
+        began = monotonic()
+        try:
+            while not (await asyncio.wait({coming}, timeout=min(self.keep_alive_secs, self._abandoned_after_secs)))[0]:
+                if monotonic() - began >= self._abandoned_after_secs:
+                    await self._abandon()
+                yield KEEP_ALIVE
+        finally:
+            # Whoever closes the pages next must not find somebody in them.
+            coming.cancel()
+            await asyncio.wait({coming})
+
+    async def _abandon(self) -> None:
+        # Whoever came first has closed it, or what makes the answer lives after all and has just ended.
+        with suppress(StreamClosed):
+            await self._stream.close(self.encode_error(GenerationAbandoned("nothing has come for too long")))
+
+    def beginning(self) -> bytes:
+        """Write what comes first: how soon a reader is to come back."""
+        return RETRY
+
+    def event(self, position: Position, message: bytes) -> bytes:
+        """Write a message."""
+        return encode_sse(Event(b"message", message, str(position).encode()))
+
+    def ending(self, position: Position) -> bytes:
+        """Write that the answer has ended."""
+        return encode_sse(Event(b"end", b"{}", str(Position(position.offset, ended=True)).encode()))
+
+
+class UIMessageResponse(DurableResponse):
+    """The same for `useChat` of the Vercel AI SDK: a UI message stream, of `recipes.ui_messages.chunks` for instance.
+
+    Resumed it begins anew, as `useChat` expects, and is 204 if there is no answer under way.
+    """
+
+    own_headers: ClassVar[Mapping[str, str]] = {**DurableResponse.own_headers, **ui_messages.HEADERS}
+
+    @staticmethod
+    def encode_error(error: BaseException) -> bytes:
+        return ui_messages.encode_failure_discreetly(error)
+
+    async def _over(self, first: Page, position: Position) -> bool:
+        del position
+        return first.closed or (await self._stream.head()).closed
+
+    def refusal(self, refusal: ProtocolError) -> Response:
+        return Response(status_code=NO_CONTENT) if isinstance(refusal, NotFound) else super().refusal(refusal)
+
+    def beginning(self) -> bytes:
+        return b""
+
+    def event(self, position: Position, message: bytes) -> bytes:
+        del position
+        return b"data: %b\n\n" % message.replace(b"\n", b" ").replace(b"\r", b" ")
+
+    def ending(self, position: Position) -> bytes:
+        del position
+        return ui_messages.DONE
+
+
+async def _unless_left(sending: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Send until the end, or until the client has gone."""
+    tasks = {asyncio.ensure_future(sending), asyncio.ensure_future(_left(receive))}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in done:
+        task.result()
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

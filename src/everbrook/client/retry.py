@@ -1,0 +1,128 @@
+"""When a request is made again, and after how long.
+
+The rule: what did certainly not happen may always be tried again; what may have happened only where that does no harm.
+"""
+
+from collections.abc import Callable
+from email.utils import parsedate_to_datetime
+from math import inf, isfinite
+
+import httpx2
+from msgspec import Struct
+
+from everbrook.client.errors import AppendUncertain, NotAStream, Unreachable
+from everbrook.client.refusals import header_of
+from everbrook.protocol.errors import ProtocolError, StreamDamaged, TooManyProducers
+
+Failure = httpx2.TransportError | ProtocolError | NotAStream
+
+# Answers that say "not now". A gateway's do not tell whether the server behind it has done what was asked.
+_NOT_NOW = {408, 425, 429, 500, 503}
+_SERVER_FAULT, _NEVER = 500, {501, 505}
+_LASTING = (StreamDamaged, TooManyProducers)
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+MAX_RETRY_AFTER_SECS = 120.0
+MAX_MULTIPLIER = 1000
+
+
+class Retry(Struct, frozen=True):
+    """How often a request is made, and how long is waited in between: from half of a delay to all of it, by chance."""
+
+    max_attempts: float = 8
+    first_delay_secs: float = 0.1
+    max_delay_secs: float = 10.0
+    multiplier: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense."""
+        if not self.max_attempts >= 1:
+            raise ValueError(f"max_attempts must be at least 1, got {self.max_attempts}")
+        if not (self.first_delay_secs > 0 and isfinite(self.first_delay_secs)):
+            raise ValueError(f"first_delay_secs must be a number above 0, got {self.first_delay_secs}")
+        if not (self.max_delay_secs >= self.first_delay_secs and isfinite(self.max_delay_secs)):
+            raise ValueError(f"max_delay_secs must be a number not below first_delay_secs, got {self.max_delay_secs}")
+        if not (1 <= self.multiplier <= MAX_MULTIPLIER):
+            raise ValueError(f"multiplier must be from 1 to {MAX_MULTIPLIER}, got {self.multiplier}")
+
+    def delay_secs(self, failures: int, chance: float) -> float:
+        """Give the pause after so many failures in a row; `chance` is a random number from 0 to 1."""
+        longest = min(self.first_delay_secs * self.multiplier ** min(failures - 1, 64), self.max_delay_secs)
+        return longest * (1 + chance) / 2
+
+
+class Attempts:
+    """The attempts at one request, or at one position of a reader that begins anew with each answer."""
+
+    def __init__(self, retry: Retry, what: str, random: Callable[[], float], *, repeatable: bool = True) -> None:
+        """Count from now on. `repeatable` says that a request does no harm if it happens twice."""
+        self._retry = retry
+        self._what = what
+        self._random = random
+        self._repeatable = repeatable
+        self._failures = 0
+        self._max_attempts: float = retry.max_attempts
+        self.uncertain = False
+        """Whether an attempt may have succeeded though it was not answered."""
+
+    def succeeded(self, *, patient: bool = False) -> None:
+        """Begin anew. Whoever waits for news is patient for ever, once the server has answered."""
+        self._failures = 0
+        if patient:
+            self._max_attempts = inf
+
+    def delay_after(self, failure: Failure) -> float:
+        """Give how long to wait before the next attempt, or raise if there is none."""
+        self._failures += 1
+        certain = _certainly_nothing_happened(failure)
+        self.uncertain |= not certain
+        if not (may_succeed_later(failure) or self._patient_with(failure)):
+            raise failure
+        if not (certain or self._repeatable):
+            raise AppendUncertain(
+                f"{self._what}: the connection broke before the answer ({_words(failure)}). It may be done or not"
+            ) from failure
+        if self._failures >= self._max_attempts:
+            raise self._given_up(failure) from failure
+        return max(self._retry.delay_secs(self._failures, self._random()), _retry_after_secs(failure))
+
+    def _patient_with(self, failure: Failure) -> bool:
+        """Tell whether something else answers where the stream has answered before: it will do so again."""
+        return isinstance(failure, NotAStream) and self._max_attempts == inf
+
+    def _given_up(self, failure: Failure) -> Exception:
+        if isinstance(failure, ProtocolError):
+            return failure
+        return Unreachable(f"{self._what}: no answer in {self._failures} attempts, at last: {_words(failure)}")
+
+
+def _certainly_nothing_happened(failure: Failure) -> bool:
+    if isinstance(failure, ProtocolError):
+        return failure.status < _SERVER_FAULT or failure.status in _NOT_NOW
+    return isinstance(failure, _NEVER_SENT)
+
+
+def may_succeed_later(failure: Failure) -> bool:
+    """Tell whether the same request, made later, may succeed."""
+    if not isinstance(failure, ProtocolError):
+        return isinstance(failure, httpx2.TransportError)
+    later = failure.status in _NOT_NOW or (failure.status > _SERVER_FAULT and failure.status not in _NEVER)
+    return later and not isinstance(failure, _LASTING)
+
+
+def _retry_after_secs(failure: Failure) -> float:
+    if not isinstance(failure, ProtocolError) or (asked := header_of(failure, "Retry-After")) is None:
+        return 0.0
+    secs = float(asked) if asked.isdecimal() else _secs_until(asked, header_of(failure, "Date") or "")
+    return min(max(secs, 0.0), MAX_RETRY_AFTER_SECS)
+
+
+def _secs_until(then: str, now: str) -> float:
+    """Give how long it is until a date (RFC 9110 §10.2.3), by the clock of the server that named it."""
+    try:
+        return (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds()
+    except (ValueError, TypeError):  # no dates, or one of them without a zone
+        return 0.0
+
+
+def _words(failure: Failure) -> str:
+    return str(failure) or type(failure).__name__

@@ -1,0 +1,35 @@
+"""What the values of a state are decoded into, by the type of their entity (State protocol, §7)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from everbrook.protocol.dialects import InvalidChange, shown
+
+Decoder = Callable[[Any], Any]
+
+
+class Schemas:
+    """Decodes the values of entities whose type is known, and leaves the others as JSON has them."""
+
+    def __init__(self, types: Mapping[str, Any]) -> None:
+        """Take what to decode into for each type: a msgspec struct, a dataclass, or a pydantic model."""
+        self._decoders = {name: _decoder_of(type_) for name, type_ in types.items()}
+
+    def __call__(self, type_: str, value: Any) -> Any:
+        """Decode a value. One that does not fit is refused with the reason."""
+        decoder = self._decoders.get(type_)
+        if decoder is None:
+            return value
+        try:
+            return decoder(value)
+        except (ValueError, RecursionError) as error:
+            raise InvalidChange(f"{shown(value)} is no value of type {type_}: {error}") from error
+
+
+def _decoder_of(type_: Any) -> Decoder:
+    if hasattr(type_, "model_validate_json"):
+        # From JSON, as a strict model takes a date from a JSON text and not from a Python one.
+        return lambda value: type_.model_validate_json(msgspec.json.encode(value))
+    return lambda value: msgspec.convert(value, type_)

@@ -1,0 +1,227 @@
+"""Forms: what the columns of a table are, and how they come out of the messages.
+
+Raw:       offset, next_offset, time, value: each message as it is, of any stream
+Given:     _offset, _time, and the fields that were asked for, in the types that were asked for
+Inferred:  _offset, _time, and every field of the messages, in a type that holds each of its values
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+import pyarrow as pa
+
+from everbrook.client.content import Kind
+from everbrook.client.tables.parsing import build, conform, decode, parse, read_columns
+from everbrook.client.tables.pieces import OFFSET, TIME, Piece
+from everbrook.client.tables.shapes import MAX_FIELDS, Shape, merge, shape_of
+
+Columns = Sequence[str] | Mapping[str, Any]
+"""Names of columns, or their types too: a `pyarrow.Schema`, or names with types or with the names of types."""
+
+_PLACE = [pa.field("_offset", OFFSET), pa.field("_time", TIME)]
+_TAKEN = {field.name for field in _PLACE}
+VALUE = "value"
+"""The one column of messages that are not all objects."""
+
+
+class ColumnMismatch(ValueError):
+    """A message has a value that the type asked for can't hold."""
+
+
+class Form(Protocol):
+    """Makes batches of pieces. If it `surveys`, it has to see all of them before it knows its columns."""
+
+    surveys: bool
+
+    @property
+    def schema(self) -> pa.Schema: ...
+    def survey(self, piece: Piece) -> pa.Array | None: ...
+    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch: ...
+    def alone(self) -> "Form":
+        """Give a form for a part of the messages, which knows nothing of the others."""
+
+
+def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
+    """Choose the form of a table of a stream."""
+    if raw or kind is not Kind.JSON:
+        if columns is not None:
+            raise ValueError("only messages of JSON have columns to choose: leave `columns` out, or `raw`")
+        return Raw(kind)
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a list of names, or names with types, got {columns!r}")
+    if columns is None:
+        return Inferred()
+    if isinstance(columns, pa.Schema):
+        return Given(pa.schema(_once(columns.names) and list(columns)))
+    if isinstance(columns, Mapping):
+        return Given(pa.schema([_field(name, type_) for name, type_ in columns.items()]))
+    if len(columns) > MAX_FIELDS:
+        raise ValueError(f"more than {MAX_FIELDS} columns need their types, got {len(columns)} names")
+    return Inferred(_once(columns))
+
+
+def _once(names: Sequence[str]) -> list[str]:
+    """Refuse a name that comes twice: two columns of one name can't be told apart."""
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if twice is not None:
+        raise ValueError(f"columns must name each column once, got {twice!r} twice")
+    return list(names)
+
+
+def _field(name: str, type_: Any) -> pa.Field:
+    try:
+        return pa.field(name, pa.type_for_alias(type_) if isinstance(type_, str) else type_)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"column {name!r} must have a type of pyarrow, or its name, got {type_!r}") from error
+
+
+class _Known:
+    surveys = False
+
+    def survey(self, piece: Piece) -> pa.Array | None:
+        raise NotImplementedError
+
+    def alone(self) -> Self:
+        return self
+
+
+class Raw(_Known):
+    """Messages as they are: text, or bytes where they are no text."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._value = pa.binary() if kind is Kind.BINARY else pa.string()
+        self.schema = pa.schema([("offset", OFFSET), ("next_offset", OFFSET), ("time", TIME), (VALUE, self._value)])
+
+    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:  # noqa: ARG002 - as forms have it
+        columns = [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(self._value)]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+class Given(_Known):
+    """Fields in types of the user's choice."""
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+        self.schema = _placed(list(columns))
+
+    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:  # noqa: ARG002 - as forms have it
+        try:
+            found = read_columns(piece.messages, self._columns).flatten()
+        except pa.ArrowInvalid:
+            values = decode(piece.messages)
+            found = [_column(values, field, piece) for field in self._columns]
+        return _batch(piece, found, self.schema)
+
+
+def _column(values: list[Any], field: pa.Field, piece: Piece) -> pa.Array:
+    """Put one column together value by value, and say which message is in the way if one is."""
+    picked = [value.get(field.name) if isinstance(value, dict) else None for value in values]
+    try:
+        return _cast(picked, field.type)
+    except (pa.ArrowException, OverflowError):
+        place = next(place for place, value in enumerate(picked) if not _fits(value, field.type))
+        told = f" at offset {piece.offsets()[place]}" if piece.exact else ""
+        raise ColumnMismatch(
+            f"column {field.name!r} must be {field.type}, but the message{told} has {picked[place]!r:.80}"
+        ) from None
+
+
+def _cast(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_nested(type_):
+        return pa.array(values, type_)
+    shape = shape_of(values)
+    return build(values, shape).cast(type_)
+
+
+def _fits(value: object, type_: pa.DataType) -> bool:
+    try:
+        _cast([value], type_)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
+
+
+class Inferred:
+    """All fields of the messages, or some of them, in the types that they turn out to have."""
+
+    surveys = True
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        self._names = names
+        self._shape = Shape()
+        self._seen = False
+        self._picks = False
+        """Whether the fields asked for are to be picked value by value, as not all messages can be read as records."""
+
+    def alone(self) -> "Inferred":
+        return Inferred(self._names)
+
+    def survey(self, piece: Piece) -> pa.Array | None:
+        """Take note of what is in a piece. What comes out on the way may be passed to `batch`."""
+        self._seen = True
+        array, shape = parse(piece.messages, self._shape)
+        if self._names is not None and not shape.record:
+            self._picks = True
+            before = {name: child for name, child in self._shape.fields.items() if name in self._names}
+            array = None
+            shape = merge(Shape(self._shape.kinds, before), shape_of(_picked(piece, self._names)))
+        self._shape = shape
+        return array
+
+    @property
+    def _fields(self) -> list[pa.Field]:
+        if self._names is None and not self._shape.record:
+            return [pa.field(VALUE, self._shape.type)] if self._seen else []
+        fields = {field.name: field for field in self._shape.type} if self._shape.record else {}
+        names = fields if self._names is None else self._names
+        return [fields.get(name, pa.field(name, pa.null())) for name in names]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return _placed(self._fields)
+
+    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:
+        if self._picks and self._names is not None and parsed is None:
+            array = build(_picked(piece, self._names), self._shape)
+        else:
+            array = conform(parsed, piece.messages, self._shape)
+        return _batch(piece, self._found(array), self.schema)
+
+    def _found(self, array: pa.Array) -> list[pa.Array]:
+        if self._names is None and not self._shape.record:
+            return [array]
+        # pyarrow miscounts a column without any value where a row itself is null.
+        columns = {
+            name: column
+            for name, column in zip(self._shape.fields, array.flatten() if self._shape.record else [], strict=False)
+            if not pa.types.is_null(column.type)
+        }
+        names = list(self._shape.fields) if self._names is None else self._names
+        return [columns[name] if name in columns else pa.nulls(len(array)) for name in names]
+
+
+def _picked(piece: Piece, names: Sequence[str]) -> list[dict[str, Any] | None]:
+    """Decode messages, and leave of each only what was asked for, if it has any of it."""
+    return [
+        {name: value[name] for name in names if name in value} or None if isinstance(value, dict) else None
+        for value in decode(piece.messages)
+    ]
+
+
+def _placed(fields: list[pa.Field]) -> pa.Schema:
+    """Columns behind those of the place. A field of the same name as one of these gets another."""
+    taken = _TAKEN | {field.name for field in fields}
+    return pa.schema(
+        [*_PLACE, *(field.with_name(_free(field.name, taken)) if field.name in _TAKEN else field for field in fields)]
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _batch(piece: Piece, found: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([piece.offsets(), piece.times(), *found], schema=schema)

@@ -1,0 +1,117 @@
+"""Pieces: the messages of one answer, with what is told of each, as columns.
+
+Of a server that knows frames it is the offset, the next offset and the time of each message, and their bytes are taken
+over as they are. Of any other it is what its pages give: the messages of JSON, and where a page begins.
+"""
+
+from array import array
+from collections.abc import Iterator
+from itertools import accumulate
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from everbrook.client.content import Kind
+from everbrook.client.errors import InvalidAnswer
+from everbrook.client.page import Page
+from everbrook.protocol.frames import Frames
+
+TIME = pa.timestamp("ms", "UTC")
+OFFSET = pa.string()
+_OFFSET_DIGITS = 16
+_NOTHING = array("Q")
+
+
+class Piece(Struct, frozen=True, kw_only=True):
+    """Messages that follow each other. Where frames have no times, these are not known."""
+
+    frames: Frames
+    exact: bool = True
+    """Whether the frames' offsets are those of the stream."""
+    begins: str = ""
+    ends: str = ""
+    """Where another server's page begins, and the next one."""
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+    @property
+    def next_offset(self) -> str:
+        """Where the next piece begins."""
+        return f"{self.frames.ends[-1]:0{_OFFSET_DIGITS}d}" if self.exact else self.ends
+
+    @property
+    def messages(self) -> bytes:
+        """The messages of a JSON stream, with a comma between them."""
+        return self.frames.data[: -self.frames.trailer]
+
+    # Columns
+
+    def offsets(self) -> pa.Array:
+        """Where each message begins."""
+        if self.exact:
+            first = pa.array([f"{self.frames.first:0{_OFFSET_DIGITS}d}"], OFFSET)
+            return pa.concat_arrays([first, self.next_offsets()[:-1]])
+        return _padded([self.begins], len(self))
+
+    def next_offsets(self) -> pa.Array:
+        """Where each message ends, and the next one begins."""
+        if self.exact:
+            return pc.utf8_lpad(_numbers(self.frames.ends, pa.int64()).cast(OFFSET), _OFFSET_DIGITS, "0")
+        return _padded([self.ends], len(self), behind=False)
+
+    def times(self) -> pa.Array:
+        """When each message was appended."""
+        return _numbers(self.frames.times, TIME) if len(self.frames.times) else pa.nulls(len(self), TIME)
+
+    def values(self, type_: pa.DataType) -> pa.Array:
+        """The messages themselves, as strings or as bytes."""
+        frames = self.frames
+        ends = pc.subtract(_numbers(frames.ends, pa.int64()), frames.first).cast(pa.int32())
+        starts = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        column = pa.Array.from_buffers(pa.binary(), len(self), [None, starts.buffers()[1], pa.py_buffer(frames.data)])
+        if frames.trailer:
+            column = pc.binary_slice(column, 0, -frames.trailer)
+        return column if type_ == pa.binary() else _text(column)
+
+
+def _numbers(values: "array[int]", type_: pa.DataType) -> pa.Array:
+    """Take a column of 64-bit numbers over without copying it."""
+    return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
+
+
+def _padded(told: list[str], count: int, *, behind: bool = True) -> pa.Array:
+    """What is told of the first or the last message of a page, and nothing of the others."""
+    unknown: list[str | None] = [None] * (count - 1)
+    return pa.array([*told, *unknown] if behind else [*unknown, *told], OFFSET)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:  # a character may begin in one message and end in the next
+        return pa.array([bytes(value).decode("utf-8", "replace") for value in column.to_pylist()], pa.string())
+
+
+def pieces_of(page: Page) -> Iterator[Piece]:
+    """Give the messages of a page of a server that does not know frames."""
+    messages = _split(page)
+    if not messages:
+        return
+    trailer = b"," if page.kind is Kind.JSON else b""
+    data = trailer.join(messages) + trailer
+    ends = array("Q", accumulate(len(message) + len(trailer) for message in messages))
+    frames = Frames(0, len(trailer), ends, _NOTHING, data)
+    yield Piece(frames=frames, exact=False, begins=page.offset, ends=page.next_offset)
+
+
+def _split(page: Page) -> list[bytes]:
+    if page.kind is not Kind.JSON:
+        return [page.data] if page.data else []
+    try:
+        raws = msgspec.json.decode(page.data or b"[]", type=list[msgspec.Raw])
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer(f"a page of the stream is no array of JSON: {error}") from error
+    return [bytes(raw) for raw in raws]

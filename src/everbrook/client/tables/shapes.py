@@ -1,0 +1,137 @@
+"""Shapes: what is known of the values of JSON messages, and the Arrow type that holds all of them as they are.
+
+A shape only grows: that of two pages is the sum of both, in whatever order they come. Values that no type holds
+without changing one of them are text: numbers beside strings, integers beyond 64 bits, large integers beside fractions.
+"""
+
+from collections.abc import Sequence
+from enum import IntFlag
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct, field
+
+MAX_FIELDS = 1000
+"""An object with more keys than that is a map rather than a record."""
+MAX_DEPTH = 32
+
+_LARGEST_EXACT = 2**53
+_LARGEST = 2**63 - 1
+
+
+class Kind(IntFlag):
+    """The kinds of values that were met. Of `null` nothing is kept: every column may have it."""
+
+    BOOLEAN = 1
+    INTEGER = 2
+    LARGE = 4
+    """An integer that a float can't hold exactly."""
+    HUGE = 8
+    """An integer of more than 64 bits."""
+    FLOAT = 16
+    STRING = 32
+    LIST = 64
+    OBJECT = 128
+    UNBOUNDED = 256
+    """An object with too many keys, or one nested too deeply."""
+
+
+_KINDS: dict[type, Kind] = {
+    type(None): Kind(0),
+    bool: Kind.BOOLEAN,
+    int: Kind.INTEGER,
+    float: Kind.FLOAT,
+    str: Kind.STRING,
+    list: Kind.LIST,
+    dict: Kind.OBJECT,
+}
+_TYPES = {
+    Kind(0): pa.null(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.INTEGER: pa.int64(),
+    Kind.INTEGER | Kind.LARGE: pa.int64(),
+    Kind.FLOAT: pa.float64(),
+    Kind.FLOAT | Kind.INTEGER: pa.float64(),
+    Kind.STRING: pa.string(),
+}
+TEXT = pa.string()
+
+
+class Shape(Struct):
+    """Which kinds of values there are; the fields of those that are objects, and the items of those that are lists."""
+
+    kinds: Kind = Kind(0)
+    fields: dict[str, "Shape"] = field(default_factory=dict)
+    items: "Shape | None" = None
+
+    @property
+    def record(self) -> bool:
+        """Whether all of them are objects whose fields can be columns."""
+        return self.kinds == Kind.OBJECT and bool(self.fields)
+
+    @property
+    def text(self) -> bool:
+        """Whether they are written as text, though not all of them are strings."""
+        plain = self.kinds in _TYPES or self.kinds == Kind.LIST or self.record
+        return not plain
+
+    @property
+    def mixed(self) -> bool:
+        """Whether they, or anything within them, is written as text."""
+        if self.text:
+            return True
+        return any(child.mixed for child in self.fields.values()) or (self.items is not None and self.items.mixed)
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type that holds all of them."""
+        if self.record:
+            return pa.struct([(name, child.type) for name, child in self.fields.items()])
+        if self.kinds == Kind.LIST:
+            return pa.list_((self.items or Shape()).type)
+        return _TYPES.get(self.kinds, TEXT)
+
+
+def merge(one: Shape, other: Shape) -> Shape:
+    """Give the shape of what two shapes are of."""
+    fields = dict(one.fields)
+    for name, shape in other.fields.items():
+        fields[name] = merge(fields[name], shape) if name in fields else shape
+    items = merge(one.items, other.items) if one.items and other.items else one.items or other.items
+    kinds = one.kinds | other.kinds | (Kind.UNBOUNDED if len(fields) > MAX_FIELDS else Kind(0))
+    return Shape(kinds, fields, items)
+
+
+def shape_of(values: Sequence[Any], depth: int = 0) -> Shape:
+    """Find the shape of values as a JSON decoder gives them."""
+    kinds = Kind(0)
+    for type_ in set(map(type, values)):
+        kinds |= _KINDS[type_]
+    if depth == MAX_DEPTH and kinds & (Kind.LIST | Kind.OBJECT):
+        return Shape(kinds | Kind.UNBOUNDED)
+    if kinds & Kind.INTEGER:
+        kinds |= _size_of([value for value in values if type(value) is int])
+    items = None
+    if kinds & Kind.LIST:
+        items = shape_of(list(chain.from_iterable(value for value in values if type(value) is list)), depth + 1)
+    if not kinds & Kind.OBJECT:
+        return Shape(kinds, items=items)
+    objects = [value for value in values if type(value) is dict]
+    names = dict.fromkeys(chain.from_iterable(objects))
+    if len(names) > MAX_FIELDS:
+        return Shape(kinds | Kind.UNBOUNDED, items=items)
+    fields = {name: shape_of([each[name] for each in objects if name in each], depth + 1) for name in names}
+    return Shape(kinds, fields, items)
+
+
+def _size_of(integers: list[int]) -> Kind:
+    return size_between(min(integers), max(integers))
+
+
+def size_between(lowest: int, highest: int) -> Kind:
+    """Tell what must be said of integers from their lowest and their highest."""
+    magnitude = max(-lowest, highest)
+    if lowest < -_LARGEST - 1 or highest > _LARGEST:
+        return Kind.LARGE | Kind.HUGE
+    return Kind.LARGE if magnitude > _LARGEST_EXACT else Kind(0)

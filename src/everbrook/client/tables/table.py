@@ -1,0 +1,128 @@
+"""A stream, or a range of it, as a table.
+
+orders = client.stream("orders").table()
+duckdb.sql("select status, count(*) from orders group by status")
+polars.DataFrame(orders)
+
+It is read when it is used, page by page: whoever takes Arrow streams gets batch after batch, and nobody needs memory
+for the whole. To know its columns, a table of JSON is read once before, unless `columns` gives their types; what fits
+in `HELD_BYTES` of it is kept for the second time. It ends where the stream ended when it was made.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from msgspec import Struct
+
+from everbrook.client.tables.forms import Form
+from everbrook.client.tables.notebook import format_table
+from everbrook.client.tables.pieces import Piece
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
+
+HELD_BYTES = 64 * 1024 * 1024
+SHOWN_ROWS = 10
+
+Pieces = Callable[[str], Iterable[Piece]]
+"""Reads the pieces of a range from an offset to its end."""
+
+
+class Surveyed(Struct):
+    """What was kept of a table that has been seen once, and where the rest of it begins, if there is any."""
+
+    held: list[tuple[Piece, pa.Array | None]]
+    rest: str | None
+
+
+class Table:
+    """Rows of a stream. It can be used any number of times, by everything that knows Arrow's C stream interface."""
+
+    def __init__(self, name: str, form: Form, pieces: Pieces, offset: str, held_bytes: float = HELD_BYTES) -> None:
+        """Stand for the messages that `pieces` gives from an offset."""
+        self.name = name
+        self._form = form
+        self._pieces = pieces
+        self._offset = offset
+        self._held_bytes = held_bytes
+        self._surveyed: Surveyed | None = None
+
+    def __repr__(self) -> str:
+        return f"<Table of {self.name}>"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns and their types."""
+        self._survey()
+        return self._form.schema
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read it, one batch for each page."""
+        surveyed = self._survey()
+        for piece, parsed in surveyed.held:
+            yield self._form.batch(piece, parsed)
+        if surveyed.rest is not None:
+            for piece in self._pieces(surveyed.rest):
+                yield self._form.batch(piece)
+
+    def _survey(self) -> Surveyed:
+        """See all of it once, if its form needs that, and keep what there is room for."""
+        if self._surveyed is None:
+            self._surveyed = self._see_all() if self._form.surveys else Surveyed([], self._offset)
+        return self._surveyed
+
+    def _see_all(self) -> Surveyed:
+        surveyed, room, offset = Surveyed([], None), self._held_bytes, self._offset
+        for piece in self._pieces(offset):
+            parsed = self._form.survey(piece)
+            room -= len(piece.frames.data) + (0 if parsed is None else parsed.nbytes)
+            if room >= 0:
+                surveyed.held.append((piece, parsed))
+            elif surveyed.rest is None:
+                surveyed.rest = offset
+            offset = piece.next_offset
+        return surveyed
+
+    # For those who read it
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Hand it over as an Arrow stream, which is read batch by batch."""
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Read it batch by batch, as pyarrow does."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def arrow(self) -> pa.Table:
+        """Read all of it into a table of pyarrow."""
+        return self.reader().read_all()
+
+    def pandas(self, **options: Any) -> "pd.DataFrame":
+        """Read all of it into a data frame of pandas. The options are those of `pyarrow.Table.to_pandas`."""
+        return self.arrow().to_pandas(**options)
+
+    def polars(self) -> "pl.DataFrame":
+        """Read all of it into a data frame of polars."""
+        import polars as pl  # noqa: PLC0415 - only for those who use it
+
+        return pl.DataFrame(self)
+
+    def duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
+        """Read all of it into a relation of DuckDB. To query it without that, name it in the query."""
+        import duckdb  # noqa: PLC0415 - only for those who use it
+
+        return (connection or duckdb).from_arrow(self.arrow())
+
+    def _repr_html_(self) -> str:
+        """Show the first rows."""
+        first = next(iter(self._pieces(self._offset)), None)
+        if first is None:
+            return format_table(f"{self.name}: no messages", [], [])
+        form = self._form.alone()
+        parsed = form.survey(first) if form.surveys else None
+        batch = form.batch(first, parsed).slice(0, SHOWN_ROWS)
+        shown = zip(*batch.to_pydict().values(), strict=True)
+        return format_table(f"{self.name}: the first {len(batch)} messages", batch.schema.names, shown)

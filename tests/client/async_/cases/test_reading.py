@@ -1,0 +1,131 @@
+"""Reads of what is there (§5.6): the same bytes for the same offset, however often, and offsets that can be kept."""
+
+import pytest
+
+from everbrook.client._async.client import AsyncClient
+from everbrook.client._async.stream import AsyncStream
+from everbrook.protocol.errors import InvalidOffset, StreamNotFound
+from tests.client.faults.writer import Writer
+
+pytestmark = pytest.mark.anyio
+
+PIECES = [b"first ", b"second ", b"third"]
+
+
+async def test_an_empty_stream_has_nothing_and_is_up_to_date(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create()
+    reader = stream.read()
+    assert await reader.all() == []
+    assert (reader.up_to_date, reader.closed, reader.offset) == (True, False, writer.tail)
+
+
+async def test_everything_is_read_from_the_beginning(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("text/plain", *PIECES)
+    assert await stream.read().text() == "first second third"
+    assert await stream.read("-1").text() == "first second third"
+
+
+async def test_a_read_begins_at_an_offset(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("text/plain", PIECES[0])
+    offset = writer.tail
+    writer.append(*PIECES[1:])
+    assert await stream.read(offset).text() == "second third"
+
+
+async def test_a_read_from_the_end_is_empty(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("text/plain", *PIECES)
+    for offset in (writer.tail, "now", (await stream.head()).offset):
+        reader = stream.read(offset)
+        assert await reader.all() == []
+        assert (reader.up_to_date, reader.offset) == (True, writer.tail)
+
+
+async def test_an_offset_is_gone_on_from(writer: Writer, client: AsyncClient, stream: AsyncStream[object]) -> None:
+    """It may be kept over runs of the program."""
+    writer.create("text/plain", PIECES[0])
+    reader = stream.read()
+    await reader.all()
+    writer.append(*PIECES[1:])
+    async with AsyncClient(client.url) as another:
+        assert await another.stream(writer.name).read(reader.offset).text() == "second third"
+
+
+async def test_each_offset_is_exact(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("application/octet-stream")
+    contents = [bytes(range(size)) for size in (1, 7, 200)]
+    offsets = ["-1"]
+    for content in contents:
+        writer.append(content)
+        offsets.append(writer.tail)
+    for number, offset in enumerate(offsets):
+        assert await stream.read(offset).bytes() == b"".join(contents[number:])
+    assert offsets[1:] == sorted(offsets[1:])
+
+
+async def test_what_was_read_once_is_read_again(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("application/json", b"[1,2]")
+    offset = writer.tail
+    first = [page async for page in stream.read().pages()]
+    writer.append(b"[3]")
+    assert await stream.read(until=offset).all() == [1, 2]
+    for _ in range(3):
+        assert await stream.read().all() == [1, 2, 3]
+        assert await stream.read(offset).all() == [3]
+    assert first[0].values == [1, 2]
+
+
+async def test_pages_say_where_they_are(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("text/plain", *PIECES)
+    (page,) = [page async for page in stream.read().pages()]
+    assert (page.data, page.text, page.next_offset) == (b"first second third", "first second third", writer.tail)
+    assert (page.up_to_date, page.closed, page.content_type) == (True, False, "text/plain")
+
+
+@pytest.mark.parametrize(
+    "content_type, written, read",
+    [
+        ("application/json", '[{"a": 1}, "ü", null]'.encode(), [{"a": 1}, "ü", None]),
+        ("text/plain", "Grüße 世界 🌍".encode(), ["Grüße 世界 🌍"]),
+        ("application/octet-stream", bytes(range(256)), [bytes(range(256))]),
+        ("application/x-ndjson", b'{"a": 1}\n', ['{"a": 1}\n']),
+    ],
+)
+async def test_values_are_of_the_kind_of_the_stream(
+    writer: Writer, stream: AsyncStream[object], content_type: str, written: bytes, read: list[object]
+) -> None:
+    writer.create(content_type, written)
+    assert await stream.read().all() == read
+
+
+async def test_many_messages_keep_their_order(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("application/json")
+    for start in range(0, 1000, 100):
+        writer.append(str(list(range(start, start + 100))).encode())
+    assert await stream.read().all() == list(range(1000))
+
+
+async def test_a_read_may_begin_near_the_end(writer: Writer, stream: AsyncStream[object]) -> None:
+    writer.create("application/json", b"[1,2,3,4,5]")
+    assert await stream.read(last=2).all() == [4, 5]
+    assert await stream.read(skip=3).all() == [4, 5]
+
+
+@pytest.mark.parametrize("offset", ["-1", "now"])
+async def test_a_stream_that_is_not_there_is_named(writer: Writer, stream: AsyncStream[object], offset: str) -> None:
+    with pytest.raises(StreamNotFound, match=writer.name):
+        await stream.read(offset).all()
+
+
+@pytest.mark.parametrize("offset", ["not-an-offset", "ffffffffffffffff", "1,2", "../x", " "])
+async def test_an_offset_that_is_none_is_refused(writer: Writer, stream: AsyncStream[object], offset: str) -> None:
+    writer.create("text/plain", b"data")
+    with pytest.raises(InvalidOffset, match=r"[Oo]ffset"):
+        await stream.read(offset).all()
+
+
+async def test_an_offset_beyond_the_end_gives_nothing_or_a_clear_word(
+    writer: Writer, stream: AsyncStream[object]
+) -> None:
+    writer.create("text/plain", b"small")
+    with pytest.raises(Exception, match="ends at offset"):
+        await stream.read("9999999999999999").all()

@@ -1,0 +1,67 @@
+# Written by tools/mirror.py from tests/client/async_/cases/test_named_producers.py: change that file, not this one.
+"""Producers with a name of their own: a lost answer is no other producer, and another producer is no lost answer."""
+
+import pytest
+
+from everbrook.client._sync.stream import Stream
+from everbrook.client.errors import AppendUncertain, ProducerReused
+from tests.client.faults.kinds import AnswerLost, Fault, NeverSent
+from tests.client.faults.proxy import Proxy
+from tests.client.faults.writer import Writer
+
+
+def produce(stream: Stream[object], values: list[object], *, auto_claim: bool = False) -> None:
+    with stream.producer("named", max_batch_items=1, auto_claim=auto_claim) as producer:
+        for value in values:
+            producer.append(value)
+
+
+@pytest.mark.parametrize("fault", [AnswerLost(), NeverSent()], ids=repr)
+@pytest.mark.parametrize("auto_claim", [False, True])
+def test_the_first_answer_may_be_lost(
+    writer: Writer,
+    proxy: Proxy,
+    shaky: Stream[object],
+    fault: Fault,
+    auto_claim: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    writer.create("application/json")
+    proxy.arm(fault, method="POST")
+    produce(shaky, [1, 2, 3], auto_claim=auto_claim)
+    assert writer.messages() == [1, 2, 3]
+
+
+def test_a_name_that_was_used_before_is_noticed(writer: Writer, stream: Stream[object]) -> None:
+    writer.create("application/json")
+    produce(stream, [1, 2, 3])
+    with pytest.raises(ProducerReused, match="'named' has written in epoch 0 before"):
+        produce(stream, [4])
+    assert writer.messages() == [1, 2, 3]
+
+
+def test_a_name_that_was_used_before_is_noticed_though_the_connection_breaks(
+    writer: Writer, proxy: Proxy, shaky: Stream[object]
+) -> None:
+    writer.create("application/json")
+    produce(shaky, [1, 2, 3])
+    proxy.arm(NeverSent(), method="POST")
+    with pytest.raises(AppendUncertain, match="'named' is not the only one of its name"):
+        produce(shaky, [4])
+    assert writer.messages() == [1, 2, 3]
+
+
+def test_whoever_takes_over_loses_nothing(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+    writer.create("application/json")
+    produce(shaky, [1, 2], auto_claim=True)
+    proxy.arm(AnswerLost(), method="POST")
+    produce(shaky, [3, 4], auto_claim=True)
+    assert writer.messages() == [1, 2, 3, 4]
+
+
+def test_two_that_take_over_at_the_same_moment_both_arrive(writer: Writer, stream: Stream[object]) -> None:
+    writer.create("application/json")
+    at_once = [stream.producer("named", epoch=7, auto_claim=True) for _ in range(2)]
+    for number, producer in enumerate(at_once):
+        with producer:
+            producer.append(number)
+    assert writer.messages() == [0, 1]

@@ -1,0 +1,83 @@
+"""Chaos between producer, server and followers, for a few seconds; and clients with a bug, which it must find out."""
+
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from everbrook.client._async.transport import AsyncTransport
+from everbrook.client.flow.reading import Ask, EventPages, Reading
+from everbrook.client.page import Page
+from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.sse import Event
+from soak.chaos import require_same, soak_chaos
+from soak.ledger import PromiseBroken
+
+SECS = 4.0
+
+
+def test_every_follower_ends_with_what_was_appended(tmp_path: Path) -> None:
+    outlasted = soak_chaos("acid", tmp_path / "store", secs=SECS, seed=1, kills=1)
+    assert outlasted.messages > 100
+    assert sum(outlasted.faults.values()) > 50
+
+
+@pytest.fixture
+def reads_on_at_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that forgets where it was when it asks again."""
+    ask = Reading.ask
+
+    def forgetful(reading: Reading) -> Ask:
+        asked = ask(reading)
+        return Ask(asked.query | {"offset": "now"}, asked.live, asked.timeout_secs) if asked.live else asked
+
+    monkeypatch.setattr(Reading, "ask", forgetful)
+
+
+@pytest.fixture
+def hands_out_before_the_control_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower that does not wait to be told where the data ends: what is cut there comes again."""
+    take = EventPages._take
+
+    def eager(events: EventPages, event: Event) -> Page | None:
+        taken = take(events, event)
+        if event.type != b"data" or not events._data:
+            return taken
+        data, events._data = events._joined(), []
+        return Page(events._offset, events._offset, data, events._content_type, up_to_date=True, codec=events._codec)
+
+    monkeypatch.setattr(EventPages, "_take", eager)
+
+
+@pytest.fixture
+def repeats_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer that sends again what was not answered, and does not say that it is the same."""
+    ask = AsyncTransport.ask
+    numbers = count()
+
+    async def careless(transport: AsyncTransport, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401
+        headers = options.get("headers") or {}
+        if "Producer-Id" in headers:
+            name = "last" if "Stream-Closed" in headers else f"new-{next(numbers)}"
+            options["headers"] = headers | {"Producer-Id": name, "Producer-Seq": "0"}
+        return await ask(transport, method, url, **options)
+
+    monkeypatch.setattr(AsyncTransport, "ask", careless)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    ["reads_on_at_the_tail", "hands_out_before_the_control_event", "repeats_under_another_name"],
+)
+def test_a_client_with_a_bug_is_found_out(bug: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(bug)
+    with pytest.raises((PromiseBroken, ProtocolError)):
+        soak_chaos("memory", tmp_path / "store", secs=SECS, seed=1)
+
+
+@pytest.mark.parametrize("got", [[0, 1], [0, 1, 1, 2], [0, 2, 1], [0, 1, 2, 3], [1, 2]], ids=str)
+def test_what_is_lost_repeated_or_out_of_order_is_told(got: list[int]) -> None:
+    with pytest.raises(PromiseBroken, match="somebody has"):
+        require_same("somebody", got, 3)
