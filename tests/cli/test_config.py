@@ -72,3 +72,9 @@ def test_json_has_the_log_filter(run: Run, monkeypatch: pytest.MonkeyPatch) -> N
     document = json.loads(run("config", "show", "--format", "json").out)
     expected = {"default": "info", "loggers": {"everbrook.engine": "off"}, "source": "RUST_LOG"}
     assert document["log_filter"] == expected
+
+
+def test_json_is_one_line_if_asked_for_as_elsewhere(run: Run) -> None:
+    ran = run("config", "show", "--json")
+    assert ran.out.count("\n") == 1
+    assert json.loads(ran.out) == json.loads(run("config", "show", "--format", "json").out)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from everbrook.cli.output import json_option, print_json
+
 if TYPE_CHECKING:
     from everbrook.storage.check import Progress, Report
 
@@ -17,10 +19,12 @@ MOST_DAMAGES = 100
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-def check(folder: Path) -> int:
+@json_option
+def check(folder: Path, *, as_json: bool) -> int:
     """Read every byte of the store in DIR, a data folder that no server uses, and say whether it verifies.
 
-    Exit code 0: it does. 1: something is damaged, or could not be checked.
+    Exit code 0: it does. 1: something is damaged, or could not be checked. With --json each store is an object in a
+    line.
     """
     # Imported here: the other commands need no storage.
     from everbrook.storage.check import check_store, find_stores  # noqa: PLC0415
@@ -31,7 +35,10 @@ def check(folder: Path) -> int:
         for store in find_stores(folder):
             with _bar(f"checking {store}") as progress:
                 reports.append(check_store(store, progress))
-            click.echo("\n".join(format_report(reports[-1])))
+            if as_json:
+                print_json(facts_of(reports[-1]))
+            else:
+                click.echo("\n".join(format_report(reports[-1])))
     except (OSError, StoreError) as error:
         raise click.ClickException(str(error)) from error
     return 0 if all(report.sound for report in reports) else DAMAGED
@@ -50,6 +57,20 @@ def _bar(label: str) -> "Iterator[Progress]":
             bar.update(max(0, min(read_bytes, total_bytes) - bar.pos))
 
         yield progress
+
+
+def facts_of(report: "Report") -> dict[str, object]:
+    """Say what was found, for programs."""
+    return {
+        "folder": str(report.folder),
+        "mode": str(report.mode),
+        "sound": report.sound,
+        "streams": report.tally.streams,
+        "stream_bytes": report.tally.stream_bytes,
+        "journal_changes": report.tally.records,
+        "remarks": [remark.text for remark in report.remarks],
+        "damages": [str(damage) for damage in report.damages],
+    }
 
 
 def format_report(report: "Report") -> "Iterator[str]":

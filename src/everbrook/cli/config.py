@@ -1,12 +1,12 @@
 """``everbrook config show``: every setting, its value, and which layer set it."""
 
 import json
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from everbrook.cli.flags import layer_flags
+from everbrook.cli.output import align, json_option, print_json
 from everbrook.settings import Layered, load_layers
 from everbrook.settings.fields import FIELDS, Field, format_value, plain
 from everbrook.settings.sources import Given, Layer
@@ -20,16 +20,20 @@ def config() -> None:
 @config.command()
 @layer_flags
 @click.option("--format", "layout", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def show(profile: str | None, config_file: Path | None, layout: str) -> None:
+@json_option
+def show(profile: str | None, config_file: Path | None, layout: str, *, as_json: bool) -> None:
     """Print each setting, its value, its environment name, and which layer set it."""
     layered = load_layers(profile=profile, config_file=config_file)
-    click.echo(format_json(layered) if layout == "json" else format_table(layered))
+    if as_json:
+        print_json(document_of(layered))
+    else:
+        click.echo(format_json(layered) if layout == "json" else format_table(layered))
 
 
-def format_json(layered: Layered) -> str:
-    """Write the settings as one JSON object."""
+def document_of(layered: Layered) -> dict[str, object]:
+    """Give the settings as one JSON object."""
     log_filter = layered.log_filter
-    document = {
+    return {
         "settings": [_entry(field, layered) for field in FIELDS.values()],
         "log_filter": {
             "default": log_filter.default,
@@ -37,7 +41,11 @@ def format_json(layered: Layered) -> str:
             "source": layered.log_filter_source,
         },
     }
-    return json.dumps(document, indent=2)
+
+
+def format_json(layered: Layered) -> str:
+    """Write the settings as one JSON object, for people too."""
+    return json.dumps(document_of(layered), indent=2)
 
 
 def format_table(layered: Layered) -> str:
@@ -46,7 +54,7 @@ def format_table(layered: Layered) -> str:
         (field.name, format_value(_value(field, layered)), field.env, _set_by(layered.given[field.name]))
         for field in FIELDS.values()
     ]
-    return "\n".join([*_align([("setting", "value", "environment", "set by"), *rows]), "", _log_line(layered)])
+    return "\n".join([*align([("setting", "value", "environment", "set by"), *rows]), "", _log_line(layered)])
 
 
 def _entry(field: Field, layered: Layered) -> dict[str, object]:
@@ -72,10 +80,3 @@ def _log_line(layered: Layered) -> str:
     loggers = (f"{name}={level}" for name, level in layered.log_filter.loggers.items())
     directives = ",".join([layered.log_filter.default, *loggers])
     return f"log filter in force: {directives} (set by {layered.log_filter_source})"
-
-
-def _align(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    rows = list(rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from everbrook.cli.flags import FLAGS, Command, layer_flags, read_flags
+from everbrook.cli.output import json_option, print_json
 from everbrook.settings import Settings, StorageMode, load_layers
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def keys() -> None:
 
 @keys.command(name="list")
 @store_flags
-def list_keys(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+@json_option
+def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """List the keys of the store that the settings name, the one that signs first. No server may be using it."""
     settings = _load(profile, config_file, flags)
     holder = _holder(settings)
@@ -49,12 +51,17 @@ def list_keys(profile: str | None, config_file: Path | None, **flags: str | None
         raise click.ClickException(
             f"{_store(settings)} is in use by process {holder}; what it publishes is at …/__ds/jwks.json below its URL"
         )
-    click.echo("\n".join(_in_store(settings, _describe)))
+    if as_json:
+        for key in _in_store(settings, _facts):
+            print_json(key)
+    else:
+        click.echo("\n".join(_in_store(settings, _describe)))
 
 
 @keys.command()
 @store_flags
-def rotate(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+@json_option
+def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """Sign webhooks with a new key from now on.
 
     The public half of the old one stays published for webhooks.key_overlap_secs. If a server is using the store, it
@@ -64,10 +71,16 @@ def rotate(profile: str | None, config_file: Path | None, **flags: str | None) -
     holder = _holder(settings)
     if holder is not None:
         _ask(holder)
+        if as_json:
+            print_json({"asked_process": holder})
+            return
         click.echo(f"asked the server (process {holder}) to rotate; its output names the new key")
         return
     kid = _in_store(settings, lambda engine: _rotate(engine, settings.webhooks.key_overlap_secs))
-    click.echo(f"webhooks are signed with {kid} from now on")
+    if as_json:
+        print_json({"kid": kid})
+    else:
+        click.echo(f"webhooks are signed with {kid} from now on")
 
 
 def _load(profile: str | None, config_file: Path | None, flags: dict[str, str | None]) -> Settings:
@@ -170,6 +183,23 @@ def _describe(engine: "Engine") -> list[str]:
     if not engine.exists(RECORD):
         return ["there are no keys yet: the first subscription makes one"]
     return format_ring(Secrets(engine).ring, engine.clock.now() // 1000)
+
+
+def _facts(engine: "Engine") -> list[dict[str, object]]:
+    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
+    from everbrook.server.webhooks.signing import format_kid  # noqa: PLC0415
+
+    if not engine.exists(RECORD):
+        return []
+    ring = Secrets(engine).ring
+    retired = [key for key in ring.retired if engine.clock.now() // 1000 < key.published_until_secs]
+    return [
+        {"kid": ring.active.kid, "signs": True},
+        *(
+            {"kid": format_kid(key.public), "signs": False, "published_until": _time(key.published_until_secs)}
+            for key in retired
+        ),
+    ]
 
 
 def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:

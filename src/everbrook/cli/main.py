@@ -1,48 +1,39 @@
-"""The ``everbrook`` command. Whatever a user got wrong is one line on standard error and exit code 2."""
+"""The ``everbrook`` command. Whatever goes wrong is one line on standard error, and an exit code (`exits`)."""
 
 from collections.abc import Sequence
 
 import click
 
-from everbrook.cli.check import check
-from everbrook.cli.config import config
-from everbrook.cli.keys import keys
-from everbrook.cli.serve import serve
-from everbrook.settings import SettingsError
-
-PROGRAM = "everbrook"
-WRONG_USE = 2
-INTERRUPTED = 130
+from everbrook.cli.commands import Commands
+from everbrook.cli.connection import server_options
+from everbrook.cli.exits import INTERRUPTED, OUTPUT_GONE, WRONG_USE, explain
+from everbrook.cli.output import PROGRAM, complain
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="everbrook", message="%(prog)s %(version)s")
+@server_options
 def everbrook() -> None:
     """Durable Streams: append-only logs at a URL that every reader can resume."""
-
-
-everbrook.add_command(check)
-everbrook.add_command(config)
-everbrook.add_command(keys)
-everbrook.add_command(serve)
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command line and give its exit code."""
     try:
         code = everbrook.main(args=args, prog_name=PROGRAM, standalone_mode=False)
+    except SystemExit:
+        # Click's way to say that a pipe was closed, and that nothing more will be flushed to it.
+        return OUTPUT_GONE
     except click.Abort:
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return WRONG_USE
     except click.ClickException as error:
-        return _complain(error.format_message(), error.exit_code)
-    except SettingsError as error:
-        return _complain(str(error), WRONG_USE)
+        return complain(error.format_message(), error.exit_code)
+    except Exception as error:
+        ending = explain(error)
+        if ending is None:
+            raise
+        return complain(ending.message, ending.code)
     return code or 0
-
-
-def _complain(message: str, code: int) -> int:
-    click.echo(f"{PROGRAM}: {' '.join(message.split())}", err=True)
-    return code

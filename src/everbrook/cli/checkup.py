@@ -1,0 +1,217 @@
+"""What can be wrong with a machine that runs a server. Each check gives findings, and says what to do about them."""
+
+import http.client
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from everbrook.settings import Settings, StorageMode
+
+State = Literal["ok", "warn", "fail"]
+
+PACKAGES = ("httpx2", "httptools", "lmdb", "msgspec")
+REMOTE = {"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "glusterfs"}
+MOUNTS = Path("/proc/mounts")
+FEW_BYTES, TOO_FEW_BYTES = 2**30, 100 * 2**20
+SLOW_SYNC_MS = 50.0
+SYNCS = 5
+SKEW_SECS = 5.0
+TIMEOUT_SECS = 5.0
+SPARE_FILES = 100
+_OK = 200
+
+
+class Finding(Struct, frozen=True):
+    """What a check found."""
+
+    check: str
+    state: State
+    message: str
+
+
+def check_versions() -> Finding:
+    """Name what matters when somebody asks for help."""
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
+    return Finding("versions", "ok", f"everbrook {version('everbrook')}, {python}, {packages}")
+
+
+def check_storage(settings: Settings) -> Iterator[Finding]:
+    """Look at where streams are kept."""
+    mode, folder = settings.storage.mode, Path(settings.storage.data_dir)
+    if mode is StorageMode.MEMORY:
+        yield Finding("storage", "warn", "memory: streams go with the process; set storage.mode to keep them")
+        return
+    place = _existing(folder)
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Finding("storage", "fail", f"{place} can't be written to: set storage.data_dir, or its permissions")
+        return
+    there = "" if folder.exists() else ", which will be made"
+    yield Finding("storage", "ok", f"{mode.value} in {folder}{there}")
+    yield _space(place)
+    yield _file_system(place, mode)
+    yield _sync(place, mode)
+
+
+def _existing(folder: Path) -> Path:
+    """Give the folder, or the nearest one above it that is there."""
+    folder = folder.absolute()
+    return next(each for each in (folder, *folder.parents) if each.is_dir())
+
+
+def _space(place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    state: State = "fail" if free < TOO_FEW_BYTES else "warn" if free < FEW_BYTES else "ok"
+    advice = "" if state == "ok" else ": make room, or appends will soon be refused"
+    return Finding("disk space", state, f"{free / 2**30:.1f} GiB free{advice}")
+
+
+def _file_system(place: Path, mode: StorageMode) -> Finding:
+    kind = _kind_of(place)
+    if kind in REMOTE and mode is StorageMode.ACID:
+        return Finding("file system", "fail", f"{kind}: acid needs a local disk; set storage.data_dir to one")
+    if kind in REMOTE:
+        return Finding("file system", "warn", f"{kind}: what survives a crash is up to the file server")
+    if kind == "tmpfs":
+        return Finding("file system", "warn", "tmpfs: it is memory, and goes with the machine; set storage.data_dir")
+    return Finding("file system", "ok", kind or "not known")
+
+
+def _kind_of(place: Path) -> str:
+    """Give the kind of file system that a folder is on: that of the longest mount point above it."""
+    try:
+        mounts = [line.split()[1:3] for line in MOUNTS.read_text().splitlines()]
+    except OSError:
+        return ""
+    above = [(point, kind) for point, kind in mounts if place.is_relative_to(point)]
+    return max(above, key=lambda mount: len(mount[0]))[1] if above else ""
+
+
+def _sync(place: Path, mode: StorageMode) -> Finding:
+    """Measure how long an append waits for the disk."""
+    try:
+        took_ms = min(_synced_ms(place) for _ in range(SYNCS))
+    except OSError as error:
+        return Finding("disk sync", "fail", f"a file in {place} can't be synced: {error.strerror}")
+    if took_ms > SLOW_SYNC_MS and mode is not StorageMode.FILE_FAST:
+        return Finding("disk sync", "warn", f"{took_ms:.1f} ms: each append waits for it; a faster disk would help")
+    return Finding("disk sync", "ok", f"{took_ms:.1f} ms")
+
+
+def _synced_ms(place: Path) -> float:
+    with tempfile.TemporaryFile(dir=place) as file:
+        file.write(b"." * 512)
+        file.flush()
+        began = time.perf_counter()
+        os.fsync(file.fileno())
+        return (time.perf_counter() - began) * 1000
+
+
+def check_limits(settings: Settings) -> Iterator[Finding]:
+    """Compare the connections that are allowed with the files that may be open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = settings.limits.max_connections
+    allowed = sys.maxsize if hard == resource.RLIM_INFINITY else hard
+    if allowed < wanted + SPARE_FILES:
+        yield Finding(
+            "open files", "warn", f"{hard} at most, and limits.max_connections is {wanted}: raise `ulimit -Hn`"
+        )
+    else:
+        yield Finding("open files", "ok", f"enough for {wanted} connections")
+
+
+def check_port(settings: Settings) -> Iterator[Finding]:
+    """Try to listen where the server would."""
+    host, port = settings.server.host, settings.server.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            yield _taken(host, port, error)
+            return
+    yield Finding("port", "ok", f"{host}:{port} is free")
+
+
+def _taken(host: str, port: int, error: OSError) -> Finding:
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    if isinstance(_asked(url), _Answer):
+        return Finding("port", "ok", f"a server is listening at {url}")
+    return Finding("port", "fail", f"{host}:{port}: {error.strerror}; choose another with --port or server.port")
+
+
+class _Answer(Struct, frozen=True):
+    """What a server said, and how far its clock is from ours."""
+
+    extensions: str
+    skew_secs: float | None
+    took_ms: float
+
+
+def check_server(url: str) -> Iterator[Finding]:
+    """Ask the server that commands would speak to."""
+    answer = _asked(url)
+    if isinstance(answer, str):
+        yield Finding("server", "fail", f"{url}: {answer}; start one with `everbrook serve`, or set EVERBROOK_URL")
+        return
+    if answer.extensions:
+        yield Finding("server", "ok", f"{url} answers within {answer.took_ms:.0f} ms")
+    else:
+        yield Finding(
+            "server", "warn", f"{url} is healthy, and not an Everbrook server: ls, export and import need one"
+        )
+    if answer.skew_secs is None:
+        return
+    if abs(answer.skew_secs) > SKEW_SECS:
+        yield Finding("clock", "warn", f"{answer.skew_secs:+.0f} s from the server's: have both keep time (NTP)")
+    else:
+        yield Finding("clock", "ok", "as the server's")
+
+
+def _asked(url: str) -> "_Answer | str":
+    """Ask for the health of a server, or say in words why there is no answer."""
+    began = time.perf_counter()
+    try:
+        response = _response(url)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return str(error) or type(error).__name__
+    if response.status != _OK:
+        return f"it answers {response.status}"
+    took_ms = (time.perf_counter() - began) * 1000
+    return _Answer(response.headers.get("Stream-Extensions", ""), _skew_secs(response.headers.get("Date")), took_ms)
+
+
+def _response(url: str) -> http.client.HTTPResponse:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("a URL begins with http:// or https://")
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_SECS)
+    try:
+        connection.request("GET", parts.path.rstrip("/").removesuffix("/v1/stream") + "/healthz")
+        response = connection.getresponse()
+        response.read()
+    finally:
+        connection.close()
+    return response
+
+
+def _skew_secs(date: str | None) -> float | None:
+    """Compare the time of an answer, which is of whole seconds, with ours."""
+    if date is None:
+        return None
+    return time.time() - parsedate_to_datetime(date).timestamp() - 0.5

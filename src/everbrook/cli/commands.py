@@ -1,0 +1,87 @@
+"""Every command, and where it is. The rule: a command is imported when somebody runs it, and no earlier.
+
+Help lists commands by the words that stand here, so that asking for it costs next to nothing.
+"""
+
+import sys
+from importlib import import_module
+from typing import NamedTuple
+
+import click
+
+
+class Entry(NamedTuple):
+    """A command: the module and the name in it, and what a list of commands says of it."""
+
+    place: str
+    summary: str
+
+
+SECTIONS = {
+    "Streams": {
+        "create": Entry("streams:create", "Create a stream, or find it as described."),
+        "append": Entry("append:append", "Append messages: arguments, files, or standard input."),
+        "read": Entry("reading:read", "Print what a stream holds."),
+        "tail": Entry("reading:tail", "Print the last messages of a stream, and follow it with -f."),
+        "head": Entry("streams:head", "Print what is known of a stream without reading it."),
+        "close": Entry("streams:close", "Close a stream: nothing can be appended any more."),
+        "rm": Entry("streams:rm", "Delete streams."),
+        "fork": Entry("streams:fork", "Make a new stream that begins with what another one holds."),
+        "ls": Entry("listing:ls", "List streams."),
+    },
+    "Around streams": {
+        "bucket": Entry("bucket:bucket", "Create, list, show and delete buckets."),
+        "snapshot": Entry("snapshot:snapshot", "Publish, get and delete snapshots."),
+        "bootstrap": Entry("snapshot:bootstrap", "Print the snapshot of a stream and every message after it."),
+        "sub": Entry("sub:sub", "Subscriptions: create, show and delete them, and work on what they wake for."),
+        "export": Entry("exporting:export", "Write streams to a file of JSON lines."),
+        "import": Entry("importing:import_", "Make the streams of a file that export has written."),
+    },
+    "Servers": {
+        "serve": Entry("serve:serve", "Run the server until SIGINT or SIGTERM."),
+        "check": Entry("check:check", "Read every byte of a store, and say whether it verifies."),
+        "config": Entry("config:config", "Look at the settings."),
+        "keys": Entry("keys:keys", "List or rotate the keys that webhooks are signed with."),
+        "bench": Entry("bench:bench", "Put a running server under load, and say how fast it is."),
+        "doctor": Entry("doctor:doctor", "Say what is wrong with this machine, its settings, or its server."),
+        "completion": Entry("completion:completion", "Print what lets a shell complete commands."),
+    },
+}
+
+ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class Commands(click.Group):
+    """A group that has only the names of its commands until one of them is run."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.commands = {name: click.Command(name, short_help=entry.summary) for name, entry in ENTRIES.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Keep the order of the sections."""
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import a command."""
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        if sys.stdout is None and cmd_name != "serve":
+            raise click.ClickException("standard output is closed: there is nowhere to print to")
+        module, name = entry.place.split(":")
+        command: click.Command = getattr(import_module(f"everbrook.cli.{module}"), name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command, and notice here if nobody reads what it printed."""
+        result: object = super().invoke(ctx)
+        if sys.stdout is not None:  # somebody may have closed it
+            sys.stdout.flush()
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the sections, and import nothing."""
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=12)

@@ -1,0 +1,122 @@
+"""The server that a command speaks to: --url and --token, before or after the command, or the environment."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from everbrook.cli.output import Command
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from everbrook import Bucket, Client, Stream
+
+DEFAULT_URL = "http://127.0.0.1:4437"
+URL = "EVERBROOK_URL"
+OFFSET_DIGITS = 16
+TOKEN = "EVERBROOK_TOKEN"  # noqa: S105 - the name of a variable
+
+
+def server_options(command: Command) -> Command:
+    """Give a command the options that say where the server is. What stands later on the line wins."""
+    for name, metavar, text in (
+        ("token", "TOKEN", f"The bearer token to send. Other users can see options, not variables.  [{TOKEN}]"),
+        ("url", "URL", f"Where the server is.  [{URL}; default {DEFAULT_URL}]"),
+    ):
+        option = click.option(f"--{name}", metavar=metavar, help=text, callback=_remember, expose_value=False)
+        command = option(command)
+    return command
+
+
+def bucket_option(command: Command) -> Command:
+    """Give a command the option that says which bucket a stream is in."""
+    return click.option("-b", "--bucket", metavar="BUCKET", help="The bucket that it is in, if it is in one.")(command)
+
+
+def offset_option(name: str, text: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """Give a command an option that is an offset, whose leading zeros may be left out."""
+    return click.option(name, metavar="OFFSET", help=text, required=required, callback=_pad)
+
+
+def _pad(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    return text.zfill(OFFSET_DIGITS) if text and text.isascii() and text.isdigit() else text
+
+
+def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[f"everbrook.{parameter.name}"] = value
+
+
+def _given(name: str) -> str | None:
+    found: str | None = click.get_current_context().meta.get(f"everbrook.{name}")
+    return found
+
+
+def given_url() -> str:
+    """Give the URL, for what speaks HTTP by itself."""
+    return _given("url") or os.environ.get(URL) or DEFAULT_URL
+
+
+def given_token() -> str | None:
+    """Give the token, for what speaks HTTP by itself."""
+    token = (_given("token") or os.environ.get(TOKEN) or "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise click.UsageError("the token has characters that no token has: it must be printable ASCII, in one line")
+    return token or None
+
+
+def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
+    """Speak to the server. Somebody who waits at a terminal wants to know soon; what runs for long is patient."""
+    # Imported here: an HTTP client takes longer to load than everything else.
+    from everbrook import Client, Retry  # noqa: PLC0415
+
+    retry = Retry() if patient else Retry(max_attempts=3)
+    try:
+        return Client(given_url(), token=given_token(), http=_http(), retry=retry)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _http() -> "httpx2.Client":
+    """Give the connections that all clients of a command share, until it ends."""
+    from urllib.request import getproxies  # noqa: PLC0415
+
+    import httpx2  # noqa: PLC0415
+
+    from everbrook.cli.plain_http import PlainTransport  # noqa: PLC0415
+
+    context = click.get_current_context().find_root()
+    if "everbrook.http" not in context.meta:
+        http = httpx2.Client() if getproxies() else httpx2.Client(transport=PlainTransport())
+        context.meta["everbrook.http"] = context.with_resource(http)
+    shared: httpx2.Client = context.meta["everbrook.http"]
+    return shared
+
+
+@contextmanager
+def open_stream(name: str, bucket: str | None, *, patient: bool = False) -> "Iterator[Stream[Any]]":
+    """Give a stream. Before patience sets in it is asked for once, as whoever mistyped something wants to know soon."""
+    with open_client() as client:
+        stream = find_stream(client, name, bucket)
+        if not patient:
+            yield stream
+            return
+        stream.head()
+    with open_client(patient=True) as client:
+        yield find_stream(client, name, bucket)
+
+
+def find_stream(client: "Client", name: str, bucket: str | None) -> "Stream[Any]":
+    """Give the stream of a name, which may be in a bucket."""
+    try:
+        return root_of(client, bucket).stream(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def root_of(client: "Client", bucket: str | None) -> "Client | Bucket":
+    """Give what has streams: a bucket, or the server itself."""
+    return client if bucket is None else client.bucket(bucket)

@@ -1,0 +1,66 @@
+"""``everbrook doctor``: this machine, its settings and its server, one line for each thing that can be wrong."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from everbrook.cli.connection import given_url, server_options
+from everbrook.cli.flags import FLAGS, layer_flags, read_flags
+from everbrook.cli.output import json_option, print_json
+
+if TYPE_CHECKING:
+    from everbrook.cli.checkup import Finding
+    from everbrook.settings import Settings
+
+
+@click.command()
+@layer_flags
+@json_option
+@server_options
+def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> int:
+    """Check versions, settings, disk, limits and port of this machine, and the server at the URL, in a line each.
+
+    Each line is ok, warn or fail, and says what to do. Exit code 1: something failed. The disk is checked where the
+    settings keep streams, by writing a small file there and removing it.
+    """
+    failed = False
+    for finding in _findings(profile, config_file):
+        failed |= finding.state == "fail"
+        if as_json:
+            print_json({"check": finding.check, "state": finding.state, "message": finding.message})
+        else:
+            click.echo(f"{finding.state.ljust(4)}  {finding.check}: {finding.message}")
+    return int(failed)
+
+
+def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Finding]":
+    from everbrook.cli import checkup  # noqa: PLC0415
+
+    yield checkup.check_versions()
+    settings, finding = _load(profile, config_file)
+    yield finding
+    if settings is not None:
+        checks: list[Callable[[Settings], Iterator[Finding]]] = [
+            checkup.check_storage,
+            checkup.check_limits,
+            checkup.check_port,
+        ]
+        for check in checks:
+            yield from check(settings)
+    yield from checkup.check_server(given_url())
+
+
+def _load(profile: str | None, config_file: Path | None) -> "tuple[Settings | None, Finding]":
+    from everbrook.cli.checkup import Finding  # noqa: PLC0415
+    from everbrook.settings import SettingsError, load_layers  # noqa: PLC0415
+    from everbrook.settings.sources import Layer  # noqa: PLC0415
+
+    unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
+    try:
+        layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset))
+    except SettingsError as error:
+        return None, Finding("settings", "fail", str(error))
+    changed = sum(given.layer is not Layer.BUILT_IN for given in layered.given.values())
+    return layered.settings, Finding("settings", "ok", f"{changed} set; `everbrook config show` prints them")

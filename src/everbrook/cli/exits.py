@@ -1,0 +1,121 @@
+"""How a command ends: its exit code, and the one line on standard error that says why, and what to do.
+
+0    done
+1    the server refused it, or something is damaged
+2    wrong use: of the command line, of a setting, or of an input file
+3    it is not there: no such stream, bucket, snapshot or subscription
+4    the server can't be reached, or can't answer now
+5    it may have been done or not: the connection broke before the answer
+130  interrupted
+141  whoever was reading the output has gone
+"""
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+REFUSED = 1
+WRONG_USE = 2
+NOT_THERE = 3
+UNREACHABLE = 4
+UNCERTAIN = 5
+INTERRUPTED = 130
+OUTPUT_GONE = 141
+
+_NOT_NOW = {429, 502, 503, 504}
+_MISSING = {404, 410}
+_NOT_ALLOWED = 401
+
+# What to do about a refusal, where it says only what is wrong.
+_ADVICE = {
+    "stream_not_found": "`everbrook ls` lists those that are there, `everbrook create` makes one",
+    "source_not_found": "`everbrook ls` lists those that are there",
+    "bucket_not_found": "`everbrook bucket create` makes one",
+    "bucket_not_empty": "`everbrook rm --bucket NAME …` deletes its streams",
+    "snapshot_not_found": "`everbrook head` says which there is",
+    "stream_exists": "`everbrook head` shows how it is configured",
+    "stream_closed": "`everbrook fork` makes a stream that goes on from it",
+    "offset_gone": "`everbrook bootstrap` prints the snapshot and what follows it",
+    "payload_too_large": "--lines or --binary divide what is appended",
+    "tail_moved": "`everbrook head` says where its tail is",
+    "SUBSCRIPTION_NOT_FOUND": "`everbrook sub create` makes one",
+    "UNAUTHORIZED": "set EVERBROOK_TOKEN, or pass --token",
+}
+
+
+class Ending(NamedTuple):
+    """The exit code of a failure, and what is said of it."""
+
+    code: int
+    message: str
+
+
+def explain(error: Exception) -> Ending | None:
+    """Say how a command ends by an error, or None if the error is a bug of ours.
+
+    An error can only be of a class that somebody has imported, so nothing is imported to tell which it is.
+    """
+    for place, ending_of in _KNOWN.items():
+        module, _, name = place.partition(":")
+        kind = getattr(sys.modules.get(module), name, None)
+        if kind is not None and isinstance(error, kind):
+            return ending_of(error)
+    if isinstance(error, ValueError) and _raised_in(error).startswith("everbrook.client."):
+        return Ending(WRONG_USE, str(error))
+    return None
+
+
+def _raised_in(error: Exception) -> str:
+    """Give the module that raised an error: what our client finds wrong with a value is not a bug of ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__")) if trace else ""
+
+
+def _refusal(error: Exception) -> Ending:
+    status, code = getattr(error, "status", 0), getattr(error, "code", "")
+    advice = _ADVICE.get("UNAUTHORIZED" if status == _NOT_ALLOWED else code)
+    message = _words(error)
+    message = f"{message}: {advice}" if advice else message
+    if status in _MISSING:
+        return Ending(NOT_THERE, message)
+    return Ending(UNREACHABLE if status in _NOT_NOW else REFUSED, message)
+
+
+def _words(error: Exception) -> str:
+    """Give what the server said. The answer to a HEAD has no words, so then it is what was asked for."""
+    detail: str = getattr(error, "detail", "")
+    if detail and not detail.startswith("the server answered"):
+        return detail
+    return str(error).replace("the server answered 404", "there is no such stream")
+
+
+def _unreachable(error: Exception) -> Ending:
+    return Ending(UNREACHABLE, f"{error}; is the server running? --url or EVERBROOK_URL says where it is")
+
+
+def _uncertain(error: Exception) -> Ending:
+    return Ending(UNCERTAIN, f"{error}: look at the tail of the stream before you append again")
+
+
+def _settings(error: Exception) -> Ending:
+    return Ending(WRONG_USE, str(error))
+
+
+def _other(error: Exception) -> Ending:
+    return Ending(REFUSED, str(error))
+
+
+def _system(error: Exception) -> Ending:
+    return Ending(REFUSED, getattr(error, "strerror", None) or str(error))
+
+
+_KNOWN: dict[str, Callable[[Exception], Ending]] = {
+    "everbrook.settings.errors:SettingsError": _settings,
+    "everbrook.protocol.errors:ProtocolError": _refusal,
+    "everbrook.client.errors:Unreachable": _unreachable,
+    "everbrook.client.errors:AppendUncertain": _uncertain,
+    "everbrook.client.errors:ClientError": _other,
+    "builtins:OSError": _system,
+}

@@ -1,0 +1,174 @@
+"""``everbrook import``: the streams of an archive onto a server, exactly once however often it is interrupted."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+from msgspec import Struct
+
+from everbrook.cli.archive import (
+    BucketLine,
+    EndLine,
+    InvalidArchive,
+    Line,
+    MessageLine,
+    SnapshotLine,
+    StreamLine,
+    parse_line,
+)
+from everbrook.cli.connection import find_stream, open_client, server_options
+from everbrook.cli.exits import REFUSED
+from everbrook.cli.messages import INPUT, open_input
+from everbrook.cli.output import complain, json_option, note, print_json
+from everbrook.cli.progress import progress
+
+if TYPE_CHECKING:
+    from everbrook import Client
+    from everbrook.cli.target import Target
+
+
+class Imported(Struct):
+    """What an import has done."""
+
+    streams: int = 0
+    created: int = 0
+    messages: int = 0
+    expired: int = 0
+    failed: int = 0
+
+
+@click.command(name="import")
+@click.argument("path", metavar="[FILE]", type=INPUT, default="-")
+@click.option("--verify", is_flag=True, help="Compare also the streams that seem to be there as a whole.")
+@json_option
+@server_options
+def import_(path: str, *, verify: bool, as_json: bool) -> int:
+    """Make the streams of FILE, or of standard input, which `everbrook export` has written.
+
+    Run it again if it was interrupted: it goes on where it stopped, and nothing is there twice. What is in a stream
+    already must be what the archive says.
+    """
+    with open_client() as client:
+        next(iter(client.buckets()), None)  # whoever mistyped the URL wants to know soon
+    with open_client(patient=True) as client:
+        work = _Import(client, verify=verify)
+        with open_input(path) as file:
+            _feed(work, file)
+    done = work.done
+    if as_json:
+        print_json({name: getattr(done, name) for name in done.__struct_fields__})
+    else:
+        click.echo(
+            f"imported {done.streams} streams, {done.created} of them new, and appended {done.messages} messages"
+        )
+    return REFUSED if done.failed else 0
+
+
+def _feed(work: "_Import", file: BinaryIO) -> None:
+    with progress("importing") as advance:
+        number = 0
+        for number, text in enumerate(file, 1):
+            if not text.strip():
+                continue
+            try:
+                work.take(_parsed(text, number))
+            except ValueError as error:
+                raise click.UsageError(f"{_name(file)}: {InvalidArchive(number, str(error))}") from error
+            except InvalidArchive as error:
+                raise click.UsageError(f"{_name(file)}: {error}") from error
+            advance(work.title, len(text))
+    work.end()
+    if not number:
+        raise click.UsageError(f"{_name(file)} is empty")
+
+
+def _parsed(text: bytes, number: int) -> Line:
+    if not text.endswith(b"\n"):
+        raise InvalidArchive(number, "the archive ends in the middle of a line; export it again with --resume")
+    return parse_line(text, number)
+
+
+def _require_name(line: StreamLine) -> None:
+    """Refuse what the client takes for a URL: a file must not say which server is written to, and given the token."""
+    if line.stream.lower().startswith(("http://", "https://", "/")):
+        raise ValueError(f"a stream is named by its path below the stream root, got {line.stream!r}")
+
+
+def _name(file: BinaryIO) -> str:
+    return str(getattr(file, "name", "standard input")).replace("<stdin>", "standard input")
+
+
+class _Import:
+    """The lines of an archive, taken one by one."""
+
+    def __init__(self, client: "Client", *, verify: bool) -> None:
+        self._client = client
+        self._verify = verify
+        self._target: Target | None = None
+        self._skipping = False
+        self.title = ""
+        self.done = Imported()
+
+    def take(self, line: Line) -> None:
+        """Do what a line says. A stream that is unlike the one on the server is told of, and passed over."""
+        from everbrook.cli.target import Unlike  # noqa: PLC0415
+
+        try:
+            self._take(line)
+        except Unlike as error:
+            self._fail(str(error))
+
+    def _take(self, line: Line) -> None:
+        match line:
+            case BucketLine():
+                self._client.bucket(line.bucket).create(retention=line.retention)
+            case StreamLine():
+                self.end()
+                self._begin(line)
+            case MessageLine() | SnapshotLine() | EndLine() if self._skipping:
+                pass
+            case MessageLine():
+                self._current().take(line)
+            case SnapshotLine():
+                self._current().take_snapshot(line)
+            case EndLine():
+                self._finish(line)
+
+    def _begin(self, line: StreamLine) -> None:
+        from everbrook.cli.target import Target  # noqa: PLC0415
+
+        _require_name(line)
+        self.title, self._skipping = line.title, False
+        if line.expires_at and datetime.fromisoformat(line.expires_at) <= datetime.now(UTC):
+            note(f"{line.title} expired at {line.expires_at}: it is left out")
+            self.done.expired += 1
+            self._skipping = True
+            return
+        self._target = Target(find_stream(self._client, line.stream, line.bucket), line, verify=self._verify)
+
+    def _current(self) -> "Target":
+        if self._target is None:
+            raise ValueError("no line before it says which stream it belongs to")
+        return self._target
+
+    def _finish(self, line: EndLine) -> None:
+        target = self._current()
+        target.finish(line)
+        self.done.streams += 1
+        self.done.created += target.created
+        self.done.messages += target.appended
+        self._target = None
+
+    def end(self) -> None:
+        """Take note of the end of the archive, or of a stream that has no end in it."""
+        if self._target is not None:
+            self._target.flush()
+            self.done.messages += self._target.appended
+            self._fail(
+                f"the archive has only the beginning of {self.title}; export it again with --resume, then import again"
+            )
+
+    def _fail(self, message: str) -> None:
+        complain(message, REFUSED)
+        self.done.failed += 1
+        self._target, self._skipping = None, True

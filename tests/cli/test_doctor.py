@@ -1,0 +1,112 @@
+"""``everbrook doctor``: one line for each thing that can be wrong, and what to do about it."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from everbrook.cli import checkup
+from everbrook.cli.connection import DEFAULT_URL
+from everbrook.client.address import DEFAULT_URL as CLIENTS_DEFAULT_URL
+from tests.cli.conftest import Ran, Run
+
+
+@pytest.fixture(autouse=True)
+def any_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else runs on this machine may have the usual port."""
+    monkeypatch.setenv("DS_SERVER__PORT", "0")
+
+
+def findings(ran: Ran) -> dict[str, tuple[str, str]]:
+    told = [json.loads(line) for line in ran.out.splitlines()]
+    return {finding["check"]: (finding["state"], finding["message"]) for finding in told}
+
+
+def test_a_sound_machine_has_a_line_for_each_check_and_exit_code_0(run: Run, url: str) -> None:
+    ran = run("doctor")
+    assert (ran.code, ran.err) == (0, "")
+    checks = [line[6:].split(":")[0] for line in ran.out.splitlines()]
+    expected = ["versions", "settings", "storage", "disk space", "file system", "disk sync", "open files", "port"]
+    assert checks == [*expected, "server", "clock"]
+
+
+def test_a_server_that_is_away_is_a_failure(run: Run) -> None:
+    ran = run("doctor", "--json", "--url", "http://127.0.0.1:1")
+    state, message = findings(ran)["server"]
+    assert (ran.code, state) == (1, "fail")
+    assert message.endswith("start one with `everbrook serve`, or set EVERBROOK_URL")
+
+
+@pytest.mark.parametrize("given", ["nonsense", "http://[", "ftp://x"])
+def test_a_url_that_is_none_is_a_failure(run: Run, given: str) -> None:
+    assert findings(run("doctor", "--json", "--url", given))["server"][0] == "fail"
+
+
+def test_a_wrong_setting_is_a_failure_and_the_server_is_asked_all_the_same(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DS_SERVR__PORT", "1")
+    ran = run("doctor", "--json")
+    told = findings(ran)
+    assert (ran.code, told["settings"][0], told["server"][0]) == (1, "fail", "ok")
+    assert "did you mean DS_SERVER__PORT?" in told["settings"][1]
+
+
+def test_a_port_that_is_taken_is_a_failure_unless_a_server_has_it(
+    run: Run, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        monkeypatch.setattr(checkup, "TIMEOUT_SECS", 0.2)
+        monkeypatch.setenv("DS_SERVER__PORT", str(other.getsockname()[1]))
+        taken = findings(run("doctor", "--json"))["port"]
+    monkeypatch.setenv("DS_SERVER__PORT", url.rpartition(":")[2])
+    assert (taken[0], "choose another with --port" in taken[1]) == ("fail", True)
+    assert findings(run("doctor", "--json"))["port"] == ("ok", f"a server is listening at {url}")
+
+
+def test_memory_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_STORAGE__MODE", "memory")
+    assert findings(run("doctor", "--json"))["storage"][0] == "warn"
+
+
+@pytest.mark.parametrize("free, state", [(10, "fail"), (2**29, "warn"), (2**40, "ok")])
+def test_a_full_disk_is_told(run: Run, monkeypatch: pytest.MonkeyPatch, free: int, state: str) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: type("Usage", (), {"free": free}))
+    assert findings(run("doctor", "--json"))["disk space"][0] == state
+
+
+@pytest.mark.parametrize(
+    "kind, mode, state",
+    [("nfs4", "acid", "fail"), ("nfs4", "file-durable", "warn"), ("tmpfs", "acid", "warn"), ("ext4", "acid", "ok")],
+)
+def test_a_file_system_is_judged(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str, state: str
+) -> None:
+    (folder / "mounts").write_text(f"proc /proc proc rw\nsome / ext4 rw\nother {folder} {kind} rw\n")
+    monkeypatch.setattr(checkup, "MOUNTS", folder / "mounts")
+    monkeypatch.setenv("DS_STORAGE__MODE", mode)
+    assert findings(run("doctor", "--json"))["file system"][0] == state
+
+
+def test_a_slow_disk_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "_synced_ms", lambda _place: 80.0)
+    assert findings(run("doctor", "--json"))["disk sync"] == (
+        "warn",
+        "80.0 ms: each append waits for it; a faster disk would help",
+    )
+
+
+def test_a_clock_that_is_wrong_is_a_warning(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time", lambda: 0.0)
+    state, message = findings(run("doctor", "--json"))["clock"]
+    assert (state, "have both keep time (NTP)" in message) == ("warn", True)
+
+
+def test_nothing_is_left_behind(run: Run, folder: Path) -> None:
+    run("doctor")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_usual_url_is_the_same_everywhere() -> None:
+    assert DEFAULT_URL == CLIENTS_DEFAULT_URL
