@@ -1,0 +1,66 @@
+"""Every block of code in the README and the pages does what it says."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.page import Block, find_pages, parse_page
+from tests.docs.visit import ROOT, Visit
+
+PAGES = {str(path.relative_to(ROOT)): parse_page(path.read_text(encoding="utf-8")) for path in find_pages(ROOT)}
+
+
+def name(page: str, block: Block) -> str:
+    told = f" (not run: {block.not_run})" if block.not_run else ""
+    return f"{page}:{block.line} {block.language}{told}"
+
+
+BLOCKS = [
+    pytest.param(page, index, id=name(page, block), marks=pytest.mark.xdist_group(page))
+    for page, blocks in PAGES.items()
+    for index, block in enumerate(blocks)
+]
+
+
+class Reader:
+    """Visits one page at a time, and stays on it for as long as it is asked about."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders = folders
+        self._page = ""
+        self.visit: Visit | None = None
+
+    def on(self, page: str) -> Visit:
+        if self.visit is None or self._page != page:
+            self.leave()
+            self._page, self.visit = page, Visit(page, PAGES[page], self._folders.mktemp("page"))
+        return self.visit
+
+    def leave(self) -> None:
+        if self.visit is not None:
+            self.visit.end()
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    reader = Reader(tmp_path_factory)
+    yield reader
+    reader.leave()
+
+
+@pytest.mark.parametrize("page, index", BLOCKS)
+def test_the_block_does_what_it_says(reader: Reader, page: str, index: int) -> None:
+    if reason := PAGES[page][index].not_run:
+        pytest.skip(reason)
+    reader.on(page).reach(index)
+
+
+def test_the_pages_that_users_begin_with_are_among_those_found() -> None:
+    assert {Path("README.md"), Path("docs/settings.md"), Path("bench/README.md")} <= {Path(page) for page in PAGES}
+
+
+def test_nearly_every_block_is_run() -> None:
+    """A reason not to run one is easily found: they are to stay few."""
+    blocks = [block for page in PAGES.values() for block in page if block.language != "text"]
+    assert sum(bool(block.not_run) for block in blocks) <= len(blocks) / 10
