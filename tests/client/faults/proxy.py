@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 import h11
 
@@ -49,6 +50,7 @@ class Proxy:
         self._ready = threading.Event()
         self._stop = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.WriteTransport] = WeakSet()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
@@ -100,11 +102,15 @@ class Proxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.sleep(0.01)  # a transport closes its socket a turn of the loop later
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._transports.add(writer.transport)
         client = Side(reader, writer, to_client=True)
         try:
             with suppress(OSError, h11.ProtocolError, asyncio.CancelledError):
