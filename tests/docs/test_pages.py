@@ -16,8 +16,13 @@ def name(page: str, block: Block) -> str:
     return f"{page}:{block.line} {block.language}{told}"
 
 
+def group(page: str) -> str:
+    """Say which blocks run in one process: those of a page, and all that start a Spark."""
+    return "spark" if any("everbrook.spark" in block.code for block in PAGES[page]) else page
+
+
 BLOCKS = [
-    pytest.param(page, index, id=name(page, block), marks=pytest.mark.xdist_group(page))
+    pytest.param(page, index, id=name(page, block), marks=pytest.mark.xdist_group(group(page)))
     for page, blocks in PAGES.items()
     for index, block in enumerate(blocks)
 ]

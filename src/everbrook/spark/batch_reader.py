@@ -1,0 +1,109 @@
+"""The reader of a batch: everything between two sets of offsets, parted among tasks."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+import pyarrow as pa
+from msgspec.structs import replace
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from everbrook.client.errors import Unsupported
+from everbrook.protocol.errors import StreamNotFound
+from everbrook.spark.bundle import bundled
+from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
+from everbrook.spark.columns import rows_of
+from everbrook.spark.connection import connect
+from everbrook.spark.limiting import split_all
+from everbrook.spark.options import SourceOptions
+from everbrook.spark.planning import (
+    Range,
+    ending_positions,
+    grouped,
+    partition_count,
+    ranges_between,
+    starting_positions,
+)
+from everbrook.spark.positions import EARLIEST, LATEST, Boundary
+from everbrook.spark.reading import Task, read_task
+
+
+class Partition(InputPartition):
+    """What one task of Spark reads."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+
+    @property
+    def task(self) -> Task:
+        """The ranges."""
+        return cast("Task", self.value)
+
+
+class Reader:
+    """What readers of batches and of micro-batches share. It travels to executors, so it holds no connection."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._rows = rows_of(schema, options.envelope, failfast=options.failfast)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task has to read."""
+        return self._batches(cast("Partition", partition).task)
+
+    def _batches(self, task: Task) -> Iterator[pa.RecordBatch]:
+        connection = connect(self._options.server, self._options.selection.bucket)
+        told = read_task(connection, task, fail_on_data_loss=self._options.fail_on_data_loss)
+        for bundle in bundled(told):
+            yield self._rows.batch(bundle)
+
+    def _catalogue(self) -> Catalogue:
+        options = self._options
+        catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
+        if not catalogue.exact and (options.limits or options.min_partitions > 1):
+            raise Unsupported(
+                "maxRowsPerTrigger, maxBytesPerTrigger and minPartitions need a server that can say where messages "
+                "end (bounded-reads in Stream-Extensions), which this one does not"
+            )
+        return catalogue
+
+    def _partitions(self, ranges: Sequence[Range], catalogue: Catalogue) -> list[InputPartition]:
+        """Part ranges among tasks: by their streams, or into pieces if there are to be more tasks than streams."""
+        options = self._options
+        connection = connect(options.server, options.selection.bucket)
+        if len(ranges) < options.min_partitions:
+            groups = split_all(ranges, options.min_partitions, connection.skip)
+        else:
+            groups = grouped(ranges, partition_count(ranges, options.min_partitions, options.max_partitions))
+        return [Partition(task_of(group, catalogue)) for group in groups] or [Partition(Task((), ()))]
+
+
+def task_of(ranges: Sequence[Range], catalogue: Catalogue) -> Task:
+    """Tell a task what is known of its streams."""
+    streams = catalogue.streams
+    types = tuple(streams[range_.name].content_type if range_.name in streams else "" for range_ in ranges)
+    return Task(tuple(ranges), types, catalogue.exact)
+
+
+def begun_at(ranges: Sequence[Range], streams: Mapping[str, Found]) -> list[Range]:
+    """Let ranges that begin with whatever is retained begin where that is, as far as it is known."""
+    return [
+        replace(range_, start=streams[range_.name].earliest) if range_.fresh and range_.name in streams else range_
+        for range_ in ranges
+    ]
+
+
+class BatchReader(Reader, DataSourceReader):
+    """Reads from `startingOffsets` to `endingOffsets`, which are found once, when the batch is planned."""
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan the tasks."""
+        options = self._options
+        catalogue = self._catalogue()
+        catalogue.refresh()
+        missing = [name for name in options.selection.names if name not in catalogue.streams]
+        if missing:
+            raise StreamNotFound(f"there is no stream {missing[0]!r}")
+        start = starting_positions(options.starting or Boundary(EARLIEST), catalogue.streams)
+        end = ending_positions(options.ending or Boundary(LATEST), catalogue.streams)
+        return self._partitions(begun_at(ranges_between(start, end), catalogue.streams), catalogue)

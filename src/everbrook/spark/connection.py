@@ -1,0 +1,166 @@
+"""Connections: the requests that the source and the sink need, over connections that a process keeps.
+
+Spark's Python workers live longer than tasks and micro-batches; making a client costs more than a small batch does, so
+that equal options share one for as long as the process lives.
+"""
+
+import atexit
+import os
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+
+from everbrook.client._sync.listing import changes
+from everbrook.client._sync.stream import Stream
+from everbrook.client._sync.transport import Transport
+from everbrook.client.address import DEFAULT_URL, Root, parse_server
+from everbrook.client.content import Codec
+from everbrook.client.errors import Unsupported
+from everbrook.client.heads import Changes, Head, StreamInfo, StreamPage, head_of
+from everbrook.client.retry import Retry
+from everbrook.protocol.errors import BucketNotFound, NotFound
+from everbrook.spark.options import ServerOptions
+from everbrook.spark.pipelining import Pipeline, open_pipeline, target_of
+
+_SMALL_BYTES = 64 * 1024
+_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+
+
+class Connection:
+    """A server, or a bucket of it, as the connector sees it."""
+
+    def __init__(self, transport: Transport, root: Root, tls: ssl.SSLContext | None) -> None:
+        self.transport = transport
+        self.root = root
+        self._tls = tls
+
+    def stream(self, name: str, content_type: str | None = None) -> Stream[Any]:
+        """Give a handle of a stream."""
+        return Stream(self.transport, self.root, name, Codec[Any](), content_type)
+
+    def changes(self, token: str | None, prefix: str) -> Changes:
+        """List what moved since a token, or everything."""
+        return changes(self.transport, self.root, token, prefix)
+
+    def token(self, prefix: str) -> str:
+        """Give a token for what moves from now on."""
+        return self._first(prefix).token
+
+    def find(self, name: str) -> StreamInfo | None:
+        """Find a stream in the list. Its name is the first of those that begin with it."""
+        return next((info for info in self._first(name).streams if info.name == name), None)
+
+    def _first(self, prefix: str) -> StreamPage:
+        query = {"prefix": prefix, "limit": "1"} if prefix else {"limit": "1"}
+        try:
+            answer = self.transport.request("GET", self.root.control("streams"), query=query)
+        except NotFound as error:
+            if isinstance(error, BucketNotFound):
+                raise
+            raise Unsupported(f"the server has no list of streams at {self.root.control('streams')}") from error
+        return msgspec.json.decode(answer.content, type=StreamPage)
+
+    def head(self, name: str) -> Head:
+        """Describe a stream."""
+        return self.stream(name).head()
+
+    def skip(self, name: str, offset: str, messages: int) -> str:
+        """Give the offset that lies so many messages behind another, or the tail if there are not as many."""
+        query = {"offset": offset, "skip": str(messages)}
+        answer = self.transport.request("HEAD", self.root.stream(name), query=query)
+        return str(answer.headers["Stream-Offset"])
+
+    def wait(self, name: str, offset: str, secs: float) -> Head | None:
+        """Wait until there is something behind an offset, and tell how far it goes. None if nothing came in time."""
+        query = {"offset": offset, "live": "long-poll"}
+        try:
+            with self.transport.open("GET", self.root.stream(name), query=query, timeout_secs=secs) as answer:
+                if int(answer.headers.get("Content-Length", _SMALL_BYTES + 1)) <= _SMALL_BYTES:
+                    answer.read()  # a connection whose answer was not read can't be used again
+                head = head_of(answer.headers)
+                return head if head.offset != offset or head.closed else None
+        except httpx2.ReadTimeout:
+            return None
+
+    def pipeline(self) -> Pipeline | None:
+        """Open a connection for many small reads, if that is possible."""
+        return open_pipeline(self.root.url, self._tls, self.transport.timeout_secs)
+
+    def frames_target(self, name: str, offset: str, until: str) -> str:
+        """Give what is asked for over such a connection: the first page of a range."""
+        query = {"format": "frames", "offset": offset, "until": until}
+        return target_of(self.root.stream(name), query)
+
+    def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> httpx2.Response:
+        """Append as a producer, again and again until there is an answer: the server knows what it has."""
+        return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
+
+
+def connect(options: ServerOptions, bucket: str | None = None) -> Connection:
+    """Give the connection of this process to a server."""
+    pid = os.getpid()
+    if (pid, options) not in _open:
+        _open[pid, options] = _Opened(options)
+    opened = _open[pid, options]
+    server = parse_server(_url(options))
+    return Connection(opened.transport, server.streams if bucket is None else server.bucket(bucket), opened.tls)
+
+
+class _Opened:
+    """The connections of a process to one server. One that was forked off must not use those of its parent."""
+
+    def __init__(self, options: ServerOptions) -> None:
+        self.tls = _tls(options)
+        self.http = httpx2.Client(verify=self.tls or False, limits=_LIMITS)
+        self.transport = Transport(
+            self.http,
+            home=_url(options),
+            token=_token_of(options),
+            # Tasks are near their server, or many: to compress pages takes longer than to send them.
+            headers={"accept-encoding": "identity", **dict(options.headers)},
+            params={},
+            retry=Retry(),
+            timeout_secs=options.timeout_secs,
+        )
+
+
+_open: dict[tuple[int, ServerOptions], _Opened] = {}
+
+
+def disconnect() -> None:
+    """Close all connections of this process."""
+    for pid, options in list(_open):
+        opened = _open.pop((pid, options))
+        if pid == os.getpid():
+            opened.http.close()
+
+
+atexit.register(disconnect)
+
+
+def _url(options: ServerOptions) -> str:
+    return options.url or os.environ.get("EVERBROOK_URL") or DEFAULT_URL
+
+
+def _token_of(options: ServerOptions) -> Any:  # noqa: ANN401 - text, or a function that gives it
+    if options.token_file is not None:
+        path = Path(options.token_file)
+        return lambda: path.read_text().strip()  # read again when the server does not take it any more
+    return options.token or os.environ.get("EVERBROOK_TOKEN") or None
+
+
+def _tls(options: ServerOptions) -> ssl.SSLContext | None:
+    """Say whom to trust. Where nothing is encrypted, the certificates of the system need not be loaded."""
+    if not _url(options).startswith("https:"):
+        return None
+    context = ssl.create_default_context(cafile=options.ca_file)
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if options.cert_file is not None:
+        context.load_cert_chain(options.cert_file, options.key_file)
+    return context

@@ -1,0 +1,206 @@
+"""What users may say of a source and of a sink, checked on the driver before anything is read or written.
+
+The values are plain structs, so that they travel to executors. Contradictions are refused here, never resolved in
+silence.
+"""
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count, parse_flag, parse_names
+from everbrook.spark.positions import EARLIEST, LATEST, Boundary, parse_boundary
+
+_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
+MAX_APPEND_BYTES = 16 * 1024 * 1024
+
+
+class ServerOptions(Struct, frozen=True):
+    """Where the server is, and what it takes to be let in. Equal ones share their connections."""
+
+    url: str | None = None
+    token: str | None = None
+    token_file: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    insecure: bool = False
+    timeout_secs: float = 30.0
+
+
+class Selection(Struct, frozen=True):
+    """Which streams are read: some by name, or all that begin with a prefix or match a pattern, in a bucket or not."""
+
+    names: tuple[str, ...] = ()
+    prefix: str = ""
+    pattern: str | None = None
+    bucket: str | None = None
+
+
+class Limits(Struct, frozen=True):
+    """How much a micro-batch takes at most."""
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.max_rows is not None or self.max_bytes is not None
+
+
+class SourceOptions(Struct, frozen=True):
+    """What is read, and how."""
+
+    server: ServerOptions
+    selection: Selection
+    starting: Boundary | None = None
+    ending: Boundary | None = None
+    limits: Limits = Limits()
+    min_partitions: int = 1
+    max_partitions: int = 2
+    fail_on_data_loss: bool = True
+    envelope: str = "raw"
+    value_type: str | None = None
+    failfast: bool = False
+    driver_reads: bool = True
+
+
+class SinkOptions(Struct, frozen=True):
+    """Where rows go, and how."""
+
+    server: ServerOptions
+    stream: str | None = None
+    bucket: str | None = None
+    auto_create: bool = False
+    content_type: str | None = None
+    ttl_secs: int | None = None
+    close_on_finish: bool = False
+    order_by: tuple[str, ...] = ()
+    max_append_bytes: int = MAX_APPEND_BYTES
+    sink_id: str = ""
+
+
+def parse_source(options: Mapping[str, str]) -> SourceOptions:
+    """Read the options of `spark.read` or `spark.readStream`."""
+    given = GivenOptions(options, of="everbrook source")
+    given.ignore(_OF_SPARK)
+    max_partitions = given.optional("maxPartitions", parse_count)
+    min_partitions = given.parsed("minPartitions", parse_count, 1)
+    if max_partitions is not None and min_partitions > max_partitions:
+        raise InvalidOption(f"minPartitions is {min_partitions}, and maxPartitions only {max_partitions}")
+    parsed = SourceOptions(
+        _server(given),
+        Selection(),
+        starting=given.optional("startingOffsets", parse_boundary),
+        ending=given.optional("endingOffsets", parse_boundary),
+        limits=Limits(
+            max_rows=given.optional("maxRowsPerTrigger", parse_count),
+            max_bytes=given.optional("maxBytesPerTrigger", parse_count),
+        ),
+        min_partitions=min_partitions,
+        max_partitions=max_partitions or max(2, min_partitions, os.cpu_count() or 1),
+        fail_on_data_loss=given.parsed("failOnDataLoss", parse_flag, default=True),
+        envelope=given.parsed("envelope", one_of("raw", "change"), "raw"),
+        value_type=given.optional("valueType", one_of("string", "binary")),
+        failfast=given.parsed("mode", one_of("PERMISSIVE", "FAILFAST"), "PERMISSIVE") == "FAILFAST",
+        driver_reads=given.parsed("readOn", one_of("auto", "tasks"), "auto") == "auto",
+    )
+    if parsed.ending is not None and parsed.ending.everywhere == EARLIEST:
+        raise InvalidOption("the option endingOffsets must be latest, or offsets as JSON, got 'earliest'")
+    return replace(parsed, selection=_selection(given))
+
+
+def require_streaming(options: SourceOptions) -> None:
+    """Refuse what only a batch has."""
+    if options.ending is not None:
+        raise InvalidOption(
+            "endingOffsets is for spark.read: a streaming query has no end. To stop at what is there "
+            "now, use the trigger availableNow"
+        )
+
+
+def require_batch(options: SourceOptions) -> None:
+    """Refuse what only a streaming query has."""
+    if options.limits:
+        raise InvalidOption("maxRowsPerTrigger and maxBytesPerTrigger are for spark.readStream: a batch has none")
+    if options.starting is not None and options.starting.everywhere == LATEST:
+        raise InvalidOption(
+            "the option startingOffsets must be earliest, or offsets as JSON, where a batch is read, got 'latest'"
+        )
+
+
+def parse_sink(options: Mapping[str, str]) -> SinkOptions:
+    """Read the options of `df.write` or `df.writeStream`."""
+    given = GivenOptions(options, of="everbrook sink")
+    given.ignore(_OF_SPARK)
+    parsed = SinkOptions(
+        _server(given),
+        stream=_one(given, "stream", "path"),
+        bucket=given.text("bucket"),
+        auto_create=given.parsed("autoCreate", parse_flag, default=False),
+        content_type=given.text("contentType"),
+        ttl_secs=given.optional("ttlSecs", parse_count),
+        close_on_finish=given.parsed("closeOnFinish", parse_flag, default=False),
+        order_by=given.parsed("orderBy", parse_names, ()),
+        max_append_bytes=given.parsed("maxAppendBytes", parse_count, MAX_APPEND_BYTES),
+        sink_id=given.text("sinkId") or "",
+    )
+    given.require_known()
+    if parsed.ttl_secs is not None and not parsed.auto_create:
+        raise InvalidOption("ttlSecs is for streams that the sink creates: set autoCreate too")
+    return parsed
+
+
+def _server(given: GivenOptions) -> ServerOptions:
+    server = ServerOptions(
+        url=given.text("url") or os.environ.get("EVERBROOK_URL"),
+        token=given.text("token"),
+        token_file=given.text("tokenFile"),
+        headers=tuple(sorted(given.below("header.").items())),
+        ca_file=given.text("caFile"),
+        cert_file=given.text("certFile"),
+        key_file=given.text("keyFile"),
+        insecure=given.parsed("insecure", parse_flag, default=False),
+        timeout_secs=float(given.parsed("timeoutSecs", parse_count, 30)),
+    )
+    if server.token is not None and server.token_file is not None:
+        raise InvalidOption("give token or tokenFile, not both")
+    if server.key_file is not None and server.cert_file is None:
+        raise InvalidOption("keyFile is the key of a certificate: give certFile too")
+    return server
+
+
+def _selection(given: GivenOptions) -> Selection:
+    stream, bucket = _one(given, "stream", "path"), given.text("bucket")
+    streams = given.optional("streams", parse_names)
+    prefix, pattern = given.text("streamPrefix"), given.text("streamPattern")
+    chosen = {"stream": stream, "streams": streams, "streamPrefix": prefix, "streamPattern": pattern}
+    given.require_known()  # a misspelt name is what is missing then
+    ways = [name for name, value in chosen.items() if value is not None]
+    if len(ways) > 1:
+        raise InvalidOption(f"{' and '.join(ways)} say different things: give one of {', '.join(chosen)}")
+    if not ways and bucket is None:
+        raise InvalidOption(f"which streams? Give one of {', '.join(chosen)} or bucket")
+    names = streams or ((stream,) if stream is not None else ())
+    return Selection(tuple(_path(name) for name in names), prefix or "", pattern, bucket)
+
+
+def _path(name: str) -> str:
+    if name.startswith(("http://", "https://")):
+        raise InvalidOption(
+            f"a stream is a path below the server's root, and the server is the option url, got {name!r}"
+        )
+    return name.lstrip("/")
+
+
+def _one(given: GivenOptions, name: str, alias: str) -> str | None:
+    """Take an option that has a second name in Spark: `.load(…)` and `.save(…)` give a path."""
+    value, other = given.text(name), given.text(alias)
+    if value is not None and other is not None:
+        raise InvalidOption(f"the {name} is {value!r} by its option, and {other!r} by its path: give one of them")
+    found = value if value is not None else other
+    if found is not None and not found.strip("/"):
+        raise InvalidOption(f"the option {name} must be the name of a stream, got {found!r}")
+    return found

@@ -1,0 +1,207 @@
+"""Planning: what a micro-batch reads, and what of it each task does. Pure, but for asking where messages end.
+
+A batch is exactly what lies between two sets of positions, and is the same whenever it is planned again. Streams that
+were not there before begin where they are earliest.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from zlib import crc32
+
+from msgspec import Struct
+
+from everbrook.spark.catalogue import Found
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.positions import (
+    BEGINNING,
+    EARLIEST,
+    LATEST,
+    STARTING,
+    VERSION,
+    VERSION_KEY,
+    Boundary,
+    Position,
+    format_position,
+    number_of,
+    parse_position,
+)
+
+PARTITION_BYTES = 2 * 1024 * 1024
+PARTITION_STREAMS = 100
+SMALL_BYTES = 256 * 1024
+SMALL_STREAMS = 8
+_TOLD = 3
+
+
+class DataLoss(Exception):
+    """Messages that a query has to read are not there any more."""
+
+
+class Range(Struct, frozen=True):
+    """Messages of a stream from one offset to another. A `fresh` one begins with whatever is retained."""
+
+    name: str
+    start: str
+    end: str
+    fresh: bool = False
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How much it is, where offsets count bytes."""
+        start, end = number_of(self.start), number_of(self.end)
+        return None if start is None or end is None else end - start
+
+
+def ranges_between(start: Mapping[str, str], end: Mapping[str, str]) -> list[Range]:
+    """Give what lies between two sets of positions, in the order of the streams' names.
+
+    It is nothing if a batch does not read, but fixes where a query begins.
+    """
+    if end.get(VERSION_KEY) == STARTING:
+        return []
+    moved = [(name, text) for name, text in end.items() if name != VERSION_KEY and start.get(name) != text]
+    return [found for name, text in sorted(moved) if (found := _range(name, start.get(name), text)) is not None]
+
+
+def _range(name: str, start: str | None, end: str) -> Range | None:
+    there = parse_position(end)
+    here = None if start is None else parse_position(start)
+    if here is None or _created_anew(here, there):
+        empty = there.offset == BEGINNING or number_of(there.offset) == 0
+        return None if empty else Range(name, BEGINNING, there.offset, fresh=True)
+    return Range(name, here.offset, there.offset) if here.offset < there.offset else None
+
+
+def _created_anew(here: Position, there: Position) -> bool:
+    known = here.created_at_ms is not None and there.created_at_ms is not None
+    return known and here.created_at_ms != there.created_at_ms
+
+
+def positions_at(ends: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
+    """Give the positions of a batch that goes to the ends of all streams but those that are `cut` at an offset.
+
+    They are in order, as Spark compares them as text.
+    """
+    positions = dict(sorted({VERSION_KEY: VERSION, **ends}.items()))
+    for name, offset in cut.items():
+        end = parse_position(ends[name])
+        if offset != end.offset:
+            positions[name] = format_position(Position(offset, end.created_at_ms))
+    return positions
+
+
+def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Iterable[Range]) -> dict[str, str]:
+    """Leave streams where they are that a batch does not come to."""
+    for range_ in ranges:
+        if range_.name in start:
+            positions[range_.name] = start[range_.name]
+        else:
+            del positions[range_.name]
+    return positions
+
+
+# Where a query begins
+
+
+def starting_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[str, str]:
+    """Fix where a query begins. Streams that are read from their beginning are left out, as new ones are."""
+    require_found(boundary, streams, "startingOffsets")
+    positions = {VERSION_KEY: STARTING}
+    for name, found in sorted(streams.items()):
+        place = boundary.of(name, EARLIEST)
+        if place != EARLIEST:
+            offset = found.tail if place == LATEST else _within(name, place, found)
+            positions[name] = format_position(
+                Position(offset, found.created_at_ms, found.closed and offset == found.tail)
+            )
+    return positions
+
+
+def ending_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[str, str]:
+    """Fix where a batch ends."""
+    require_found(boundary, streams, "endingOffsets")
+    positions = {VERSION_KEY: VERSION}
+    for name, found in streams.items():
+        place = boundary.of(name, LATEST)
+        if place == EARLIEST:
+            raise InvalidOption(f"endingOffsets must be offsets or latest, got {EARLIEST!r} for {name!r}")
+        offset = found.tail if place == LATEST else _within(name, place, found)
+        positions[name] = format_position(Position(offset, found.created_at_ms))
+    return positions
+
+
+def require_found(boundary: Boundary, streams: Mapping[str, Found], option: str) -> None:
+    """Refuse offsets of streams that are not read."""
+    missing = sorted(boundary.offsets.keys() - streams.keys())
+    if missing:
+        raise InvalidOption(f"{option} names {missing[0]!r}, which is not there or not selected")
+
+
+def _within(name: str, offset: str, found: Found) -> str:
+    if offset > found.tail:
+        raise InvalidOption(f"offset {offset} is beyond the end of {name!r}, which is {found.tail}")
+    return offset
+
+
+# What is lost
+
+
+def find_losses(start: Mapping[str, str], streams: Mapping[str, Found], ends: Mapping[str, str]) -> list[str]:
+    """Say what a query can't read any more: streams that are gone, or created anew, or cut before they were read.
+
+    A stream that was closed and read to its end may go: nothing of it is missed.
+    """
+    return [
+        f"{name!r} {loss}"
+        for name, text in start.items()
+        if name != VERSION_KEY and ends.get(name) != text and (loss := _loss(parse_position(text), streams.get(name)))
+    ]
+
+
+def _loss(here: Position, found: Found | None) -> str | None:
+    if here.final and (found is None or _created_anew(here, found.end)):
+        return None
+    if found is None:
+        return f"is gone; it was read until {here.offset}"
+    if _created_anew(here, found.end):
+        return f"was deleted and created anew; the one before was read until {here.offset}"
+    if found.tail < here.offset:
+        return f"ends at {found.tail}, though it was read until {here.offset}"
+    if BEGINNING not in {here.offset, found.earliest} and here.offset < found.earliest:
+        return f"begins at {found.earliest} now; it was read until {here.offset}"
+    return None
+
+
+def data_loss(losses: Sequence[str]) -> DataLoss:
+    """Tell of losses, of the first few by name."""
+    more = f", and {len(losses) - _TOLD} more" if len(losses) > _TOLD else ""
+    return DataLoss(
+        f"messages were lost: {'; '.join(losses[:_TOLD])}{more}. To go on without them, set failOnDataLoss to false"
+    )
+
+
+# What each task does
+
+
+def small(ranges: Sequence[Range]) -> bool:
+    """Tell whether a batch is read sooner on the driver than it would take an executor to start."""
+    sizes = [range_.size_bytes for range_ in ranges]
+    return len(ranges) <= SMALL_STREAMS and all(size is not None for size in sizes) and _sum(sizes) <= SMALL_BYTES
+
+
+def partition_count(ranges: Sequence[Range], min_partitions: int, max_partitions: int) -> int:
+    """Choose how many tasks to use: each costs about 40 ms, so not more than there is work for."""
+    by_bytes = -(-_sum(range_.size_bytes for range_ in ranges) // PARTITION_BYTES)
+    by_streams = -(-len(ranges) // PARTITION_STREAMS)
+    return max(min_partitions, min(max_partitions, max(by_bytes, by_streams, 1)))
+
+
+def grouped(ranges: Sequence[Range], count: int) -> list[list[Range]]:
+    """Part ranges among tasks. A stream is always in the group that its name says, whatever else is read."""
+    groups: list[list[Range]] = [[] for _ in range(count)]
+    for range_ in ranges:
+        groups[crc32(range_.name.encode()) % count].append(range_)
+    return [group for group in groups if group]
+
+
+def _sum(sizes: Iterable[int | None]) -> int:
+    return sum(size or 0 for size in sizes)

@@ -1,0 +1,127 @@
+"""Positions: how far a query has come in each stream, as Spark keeps them in its checkpoint.
+
+    {"": "1", "orders": "52480@mi0a2k3j", "agents/7": "1200@mi0a4x1c$"}
+
+A position is an offset, without the zeros in front if it is one of Everbrook; behind `@` the time of the stream's
+creation, by which one that was deleted and created anew is told from the old; and `$` if the stream was closed there.
+The entry without a name is the version of this format, and says if no more was done yet than to fix where a query
+begins. `{}` is a query that has not looked at any stream.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Struct
+
+EARLIEST, LATEST = "earliest", "latest"
+BEGINNING = "-1"
+"""The offset from which a stream is read as a whole."""
+VERSION_KEY, VERSION, STARTING = "", "1", "1 starting"
+
+_OFFSET_DIGITS = 16
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class InvalidPositions(ValueError):
+    """A checkpoint holds something that this connector did not write."""
+
+
+class Position(Struct, frozen=True):
+    """An offset in a stream that was created at a time, if that is known, and whether it is the last one."""
+
+    offset: str
+    created_at_ms: int | None = None
+    final: bool = False
+
+
+def format_position(position: Position) -> str:
+    """Write a position as a checkpoint has it."""
+    text = _compact(position.offset)
+    if position.created_at_ms is not None or "@" in text or text.endswith("$"):
+        text += "@" + _base36(position.created_at_ms)
+    return f"{text}$" if position.final else text
+
+
+def parse_position(text: str) -> Position:
+    """Read a position of a checkpoint."""
+    final = text.endswith("$")
+    offset, at, created = text.removesuffix("$").rpartition("@")
+    if not at:
+        offset, created = created, ""
+    try:
+        return Position(_expanded(offset), int(created, 36) if created else None, final)
+    except ValueError:
+        raise InvalidPositions(f"a position is an offset and the time of a creation, got {text!r}") from None
+
+
+def _compact(offset: str) -> str:
+    """Drop zeros. The numbers of other servers, which may be of any length, are marked and stay as they are."""
+    if not (offset.isascii() and offset.isdecimal()):
+        return offset
+    return str(int(offset)) if len(offset) == _OFFSET_DIGITS else f"={offset}"
+
+
+def _expanded(text: str) -> str:
+    if text.startswith("="):
+        return text[1:]
+    return text.zfill(_OFFSET_DIGITS) if text.isascii() and text.isdecimal() else text
+
+
+def _base36(number: int | None) -> str:
+    if number is None:
+        return ""
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"
+
+
+def begun(positions: Mapping[str, str]) -> bool:
+    """Tell whether a query has fixed where it begins."""
+    version = positions.get(VERSION_KEY)
+    if version not in {None, VERSION, STARTING}:
+        raise InvalidPositions(f"the checkpoint is of version {version!r}: this connector knows {VERSION!r}")
+    return version is not None
+
+
+class Boundary(Struct, frozen=True):
+    """Where a query begins or ends: at one place in all streams, or at an offset in some of them."""
+
+    everywhere: str | None = None
+    offsets: dict[str, str] = {}
+
+    def of(self, name: str, otherwise: str) -> str:
+        """Give the place in a stream: an offset, `earliest` or `latest`."""
+        return self.everywhere or self.offsets.get(name, otherwise)
+
+
+def parse_boundary(text: str) -> Boundary:
+    """Read `startingOffsets` or `endingOffsets`."""
+    if text.lower() in {EARLIEST, LATEST}:
+        return Boundary(text.lower())
+    try:
+        offsets = msgspec.json.decode(text, type=dict[str, str | int])
+    except msgspec.MsgspecError:
+        raise ValueError(f'must be {EARLIEST}, {LATEST}, or JSON such as {{"orders": "0000000000000042"}}') from None
+    return Boundary(offsets={name: _place(name, given) for name, given in offsets.items()})
+
+
+def _place(name: str, given: str | int) -> str:
+    if isinstance(given, int):
+        if given < 0:
+            raise ValueError(f"must have offsets that are not negative, and has {given} for {name!r}")
+        return str(given).zfill(_OFFSET_DIGITS)
+    return given.lower() if given.lower() in {EARLIEST, LATEST} else _expanded(given)
+
+
+def number_of(offset: str) -> int | None:
+    """Give the bytes before an offset, if it is one of Everbrook, where offsets count bytes."""
+    if offset == BEGINNING:
+        return 0
+    return int(offset) if len(offset) == _OFFSET_DIGITS and offset.isascii() and offset.isdecimal() else None
+
+
+def offset_of(number: int) -> str:
+    """Write an offset of Everbrook."""
+    return f"{number:0{_OFFSET_DIGITS}d}"

@@ -1,0 +1,143 @@
+"""Reading: exactly the messages of some ranges, as batches of Arrow. It happens where a task runs.
+
+A server that can bound a read is asked for [start, end). Of any other a fork is made at `end`, read to its tail and
+deleted: it is the same messages, whatever is appended meanwhile.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from uuid import uuid4
+
+from msgspec import Struct
+
+from everbrook.client.refusals import header_of
+from everbrook.client.tables.pieces import Piece, pieces_of
+from everbrook.protocol.errors import NotFound, OffsetGone
+from everbrook.protocol.frames import CONTENT_TYPE as FRAMES
+from everbrook.protocol.frames import decode_frames
+from everbrook.spark.bundle import Told
+from everbrook.spark.connection import Connection
+from everbrook.spark.pipelining import OK, Answer, Broken, Pipeline
+from everbrook.spark.planning import Range, data_loss
+from everbrook.spark.positions import number_of
+
+logger = logging.getLogger(__name__)
+
+AHEAD = 4
+"""How many streams of a task are asked for before they are needed."""
+FORK_TTL_SECS = 3600
+MANY = 16
+"""From so many streams on a task uses a connection of its own for them."""
+
+
+class Task(Struct, frozen=True):
+    """What one task reads. `exact` says that the server can bound reads."""
+
+    ranges: tuple[Range, ...]
+    content_types: tuple[str, ...]
+    exact: bool = True
+
+
+def read_task(connection: Connection, task: Task, *, fail_on_data_loss: bool) -> Iterator[Told]:
+    """Read all ranges of a task, one behind the other."""
+    reading = Reading(connection, task.exact, fail_on_data_loss)
+    waiting = deque(zip(task.ranges, task.content_types, strict=True))
+    pipeline = connection.pipeline() if task.exact and len(waiting) >= MANY else None
+    if pipeline is not None:
+        with closing(pipeline):
+            yield from _pipelined(reading, waiting, pipeline)
+    with ThreadPoolExecutor(max_workers=AHEAD) as pool:
+        yield from _overlapped(reading, waiting, pool)
+
+
+def _pipelined(reading: "Reading", waiting: "deque[tuple[Range, str]]", pipeline: Pipeline) -> Iterator[Told]:
+    """Read as many ranges as one connection holds for. What is larger than a page, or refused, is read as usual."""
+    connection = reading.connection
+    targets = (connection.frames_target(range_.name, range_.start, range_.end) for range_, _ in tuple(waiting))
+    try:
+        for answer in pipeline.get(targets, connection.transport.credentials):
+            range_, content_type = waiting[0]
+            for piece in reading.answered(range_, answer):
+                yield Told(range_.name, content_type, piece)
+            waiting.popleft()
+    except Broken as error:
+        logger.info("the rest of the streams is read one by one: %s", error)
+
+
+def _overlapped(reading: "Reading", waiting: "deque[tuple[Range, str]]", pool: ThreadPoolExecutor) -> Iterator[Told]:
+    """Ask for the first pages of the next streams while one is being read, and for the next page of that one."""
+    ahead: deque[tuple[Range, str, Iterator[Piece], Future[Piece | None]]] = deque()
+    while ahead or waiting:
+        while waiting and len(ahead) < AHEAD:
+            range_, content_type = waiting.popleft()
+            pieces = reading.pieces(range_)
+            ahead.append((range_, content_type, pieces, pool.submit(next, pieces, None)))
+        range_, content_type, pieces, future = ahead.popleft()
+        while (piece := future.result()) is not None:
+            future = pool.submit(next, pieces, None)
+            yield Told(range_.name, content_type, piece)
+
+
+class Reading(Struct, frozen=True):
+    """How ranges are read, and what happens when something is missing."""
+
+    connection: Connection
+    exact: bool
+    fail_on_data_loss: bool
+
+    def pieces(self, range_: Range) -> Iterator[Piece]:
+        """Read a range, and make sure that it is whole."""
+        end = range_.start
+        try:
+            for piece in self._bounded(range_) if self.exact else self._forked(range_):
+                end = piece.next_offset
+                yield piece
+        except NotFound as error:
+            self._lost(f"{range_.name!r} is gone; {range_.end} was to be read", error)
+            return
+        if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
+            self._lost(f"{range_.name!r} ends at {end}; {range_.end} was to be read", None)
+
+    def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
+        """Read a range whose first page was asked for already."""
+        if answer.status != OK or answer.headers.get(b"content-type") != FRAMES:
+            yield from self.pieces(range_)
+            return
+        frames = decode_frames(answer.body)
+        rest = range_
+        if len(frames):
+            piece = Piece(frames=frames)
+            yield piece
+            rest = Range(range_.name, piece.next_offset, range_.end)
+        if rest.start != range_.end:
+            yield from self.pieces(rest)
+
+    def _bounded(self, range_: Range) -> Iterator[Piece]:
+        stream = self.connection.stream(range_.name)
+        try:
+            for frames in stream.frames(range_.start, until=range_.end):
+                yield Piece(frames=frames)
+        except OffsetGone as gone:
+            earliest = header_of(gone, "Stream-Earliest-Offset")
+            if not range_.fresh:
+                self._lost(f"{range_.name!r} begins at {earliest} now; {range_.start} was to be read", gone)
+            if earliest is not None and range_.start < earliest < range_.end:
+                yield from self._bounded(Range(range_.name, earliest, range_.end, fresh=True))
+
+    def _forked(self, range_: Range) -> Iterator[Piece]:
+        """Read through a fork (§4.2). If the task is killed, the server drops it some day."""
+        name = f"{range_.name}-spark-{uuid4().hex}"
+        fork = self.connection.stream(range_.name).fork(name, offset=range_.end, ttl_secs=FORK_TTL_SECS)
+        try:
+            for page in fork.read(range_.start).pages():
+                yield from pieces_of(page)
+        finally:
+            fork.delete(missing_ok=True)
+
+    def _lost(self, loss: str, error: Exception | None) -> None:
+        if self.fail_on_data_loss:
+            raise data_loss([loss]) from error
+        logger.warning("messages were lost: %s", loss)

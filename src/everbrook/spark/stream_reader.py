@@ -1,0 +1,169 @@
+"""The reader of micro-batches: where a query begins, how far the next batch goes, and which tasks read it.
+
+Spark logs the positions of a batch before it runs, and asks for the same batch again after a crash: whatever is
+decided here is decided in `latestOffset`. A batch that is small is read on the driver, which saves the start of an
+executor's Python; any other is read by tasks. Which of both it is makes no difference to its rows.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from everbrook.spark.batch_reader import Partition, Reader, begun_at, task_of
+from everbrook.spark.catalogue import Catalogue, Found
+from everbrook.spark.connection import connect
+from everbrook.spark.limiting import limit as limit_ranges
+from everbrook.spark.options import Limits, SourceOptions
+from everbrook.spark.planning import (
+    Range,
+    data_loss,
+    find_losses,
+    held_back,
+    positions_at,
+    ranges_between,
+    small,
+    starting_positions,
+)
+from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun
+
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
+except ImportError:  # an implementation detail of Spark: without it, tasks read everything
+    _DriverSide = None  # type: ignore[assignment, misc]
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECS = 0.5
+"""How long Spark is kept waiting for something new. While it waits, a query can't be stopped."""
+
+Positions = dict[str, str]
+
+
+class View(Struct, frozen=True):
+    """The streams as they were at a moment."""
+
+    streams: dict[str, Found]
+    ends: dict[str, str]
+
+
+class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Decides on batches, in one process on the driver, and reads them, in copies of itself elsewhere."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._opened: Catalogue | None = None
+        self._target: View | None = None
+        self._turn = 0
+
+    @property
+    def _known(self) -> Catalogue:
+        """The catalogue, which is opened where it is needed: on the driver."""
+        if self._opened is None:
+            self._opened = self._catalogue()
+            self._opened.refresh()
+        return self._opened
+
+    def initialOffset(self) -> Positions:  # noqa: N802 - Spark's name, as those below
+        """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tell Spark of a limit, so that it says when there is to be none (the trigger once)."""
+        limits = self._options.limits
+        if limits.max_rows is not None:
+            return ReadMaxRows(limits.max_rows)
+        return ReadAllAvailable() if limits.max_bytes is None else ReadMaxBytes(limits.max_bytes)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix what there is now: nothing beyond it is read."""
+        self._known.refresh()
+        self._target = View(dict(self._known.streams), dict(self._known.ends))
+
+    def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802
+        """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
+        starting = self._options.starting or Boundary(LATEST)
+        catalogue = self._known
+        view = self._target or catalogue
+        if self._target is None:
+            catalogue.refresh()
+        if not begun(start):
+            if starting.everywhere != EARLIEST:
+                return starting_positions(starting, view.streams)
+            start = {VERSION_KEY: VERSION}
+        if self._target is None and all(start.get(name) == end for name, end in catalogue.ends.items()):
+            catalogue.wait(WAIT_SECS)
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._options.limits
+        end = self._next(start, view, limits)
+        return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
+
+    def _next(self, start: Positions, view: "View | Catalogue", limits: Limits) -> Positions:
+        losses = find_losses(start, view.streams, view.ends)
+        if losses:
+            if self._options.fail_on_data_loss:
+                raise data_loss(losses)
+            logger.warning("messages were lost: %s", "; ".join(losses))
+        if not limits:
+            return positions_at(view.ends, {})
+        ranges = begun_at(ranges_between(start, view.ends), view.streams)
+        skip = connect(self._options.server, self._options.selection.bucket).skip
+        ends = limit_ranges(ranges, limits, skip, self._turn)
+        self._turn += 1
+        waiting = [range_ for range_ in ranges if range_.name not in ends]
+        return held_back(start, positions_at(view.ends, ends), waiting)
+
+    def _small(self, ranges: list[Range]) -> bool:
+        return small(ranges) and (self._options.driver_reads or not ranges)
+
+    def _ranges(self, start: Positions, end: Positions) -> list[Range]:
+        return begun_at(ranges_between(start, end), self._known.streams)
+
+    def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
+        """Part a batch among tasks."""
+        ranges = self._ranges(start, end)
+        if self._small(ranges):
+            return [Partition(task_of(ranges, self._known))]
+        return self._partitions(ranges, self._known)
+
+    def commit(self, end: Positions) -> None:
+        """Do nothing: positions are in the checkpoint alone."""
+
+    def reportLatestOffset(self) -> Positions:  # noqa: N802
+        """Tell where all streams end, which Spark shows beside what was read."""
+        return positions_at(self._known.ends, {})
+
+
+def stream_reader(options: SourceOptions, schema: StructType) -> StreamReader:
+    """Make a reader that reads small batches on the driver, if this Spark has a way for that."""
+    return StreamReader(options, schema) if _DriverSide is None else _driver_side_reader(options, schema)
+
+
+if _DriverSide is not None:
+
+    class DriverSideReader(StreamReader, _DriverSide):
+        """Hands the rows of small batches to Spark itself.
+
+        Spark takes rows from the driver of readers that are wrapped in a class of its own: this one stands for it.
+        """
+
+        def __init__(self, options: SourceOptions, schema: StructType) -> None:
+            StreamReader.__init__(self, options, schema)
+            self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
+
+        def getCache(self, start: Positions, end: Positions) -> Iterator[pa.RecordBatch] | None:  # noqa: N802
+            """Read a small batch. None leaves it to the tasks."""
+            ranges = self._ranges(start, end)
+            return iter(list(self._batches(task_of(ranges, self._known)))) if self._small(ranges) else None
+
+    _driver_side_reader = DriverSideReader

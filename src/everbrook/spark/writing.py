@@ -1,0 +1,150 @@
+"""Writing a streaming query to streams with more than a sink can do: it may part the rows anew, and knows its end.
+
+A batch is appended by the driver, which costs the least time; one that follows a large batch by tasks, each of which
+gets all rows of its streams. Both follow the same rule (see `appending`), so that it does not matter if a batch is
+begun in one way and finished in the other.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.connection import connect
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.messages import STREAM, Layout, encode, layout_of
+from everbrook.spark.options import SinkOptions, parse_sink
+from everbrook.spark.sessions import is_remote
+from everbrook.spark.source import EverbrookDataSource
+from everbrook.spark.writers import producer_of
+
+LARGE_BYTES = 32 * 1024 * 1024
+"""A batch that is larger than this makes tasks append the next one."""
+
+Option = str | int | bool
+
+
+def write_stream(
+    df: DataFrame,
+    checkpoint: str,
+    *,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    **options: Option,
+) -> "StreamingQuery | ClosingQuery":
+    """Begin to write a streaming data frame to streams, exactly once, and give the query.
+
+        write_stream(df, "/checkpoints/copy", stream="copy", autoCreate=True, trigger={"availableNow": True})
+
+    The options are those of the sink. `orderBy` sorts the rows of each batch. With `closeOnFinish` and a trigger that
+    ends, `awaitTermination()` of what is returned closes the streams that were written.
+    """
+    given = {name: _text(value) for name, value in options.items()}
+    sink = parse_sink(given)
+    layout = layout_of(df.schema, sink)
+    if sink.close_on_finish and not (trigger and ("availableNow" in trigger or "once" in trigger)):
+        raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
+    writer = df.writeStream.option("checkpointLocation", checkpoint)
+    writer = writer if trigger is None else writer.trigger(**trigger)
+    writer = writer if query_name is None else writer.queryName(query_name)
+    if is_remote(df.sparkSession):
+        return _write_remotely(writer, sink, given)
+    batches = BatchWriting(sink, layout)
+    query = writer.foreachBatch(batches.write).start()
+    batches.begin(str(query.id))
+    return ClosingQuery(query, batches.close) if sink.close_on_finish else query
+
+
+def _text(value: Option) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _write_remotely(writer: Any, sink: SinkOptions, given: Mapping[str, str]) -> StreamingQuery:  # noqa: ANN401
+    """Use the sink: the function of a `foreachBatch` would run on the server, which knows nothing of this process."""
+    if sink.close_on_finish:
+        raise InvalidOption("closeOnFinish can't be done through Spark Connect: close the streams yourself")
+    query: StreamingQuery = writer.format(EverbrookDataSource.name()).options(**given).start()
+    return query
+
+
+class BatchWriting:
+    """Writes the batches of one query."""
+
+    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+        self._query_id = ""
+        self._begun = threading.Event()
+        self._large = False
+        self._written: set[str] = set()
+
+    def begin(self, query_id: str) -> None:
+        """Tell the name of the query, which is known once it runs. The first batch waits for it."""
+        self._query_id = query_id
+        self._begun.set()
+
+    def write(self, batch: DataFrame, batch_id: int) -> None:
+        """Append a batch."""
+        self._begun.wait()
+        producer = producer_of(self._query_id, self._options.sink_id, batch_id)
+        size_bytes = self._write_by_tasks(producer, batch) if self._large else self._write_here(producer, batch)
+        self._large = size_bytes > LARGE_BYTES
+
+    def close(self) -> None:
+        """End the streams that were written, and the one that was chosen for all rows."""
+        names = self._written | ({self._options.stream} if self._options.stream is not None else set())
+        for name in sorted(names):
+            connect(self._options.server, self._options.bucket).stream(name).close()
+
+    def _write_here(self, producer: Producer, batch: DataFrame) -> int:
+        table = batch.toArrow()
+        if not table.num_rows:
+            return 0
+        messages = pa.Table.from_batches(encode(table.to_batches(), self._layout))
+        self._written |= set(messages.column(STREAM).unique().to_pylist())
+        Appender(connect(self._options.server, self._options.bucket), self._options).append(producer, messages)
+        return int(messages.nbytes)
+
+    def _write_by_tasks(self, producer: Producer, batch: DataFrame) -> int:
+        parted = batch.repartition(1) if self._options.stream is not None else batch.repartition(STREAM)
+        write = _task(self._options, self._layout, producer)
+        rows = parted.mapInArrow(write, "stream STRING, size_bytes LONG").collect()
+        self._written |= {row.stream for row in rows}
+        return sum(row.size_bytes for row in rows)
+
+
+def _task(options: SinkOptions, layout: Layout, producer: Producer) -> Callable[[Any], Iterator[pa.RecordBatch]]:
+    """Make what a task does with its rows: all rows of each of its streams."""
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        encoded = list(encode(batches, layout))
+        if encoded:
+            messages = pa.Table.from_batches(encoded)
+            Appender(connect(options.server, options.bucket), options).append(producer, messages)
+            names = messages.column(STREAM).unique()
+            sizes = pa.array([messages.nbytes] + [0] * (len(names) - 1), pa.int64())
+            yield pa.RecordBatch.from_arrays([names, sizes], names=["stream", "size_bytes"])
+
+    return write
+
+
+class ClosingQuery:
+    """A query whose streams are closed once it has come to its end. Otherwise it is what Spark gives."""
+
+    def __init__(self, query: StreamingQuery, close: Callable[[], None]) -> None:
+        self._query = query
+        self._close = close
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever Spark's query has
+        return getattr(self._query, name)
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 - Spark's name
+        """Wait for the end, and close the streams if it was reached without an error."""
+        ended = self._query.awaitTermination(timeout)
+        if ended is not False:
+            self._close()
+        return ended

@@ -1,0 +1,60 @@
+"""What the tests of the connector share: one server, and one session of Spark, which takes seconds to start."""
+
+from collections.abc import Iterator
+from itertools import count
+from typing import TYPE_CHECKING
+
+import pytest
+
+from everbrook import Client
+from everbrook.spark.connection import Connection, connect, disconnect
+from everbrook.spark.options import ServerOptions
+from tests.server.process import serving
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what needs Spark in one process: two sessions at a time are more than two cores bear."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of one server for all tests: each keeps to names of its own."""
+    with serving(tmp_path_factory.mktemp("server"), DS_SERVER__LONG_POLL_TIMEOUT_SECS="2") as started:
+        yield "http://{}:{}".format(*started.address)
+        disconnect()
+
+
+@pytest.fixture(scope="session")
+def client(server: str) -> Iterator[Client]:
+    with Client(server) as connected:
+        yield connected
+
+
+@pytest.fixture
+def prefix() -> str:
+    """What the names of a test's streams begin with."""
+    return f"test-{next(_numbers)}/"
+
+
+@pytest.fixture
+def connection(server: str) -> Connection:
+    return connect(ServerOptions(url=server))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """Spark in this process, with the format registered."""
+    from everbrook.spark import session  # noqa: PLC0415 - only for tests that need it
+
+    config = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
+    started = session("tests", master="local[2]", config=config)
+    yield started
+    started.stop()

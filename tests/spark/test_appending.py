@@ -1,0 +1,141 @@
+"""Appending: a batch is in a stream once, however often and in whatever way it is written."""
+
+from random import Random
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from everbrook import Client
+from everbrook.protocol.errors import StreamNotFound
+from everbrook.spark.appending import Appender, BatchTooLarge, Producer, QuerySuperseded
+from everbrook.spark.connection import Connection
+from everbrook.spark.messages import InvalidRow
+from everbrook.spark.options import ServerOptions, SinkOptions
+
+ROWS = st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 99)), min_size=1, max_size=30)
+
+
+def table(rows: list[tuple[str, str]], order: list[int] | None = None) -> pa.Table:
+    columns = {
+        "stream": pa.array([stream for stream, _ in rows], pa.string()),
+        "message": pa.array([message.encode() for _, message in rows], pa.binary()),
+    }
+    return pa.table(columns if order is None else columns | {"by_0": pa.array(order)})
+
+
+@pytest.fixture
+def options() -> SinkOptions:
+    return SinkOptions(ServerOptions(), auto_create=True)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=ROWS, again=st.randoms(use_true_random=False), number=st.uuids())
+def test_a_batch_that_is_written_again_in_any_order_changes_nothing(
+    client: Client,
+    connection: Connection,
+    options: SinkOptions,
+    rows: list[tuple[str, int]],
+    again: Random,
+    number: UUID,
+) -> None:
+    named = [(f"{number}/{stream}", str(message)) for stream, message in rows]
+    appender = Appender(connection, options)
+    appender.append(Producer("spark-q", 0), table(named))
+    first = {stream: client.stream(stream).read().all() for stream, _ in named}
+    again.shuffle(named)
+    appender.append(Producer("spark-q", 0), table(named))
+    assert {stream: client.stream(stream).read().all() for stream in first} == first
+
+
+def test_rows_keep_their_order_in_each_stream(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    rows = [(f"{prefix}{number % 2}", str(number)) for number in range(10)]
+    Appender(connection, options).append(Producer("spark-q", 0), table(rows))
+    assert client.stream(f"{prefix}1").read().all() == [1, 3, 5, 7, 9]
+
+
+def test_rows_are_put_in_the_order_that_was_asked_for(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    rows = table([(f"{prefix}a", "1"), (f"{prefix}a", "2"), (f"{prefix}a", "3")], [30, 10, 20])
+    Appender(connection, options).append(Producer("spark-q", 0), rows)
+    assert client.stream(f"{prefix}a").read().all() == [2, 3, 1]
+
+
+def test_the_next_batch_follows_even_where_batches_had_no_rows_for_a_stream(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    for batch in (3, 7):
+        Appender(connection, options).append(Producer("spark-q", batch), table([(f"{prefix}a", str(batch))]))
+    assert client.stream(f"{prefix}a").read().all() == [3, 7]
+
+
+def test_a_batch_that_others_have_gone_beyond_is_refused(
+    connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    appender = Appender(connection, options)
+    appender.append(Producer("spark-q", 7), table([(f"{prefix}a", "1")]))
+    with pytest.raises(QuerySuperseded, match="batch 3 can't be written"):
+        appender.append(Producer("spark-q", 3), table([(f"{prefix}a", "1")]))
+
+
+def test_rows_that_are_too_many_for_an_append_need_an_order(connection: Connection, prefix: str) -> None:
+    options = SinkOptions(ServerOptions(), auto_create=True, max_append_bytes=20)
+    with pytest.raises(BatchTooLarge, match="orderBy"):
+        Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", "12345678")] * 4))
+
+
+def test_rows_in_order_may_be_several_appends_and_are_once_there_all_the_same(
+    client: Client, connection: Connection, prefix: str
+) -> None:
+    options = SinkOptions(ServerOptions(), auto_create=True, max_append_bytes=20)
+    rows = [(f"{prefix}a", str(number)) for number in range(30)]
+    appender = Appender(connection, options)
+    appender.append(Producer("spark-q", 0), table(rows, list(range(30))))
+    appender.append(Producer("spark-q", 0), table(rows[::-1], list(range(30))[::-1]))
+    assert client.stream(f"{prefix}a").read().all() == list(range(30))
+
+
+@pytest.mark.parametrize("value", ["1,2", "", "{", "text", '"a" "b"'])
+def test_what_is_not_one_json_value_is_refused(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str, value: str
+) -> None:
+    with pytest.raises(InvalidRow, match="is of JSON"):
+        Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", value)]))
+    assert client.stream(f"{prefix}a").read().all() == []
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream"])
+def test_text_and_bytes_are_joined(client: Client, connection: Connection, prefix: str, content_type: str) -> None:
+    options = SinkOptions(ServerOptions(), auto_create=True, content_type=content_type)
+    Appender(connection, options).append(
+        Producer("spark-q", 0), table([(f"{prefix}a", "one\n"), (f"{prefix}a", "two")])
+    )
+    assert client.stream(f"{prefix}a").read().bytes() == b"one\ntwo"
+
+
+def test_a_stream_that_is_not_there_is_not_created_unasked(connection: Connection, prefix: str) -> None:
+    with pytest.raises(StreamNotFound, match="autoCreate"):
+        Appender(connection, SinkOptions(ServerOptions())).append(Producer("q", 0), table([(f"{prefix}a", "1")]))
+
+
+def test_a_stream_that_was_deleted_is_created_again(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    appender = Appender(connection, options)
+    appender.append(Producer("spark-q", 0), table([(f"{prefix}a", "1")]))
+    client.stream(f"{prefix}a").delete()
+    appender.append(Producer("spark-q", 1), table([(f"{prefix}a", "2")]))
+    assert client.stream(f"{prefix}a").read().all() == [2]
+
+
+def test_a_stream_is_closed_with_its_last_rows(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    rows = table([(f"{prefix}{number}", "1") for number in range(3)])
+    Appender(connection, options).append(Producer("spark-q", 0), rows, close=True)
+    assert all(client.stream(f"{prefix}{number}").head().closed for number in range(3))

@@ -1,0 +1,98 @@
+"""Messages: what is made of a row."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.messages import InvalidRow, encode, layout_of
+from everbrook.spark.options import parse_sink
+from everbrook.spark.writers import Written, pack, unpack
+
+STRING = StringType()
+
+
+def schema(**fields: DataType) -> StructType:
+    return StructType([StructField(name, type_) for name, type_ in fields.items()])
+
+
+def messages(rows: list[dict[str, object]], schema: StructType, **options: str) -> list[tuple[str, bytes]]:
+    batch = pa.RecordBatch.from_pylist(rows)
+    (encoded,) = encode([batch], layout_of(schema, parse_sink(options)))
+    return [(row["stream"], row["message"]) for row in encoded.to_pylist()]
+
+
+def test_a_value_of_text_is_the_message() -> None:
+    rows: list[dict[str, object]] = [{"stream": "a", "value": '{"x":1}'}]
+    assert messages(rows, schema(stream=STRING, value=STRING)) == [("a", b'{"x":1}')]
+
+
+def test_a_value_of_bytes_is_the_message() -> None:
+    assert messages([{"value": b"\x00"}], schema(value=BinaryType()), stream="a") == [("a", b"\x00")]
+
+
+def test_the_other_columns_of_the_source_are_left_out() -> None:
+    rows: list[dict[str, object]] = [{"stream": "from", "offset": "0", "value": "1"}]
+    assert messages(rows, schema(stream=STRING, offset=STRING, value=STRING), stream="to") == [("to", b"1")]
+
+
+def test_a_row_with_other_columns_is_an_object() -> None:
+    rows: list[dict[str, object]] = [{"device": "a", "value": "1"}]
+    found = messages(rows, schema(device=STRING, value=STRING), stream="to")
+    assert found == [("to", b'{"device":"a","value":"1"}')]
+
+
+def test_the_stream_of_a_row_is_not_in_its_object() -> None:
+    rows: list[dict[str, object]] = [{"stream": "a", "n": 1}]
+    assert messages(rows, schema(stream=STRING, n=LongType())) == [("a", b'{"n":1}')]
+
+
+def test_values_are_written_as_json_has_them() -> None:
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+            pa.array([Decimal("1.50")], pa.decimal128(5, 2)),
+            pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+            pa.array([None], pa.string()),
+        ],
+        names=["t", "d", "m", "n"],
+    )
+    layout = layout_of(schema(t=STRING, d=STRING, m=STRING, n=STRING), parse_sink({"stream": "a"}))
+    (encoded,) = encode([batch], layout)
+    assert encoded.column("message").to_pylist() == [b'{"t":"2026-01-02T03:04:05Z","d":1.50,"m":{"a":1},"n":null}']
+
+
+@pytest.mark.parametrize("row", [{"stream": None, "value": "1"}, {"stream": "a", "value": None}])
+def test_a_row_without_a_stream_or_a_message_is_refused(row: dict[str, object]) -> None:
+    other: dict[str, object] = {"stream": "a", "value": "1"}
+    with pytest.raises(InvalidRow, match="null"):
+        messages([other, row], schema(stream=STRING, value=STRING))
+
+
+def test_rows_need_a_stream_to_go_to() -> None:
+    with pytest.raises(InvalidOption, match="the columns are n"):
+        layout_of(schema(n=LongType()), parse_sink({}))
+
+
+def test_an_order_needs_its_columns() -> None:
+    with pytest.raises(InvalidOption, match="orderBy names 'x'"):
+        layout_of(schema(n=LongType()), parse_sink({"stream": "a", "orderBy": "x"}))
+
+
+def test_offsets_of_the_source_are_an_order_by_themselves() -> None:
+    assert layout_of(schema(offset=STRING, value=STRING), parse_sink({"stream": "a"})).order_by == ("offset",)
+
+
+def test_messages_of_tasks_come_in_the_order_of_the_tasks() -> None:
+    layout = layout_of(schema(value=STRING), parse_sink({"stream": "a"}))
+    packed = [pack(encode([pa.RecordBatch.from_pylist([{"value": value}])], layout)) for value in "abc"]
+    table = unpack([Written("q", 2, packed[2]), Written("q", 0, packed[0]), Written("q", 1, packed[1])])
+    assert table is not None
+    assert table.column("message").to_pylist() == [b"a", b"b", b"c"]
+
+
+def test_tasks_without_rows_have_nothing_to_say() -> None:
+    assert unpack([Written("q", 0, pack(iter([])))]) is None

@@ -1,0 +1,134 @@
+"""Planning: what lies between two sets of positions, what is lost, and who reads it."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everbrook.spark.catalogue import Found
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.planning import (
+    Range,
+    find_losses,
+    grouped,
+    partition_count,
+    positions_at,
+    ranges_between,
+    small,
+    starting_positions,
+)
+from everbrook.spark.positions import BEGINNING, Boundary, Position, format_position, offset_of, parse_boundary
+
+NAMES = st.text("ab/", min_size=1, max_size=3)
+SIZES = st.dictionaries(NAMES, st.integers(0, 1000))
+
+
+def found(tail: int, *, created: int = 7, earliest: int = 0, closed: bool = False) -> Found:
+    return Found(offset_of(tail), offset_of(earliest), created, closed)
+
+
+def ends(streams: dict[str, Found]) -> dict[str, str]:
+    return {name: format_position(each.end) for name, each in streams.items()}
+
+
+def at(offset: int, *, created: int = 7, final: bool = False) -> str:
+    return format_position(Position(offset_of(offset), created, final))
+
+
+@given(SIZES, SIZES)
+def test_batches_that_follow_each_other_read_everything_once(first: dict[str, int], more: dict[str, int]) -> None:
+    begin = {"": "1"}
+    middle = positions_at(ends({name: found(size) for name, size in first.items()}), {})
+    sizes = {name: first.get(name, 0) + more.get(name, 0) for name in {*first, *more}}
+    end = positions_at(ends({name: found(size) for name, size in sizes.items()}), {})
+    read = [*ranges_between(begin, middle), *ranges_between(middle, end)]
+    by_stream = {name: sum(range_.size_bytes or 0 for range_ in read if range_.name == name) for name in sizes}
+    assert by_stream == sizes
+
+
+def test_a_stream_that_was_not_there_is_read_from_its_beginning() -> None:
+    assert ranges_between({"": "1"}, {"": "1", "new": at(5)}) == [Range("new", BEGINNING, offset_of(5), fresh=True)]
+
+
+def test_a_stream_that_was_created_anew_is_read_from_its_beginning() -> None:
+    ranges = ranges_between({"a": at(90, created=1)}, {"a": at(5, created=2)})
+    assert ranges == [Range("a", BEGINNING, offset_of(5), fresh=True)]
+
+
+def test_a_stream_that_was_only_closed_has_nothing_to_read() -> None:
+    assert ranges_between({"a": at(5)}, {"a": at(5, final=True)}) == []
+
+
+def test_a_batch_that_is_cut_ends_before_the_stream_does() -> None:
+    streams = {"a": found(9, closed=True)}
+    assert positions_at(ends(streams), {"a": offset_of(4)})["a"] == at(4)
+
+
+@pytest.mark.parametrize(
+    "here, there, told",
+    [
+        (at(5), None, "is gone"),
+        (at(5), found(9, created=8), "created anew"),
+        (at(5), found(3), "ends at 0000000000000003"),
+        (at(5), found(9, earliest=6), "begins at 0000000000000006"),
+    ],
+)
+def test_what_is_lost_is_told(here: str, there: Found | None, told: str) -> None:
+    streams = {} if there is None else {"a": there}
+    (loss,) = find_losses({"": "1", "a": here}, streams, ends(streams))
+    assert told in loss
+
+
+@pytest.mark.parametrize("there", [None, found(9, created=8)])
+def test_a_stream_that_was_closed_and_read_to_its_end_may_go(there: Found | None) -> None:
+    streams = {} if there is None else {"a": there}
+    assert find_losses({"a": at(5, final=True)}, streams, ends(streams)) == []
+
+
+def test_a_stream_that_was_cut_behind_what_was_read_is_not_lost() -> None:
+    streams = {"a": found(9, earliest=5)}
+    assert find_losses({"a": at(5)}, streams, ends(streams)) == []
+
+
+def test_a_query_begins_where_each_stream_is_told_to() -> None:
+    streams = {"a": found(9), "b": found(9, closed=True), "c": found(9)}
+    positions = starting_positions(parse_boundary('{"a": 4, "b": "latest"}'), streams)
+    assert positions == {"": "1 starting", "a": at(4), "b": at(9, final=True)}
+    assert ranges_between({}, positions) == []
+
+
+def test_a_query_can_not_begin_beyond_the_end() -> None:
+    with pytest.raises(InvalidOption, match="beyond the end of 'a'"):
+        starting_positions(Boundary(offsets={"a": offset_of(10)}), {"a": found(9)})
+
+
+def test_offsets_of_a_stream_that_is_not_read_are_refused() -> None:
+    with pytest.raises(InvalidOption, match="'x', which is not there or not selected"):
+        starting_positions(Boundary(offsets={"x": offset_of(1)}), {"a": found(9)})
+
+
+@given(st.sets(NAMES, min_size=1), st.integers(1, 8))
+def test_a_stream_is_in_the_same_group_whatever_else_is_read(names: set[str], count: int) -> None:
+    ranges = [Range(name, BEGINNING, offset_of(5)) for name in sorted(names)]
+    alone = {tuple(grouped([range_], count)[0]) for range_ in ranges}
+    groups = grouped(ranges, count)
+    assert sorted(range_.name for group in groups for range_ in group) == sorted(names)
+    assert all((range_,) in alone for group in groups for range_ in group)
+
+
+@pytest.mark.parametrize(
+    "streams, size_bytes, count", [(1, 100, 1), (1, 100_000_000, 8), (10_000, 1, 8), (250, 1, 3), (0, 0, 1)]
+)
+def test_there_are_as_many_tasks_as_there_is_work_for(streams: int, size_bytes: int, count: int) -> None:
+    ranges = [Range(str(number), BEGINNING, offset_of(size_bytes)) for number in range(streams)]
+    assert partition_count(ranges, 1, 8) == count
+
+
+def test_a_batch_is_small_when_it_has_few_streams_and_bytes() -> None:
+    few = [Range(str(number), BEGINNING, offset_of(100)) for number in range(8)]
+    assert small(few)
+    assert not small([*few, Range("one more", BEGINNING, offset_of(100))])
+    assert not small([Range("large", BEGINNING, offset_of(1_000_000))])
+
+
+def test_a_batch_whose_size_is_not_known_is_not_small() -> None:
+    assert not small([Range("foreign", "0_0", "0_900")])

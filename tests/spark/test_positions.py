@@ -1,0 +1,53 @@
+"""Positions: what a checkpoint holds."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everbrook.spark.positions import (
+    BEGINNING,
+    InvalidPositions,
+    Position,
+    begun,
+    format_position,
+    number_of,
+    offset_of,
+    parse_boundary,
+    parse_position,
+)
+
+OURS = st.integers(0, 10**16 - 1).map(offset_of)
+THEIRS = st.text(st.characters(exclude_characters=",&=?/", exclude_categories=["Cs"]), min_size=1)
+POSITIONS = st.builds(Position, OURS | THEIRS, st.none() | st.integers(0, 2**45), st.booleans())
+
+
+@given(POSITIONS)
+def test_a_position_is_read_as_it_was_written(position: Position) -> None:
+    assert parse_position(format_position(position)) == position
+
+
+def test_offsets_of_everbrook_are_written_without_zeros() -> None:
+    assert format_position(Position("0000000000052480", 36, final=True)) == "52480@10$"
+
+
+def test_a_checkpoint_of_somebody_else_is_refused() -> None:
+    with pytest.raises(InvalidPositions, match="got '5@é'"):
+        parse_position("5@é")
+
+
+def test_a_query_has_begun_when_a_version_says_so() -> None:
+    assert (begun({}), begun({"": "1"})) == (False, True)
+
+
+def test_a_checkpoint_of_a_later_version_is_refused() -> None:
+    with pytest.raises(InvalidPositions, match="version '2'"):
+        begun({"": "2", "a": "5"})
+
+
+def test_offsets_of_users_may_leave_out_zeros_or_be_words() -> None:
+    boundary = parse_boundary('{"a": 42, "b": "43", "c": "Latest"}')
+    assert boundary.offsets == {"a": "0000000000000042", "b": "0000000000000043", "c": "latest"}
+
+
+def test_the_beginning_is_before_the_first_byte() -> None:
+    assert (number_of(BEGINNING), number_of("0000000000000007"), number_of("a7")) == (0, 7, None)
