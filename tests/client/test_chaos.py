@@ -10,7 +10,7 @@ import pytest
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.flow.reading import Ask, EventPages, Reading
 from everbrook.client.page import Page
-from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.errors import StreamClosed
 from everbrook.protocol.sse import Event
 from soak.chaos import require_same, soak_chaos
 from soak.ledger import PromiseBroken
@@ -68,12 +68,19 @@ def repeats_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "bug",
-    ["reads_on_at_the_tail", "hands_out_before_the_control_event", "repeats_under_another_name"],
+    "bug, finding",
+    [
+        ("reads_on_at_the_tail", PromiseBroken),
+        ("hands_out_before_the_control_event", PromiseBroken),
+        # Without its numbers the close may overtake what it has to follow: that is a finding too.
+        ("repeats_under_another_name", (PromiseBroken, StreamClosed)),
+    ],
 )
-def test_a_client_with_a_bug_is_found_out(bug: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_client_with_a_bug_is_found_out(
+    bug: str, finding: type[Exception] | tuple[type[Exception], ...], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     request.getfixturevalue(bug)
-    with pytest.raises((PromiseBroken, ProtocolError)):
+    with pytest.raises(finding):
         soak_chaos("memory", tmp_path / "store", secs=SECS, seed=1)
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any, TypedDict
 
 import msgspec
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,6 +111,14 @@ def test_what_json_cannot_hold_is_refused() -> None:
 def test_what_is_no_number_in_json_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="nan and infinity can't be written as JSON"):
         Codec().encode(Kind.JSON, value)
+
+
+def test_what_is_no_number_in_a_model_is_refused() -> None:
+    class Measured(pydantic.BaseModel):
+        value: float
+
+    with pytest.raises(ValueError, match="nan and infinity can't be written as JSON"):
+        Codec().encode(Kind.JSON, Measured(value=math.nan))
 
 
 def test_null_is_a_value() -> None:

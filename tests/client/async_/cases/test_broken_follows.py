@@ -196,6 +196,20 @@ async def test_where_there_are_no_events_there_are_long_polls(
     assert proxy.asked("GET", "live=long-poll")
 
 
+async def test_whoever_insists_on_events_and_has_seen_some_waits_for_them_to_come_back(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    writer.create("application/json", *MESSAGES[:3])
+    values = aiter(shaky.follow(mode="sse"))
+    got = [await anext(values) for _ in range(3)]
+    writer.later(MESSAGES[3], pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
+    got.append(await anext(values))
+    proxy.arm(Reply(200, {"Content-Type": "text/html"}, b"<html>Welcome</html>"), times=2, query="live=sse")
+    proxy.cut_all()
+    writer.later(*MESSAGES[4:], close=True, pause_secs=0.01)
+    assert [*got, *[value async for value in values]] == VALUES
+
+
 async def test_whoever_insists_on_events_is_told_that_there_are_none(
     writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.client._async import reader as reading_of
 from everbrook.client._async.client import AsyncClient
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
@@ -42,3 +43,16 @@ async def test_a_file_that_holds_no_offset_is_named(writer: Writer, client: Asyn
     (tmp_path / "kept").write_bytes(b"\xff\x00")
     with pytest.raises(ValueError, match="kept should hold an offset"):
         await client.stream(writer.name).follow(offsets=FileOffsets(tmp_path / "kept")).all()
+
+
+async def test_a_position_within_a_page_is_kept_while_it_is_read(
+    writer: Writer, client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that is killed in the middle of a page goes on there."""
+    monkeypatch.setattr(reading_of, "SAVE_SECS", 0.0)
+    writer.create("application/json", b"[1, 2, 3, 4]")
+    kept = FileOffsets(tmp_path / "kept")
+    values = aiter(client.stream(writer.name).follow(offsets=kept))
+    assert [await anext(values) for _ in range(3)] == [1, 2, 3]
+    assert await client.stream(writer.name).read(str(kept.load())).all() == [3, 4]
+    await values.aclose()  # type: ignore[attr-defined]

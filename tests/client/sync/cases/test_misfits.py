@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.client._sync import reader as reading_of
 from everbrook.client._sync.client import Client
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
@@ -40,3 +41,16 @@ def test_a_file_that_holds_no_offset_is_named(writer: Writer, client: Client, tm
     (tmp_path / "kept").write_bytes(b"\xff\x00")
     with pytest.raises(ValueError, match="kept should hold an offset"):
         client.stream(writer.name).follow(offsets=FileOffsets(tmp_path / "kept")).all()
+
+
+def test_a_position_within_a_page_is_kept_while_it_is_read(
+    writer: Writer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that is killed in the middle of a page goes on there."""
+    monkeypatch.setattr(reading_of, "SAVE_SECS", 0.0)
+    writer.create("application/json", b"[1, 2, 3, 4]")
+    kept = FileOffsets(tmp_path / "kept")
+    values = iter(client.stream(writer.name).follow(offsets=kept))
+    assert [next(values) for _ in range(3)] == [1, 2, 3]
+    assert client.stream(writer.name).read(str(kept.load())).all() == [3, 4]
+    values.close()  # type: ignore[attr-defined]
