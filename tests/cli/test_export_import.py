@@ -1,17 +1,22 @@
 """``everbrook export`` and ``everbrook import``: the same streams on another server, of whatever storage mode."""
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-from everbrook import Client
+import everbrook
+from everbrook import Client, Retry
+from everbrook.cli.archive import Line, StreamLine
+from everbrook.cli.importing import _Import
 from tests.cli.archives import contents, fill, lines_of, server_in
 from tests.cli.conftest import Run
-from tests.server.process import EVERBROOK
+from tests.server.process import EVERBROOK, serving
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +226,71 @@ def test_a_stream_of_another_configuration_is_told_of(run: Run, target: str, arc
     run("create", "values", "--type", "text", "--url", target)
     ran = run("import", "archive", "--url", target)
     assert (ran.code, "values: the stream exists with another content type" in ran.err) == (1, True)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[str]:
+    """A server that takes ten bytes at once."""
+    with serving(tmp_path, DS_STORAGE__MODE="memory", DS_LIMITS__MAX_APPEND_BYTES="10") as server:
+        yield "http://{}:{}".format(*server.address)
+
+
+def archive_of(folder: Path, **streams: list[str]) -> None:
+    """An archive of JSON streams, which have these messages."""
+    lines: list[dict[str, object]] = []
+    for name, messages in streams.items():
+        ends = [0, *accumulate(len(message) + 1 for message in messages)]
+        of_json = {"content_type": "application/json", "created_at_ms": 1}
+        lines.append({"stream": name, "tail_offset": f"{ends[-1]:016}", **of_json})
+        lines += [
+            {"offset": f"{at:016}", "time_ms": 1, "value": json.loads(message)}
+            for at, message in zip(ends, messages, strict=False)
+        ]
+        lines.append({"end": f"{ends[-1]:016}", "messages": len(messages)})
+    (folder / "archive").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_stream_that_the_server_refuses_is_named_and_the_others_are_imported(
+    run: Run, small: str, folder: Path
+) -> None:
+    archive_of(folder, a=["1"], b=["2", '"much too long"', "3"], c=["4"])
+    ran = run("import", "archive", "--url", small)
+    assert (ran.code, "b is refused from 0000000000000002 on: " in ran.err) == (1, True), ran.err
+    assert ran.out == "imported 2 streams, 2 of them new, and appended 3 messages; not imported as a whole: 1\n"
+    assert [run("read", name, "--url", small).out for name in "abc"] == ["1\n", "2\n", "4\n"]
+
+
+def test_what_is_too_much_at_once_is_appended_bit_by_bit(run: Run, small: str, folder: Path) -> None:
+    archive_of(folder, s=[str(number) for number in range(100)])
+    assert run("import", "archive", "--url", small).code == 0
+    assert run("read", "s", "--url", small).out.split() == [str(number) for number in range(100)]
+
+
+def test_a_refused_stream_goes_on_where_it_was_refused(run: Run, small: str, target: str, folder: Path) -> None:
+    archive_of(folder, s=["1", '"much too long"', "3"])
+    run("import", "archive", "--url", small)
+    archive_of(folder, s=["1", "2", "3"])
+    ran = run("import", "archive", "--url", small)
+    assert (ran.code, ran.out) == (0, "imported 1 streams, 0 of them new, and appended 2 messages\n")
+
+
+def test_an_import_that_ends_early_says_how_far_it_came(
+    run: Run, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive_of(folder, a=["1"], b=["2", "3"])
+    take = _Import.take
+
+    def take_until_b(work: _Import, line: Line) -> None:
+        if isinstance(line, StreamLine) and line.stream == "b":
+            server.stop(signal.SIGKILL).process.wait()
+        take(work, line)
+
+    monkeypatch.setattr(_Import, "take", take_until_b)
+    monkeypatch.setattr(everbrook, "Retry", lambda **_: Retry(max_attempts=1))
+    with serving(tmp_path, DS_STORAGE__MODE="memory") as server:
+        ran = run("import", "archive", "--url", "http://{}:{}".format(*server.address))
+    told = "imported 1 streams, 1 of them new, and appended 1 messages; it ended in b: run it again to go on there"
+    assert (ran.code, told in ran.err) == (4, True)
 
 
 def test_a_stream_that_has_expired_is_left_out(run: Run, target: str, folder: Path) -> None:

@@ -1,15 +1,16 @@
-"""Plain HTTP over the standard library: kept connections, bodies as they arrive, and errors in the words of httpx2."""
+"""Plain HTTP over the standard library: kept connections, bodies as they arrive, and errors in the client's words."""
 
+import gzip
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx2
 import pytest
 
-from everbrook.cli.plain_http import PlainTransport
-from tests.cli.test_commands import modules_of
+from everbrook.cli.plain_http import Headers, PlainWire
+from everbrook.client.errors import InvalidAnswer
+from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -35,63 +36,131 @@ def server(*connections: list[bytes]) -> Iterator[str]:
 
 
 @pytest.fixture
-def client() -> Iterator[httpx2.Client]:
-    with httpx2.Client(transport=PlainTransport(), timeout=0.5) as client:
-        yield client
+def wire() -> Iterator[PlainWire]:
+    wire = PlainWire()
+    yield wire
+    wire.close()
 
 
-def test_a_connection_is_used_again(client: httpx2.Client) -> None:
+def asking(url: str, content: bytes | None = None, **headers: str) -> Request:
+    return Request("GET" if content is None else "POST", url, headers, content, 0.5, 0.5)
+
+
+def body_of(wire: PlainWire, request: Request) -> bytes:
+    answer = wire.send(request)
+    try:
+        return answer.read()
+    finally:
+        answer.close()
+
+
+def test_a_connection_is_used_again(wire: PlainWire) -> None:
     with server([OK, OK]) as url:
-        assert [client.get(url).text, client.post(url, content=b"x").text] == ["ok", "ok"]
+        assert [body_of(wire, asking(url)), body_of(wire, asking(url, b"x"))] == [b"ok", b"ok"]
 
 
-def test_a_connection_that_the_server_closed_is_not_used_again(client: httpx2.Client) -> None:
+def test_a_connection_that_the_server_closed_is_not_used_again(wire: PlainWire) -> None:
     with server([OK], [OK]) as url:
-        first = client.get(url).text
+        first = body_of(wire, asking(url))
         threading.Event().wait(0.2)
-        assert (first, client.get(url).text) == ("ok", "ok")
+        assert (first, body_of(wire, asking(url))) == (b"ok", b"ok")
 
 
-def test_an_answer_that_was_not_read_is_no_reason_to_wait(client: httpx2.Client) -> None:
+def test_an_answer_that_was_not_read_is_no_reason_to_wait(wire: PlainWire) -> None:
     with server([OK], [OK]) as url:
-        with client.stream("GET", url):
-            pass
-        assert client.get(url).text == "ok"
+        wire.send(asking(url)).close()
+        assert body_of(wire, asking(url)) == b"ok"
 
 
-def test_a_body_is_given_as_it_arrives(client: httpx2.Client) -> None:
+def test_a_body_is_given_as_it_arrives(wire: PlainWire) -> None:
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
-    with server([chunked]) as url, client.stream("GET", url) as response:
-        assert next(response.iter_bytes()) == b"one"
+    with server([chunked]) as url:
+        answer = wire.send(asking(url))
+        assert next(answer.iter_bytes()) == b"one"
+        answer.close()
+
+
+def test_an_answer_that_is_interrupted_breaks_off(wire: PlainWire) -> None:
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\no"
+    with server([begun, b"never asked for"]) as url:
+        answer = wire.send(Request("GET", url, {}, None, 10, 10))
+        threading.Timer(0.1, answer.interrupt).start()
+        with pytest.raises(ConnectionBroken, match="4 bytes too early"):
+            answer.read()
+        answer.close()
+
+
+def url_of(listener: socket.socket) -> str:
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
 
 @pytest.mark.parametrize(
-    "answer, error",
+    "coding, packed, body", [("gzip", gzip.compress(b"ok" * 1000, mtime=0), b"ok" * 1000), ("identity", b"ok", b"ok")]
+)
+def test_a_body_is_unpacked(wire: PlainWire, coding: str, packed: bytes, body: bytes) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(packed)}\r\n\r\n"
+    with server([head.encode() + packed]) as url:
+        assert body_of(wire, asking(url)) == body
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+def test_a_body_that_can_not_be_unpacked_is_told(wire: PlainWire, coding: str) -> None:
+    answer = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nok"
+    with server([answer.encode()]) as url, pytest.raises(InvalidAnswer, match="the answer is"):
+        body_of(wire, asking(url))
+
+
+@pytest.mark.parametrize(
+    "answer",
     [
-        (b"", httpx2.RemoteProtocolError),
-        (b"nonsense\r\n\r\n", httpx2.RemoteProtocolError),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok", httpx2.RemoteProtocolError),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\no", httpx2.RemoteProtocolError),
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nok",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\no",
     ],
 )
-def test_an_answer_that_is_cut_off_or_none_is_an_error(
-    client: httpx2.Client, answer: bytes, error: type[Exception]
-) -> None:
-    with server([answer]) as url, pytest.raises(error):
-        client.get(url)
+def test_an_answer_that_is_cut_off_or_none_is_an_error(wire: PlainWire, answer: bytes) -> None:
+    with server([answer]) as url, pytest.raises(ConnectionBroken):
+        body_of(wire, asking(url))
 
 
-def test_a_server_that_says_nothing_is_a_timeout(client: httpx2.Client) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(httpx2.ReadTimeout):
-        client.get(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+def test_a_server_that_says_nothing_is_late(wire: PlainWire) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(AnswerLate):
+        wire.send(asking(url_of(listener)))
 
 
-def test_a_port_where_nobody_listens_is_a_connect_error(client: httpx2.Client) -> None:
-    with pytest.raises(httpx2.ConnectError):
-        client.get("http://127.0.0.1:1/")
+@pytest.mark.parametrize("port", [1, 99999])
+def test_a_port_where_nobody_listens_is_no_connection(wire: PlainWire, port: int) -> None:
+    with pytest.raises(NotConnected):
+        wire.send(asking(f"http://127.0.0.1:{port}/"))
 
 
-def test_https_is_never_sent_in_the_clear(client: httpx2.Client) -> None:
+def test_a_refusal_is_read_though_the_server_did_not_take_the_whole_request(wire: PlainWire) -> None:
+    refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\n\r\nno"
+    with server([refusal]) as url:
+        answer = wire.send(asking(url, b"x" * 8_000_000))
+        answer.close()
+    assert answer.status_code == 413
+
+
+def test_what_is_asked_for_overrides_what_is_always_sent(wire: PlainWire) -> None:
+    seen: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                seen.append(accepted.recv(65536).lower())
+                accepted.sendall(OK)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        body_of(wire, asking(url_of(listener), Accept="text/event-stream"))
+        thread.join(10)
+    assert (seen[0].count(b"accept:"), b"accept: text/event-stream" in seen[0]) == (1, True)
+
+
+def test_https_is_never_sent_in_the_clear(wire: PlainWire) -> None:
     seen: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -102,15 +171,12 @@ def test_https_is_never_sent_in_the_clear(client: httpx2.Client) -> None:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        with pytest.raises(httpx2.TransportError):
-            client.get(f"https://127.0.0.1:{listener.getsockname()[1]}/secret")
+        with pytest.raises(ConnectionBroken):
+            wire.send(asking(f"https://127.0.0.1:{listener.getsockname()[1]}/secret"))
         thread.join(10)
     assert seen[0][:1] == b"\x16"  # a TLS handshake
 
 
-@pytest.mark.parametrize("heavy", ["httpcore2", "anyio", "h11", "truststore"])
-def test_a_command_does_not_load_the_other_transport(heavy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(variable, raising=False)
-        monkeypatch.delenv(variable.upper(), raising=False)
-    assert heavy not in modules_of("head", "s", "--url", "http://127.0.0.1:1")
+def test_names_of_headers_are_the_same_in_any_case() -> None:
+    headers = Headers([("Stream-Closed", "true"), ("Vary", "a"), ("vary", "b")])
+    assert (headers.get("stream-closed"), headers["VARY"], "Location" in headers) == ("true", "a, b", False)

@@ -50,8 +50,8 @@ async def fresh(client: AsyncClient, content_type: str = "application/json") -> 
 
 def idle(client: AsyncClient) -> bool:
     """Whether every connection is back where it came from."""
-    pool = client._transport._http._transport
-    return all(connection.is_idle() or connection.is_closed() for connection in pool._pool.connections)  # type: ignore[attr-defined]
+    pool = client._transport._wire.client._transport._pool  # type: ignore[attr-defined]
+    return all(connection.is_idle() or connection.is_closed() for connection in pool.connections)
 
 
 def test_an_append_that_is_cancelled_takes_no_other_with_it(proxy: Proxy) -> None:

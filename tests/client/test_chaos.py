@@ -4,10 +4,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from everbrook.client._async.transport import AsyncTransport
+from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.flow.reading import Ask, EventPages, Reading
 from everbrook.client.page import Page
 from everbrook.protocol.errors import StreamClosed
@@ -57,7 +57,7 @@ def repeats_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = AsyncTransport.ask
     numbers = count()
 
-    async def careless(transport: AsyncTransport, method: str, url: str, **options: Any) -> httpx2.Response:  # noqa: ANN401
+    async def careless(transport: AsyncTransport, method: str, url: str, **options: Any) -> AsyncAnswer:  # noqa: ANN401
         headers = options.get("headers") or {}
         if "Producer-Id" in headers:
             name = "last" if "Stream-Closed" in headers else f"new-{next(numbers)}"

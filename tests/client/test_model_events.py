@@ -1,6 +1,8 @@
 """Events of any common kind become JSON, and what ends a generation early becomes its last message."""
 
 import asyncio
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -46,6 +48,33 @@ def test_an_event_is_written_as_json(event: object, message: object) -> None:
 def test_an_event_that_cannot_be_written_is_named() -> None:
     with pytest.raises(TypeError, match=r"an event of type dict .* \(it holds a complex\): give `encode`"):
         encode_event({"n": 1j})
+
+
+class Score(BaseModel):
+    score: float
+    comment: str | None = None
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "event_of",
+    [
+        lambda number: number,
+        lambda number: {"scores": [1, number]},
+        lambda number: Score(score=number),
+        lambda number: ("scored", {"by": Score(score=number)}),
+    ],
+    ids=["a number", "within lists", "a model", "within a model"],
+)
+def test_what_is_no_number_of_json_is_refused_and_never_null(
+    event_of: Callable[[float], object], number: float
+) -> None:
+    with pytest.raises(ValueError, match=r"cannot be written as JSON \(it holds nan or infinity, .*give `encode`"):
+        encode_event(event_of(number))
+
+
+def test_null_that_was_meant_is_written() -> None:
+    assert encode_event(Score(score=1.5)) == b'{"score":1.5,"comment":null}'
 
 
 def failure(encoded: bytes) -> Any:  # noqa: ANN401 - JSON

@@ -2,12 +2,12 @@
 
 from math import inf, nan
 
-import httpx2
 import pytest
 
 from everbrook.client.errors import AppendUncertain, Unreachable
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Failure, Retry
+from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, StreamNotFound, TooManyProducers, Unavailable
 
 
@@ -51,13 +51,13 @@ def test_any_number_of_failures_has_a_delay() -> None:
     assert Retry(multiplier=1000, max_delay_secs=7).delay_secs(10**9, 1.0) == 7
 
 
-@pytest.mark.parametrize("failure", [httpx2.ReadError("cut"), httpx2.ReadTimeout("late"), answer(502), answer(504)])
+@pytest.mark.parametrize("failure", [ConnectionBroken("cut"), AnswerLate("late"), answer(502), answer(504)])
 def test_what_may_have_happened_is_not_repeated_where_that_would_harm(failure: Failure) -> None:
     with pytest.raises(AppendUncertain, match=r"^GET http://host/a: "):
         attempts(repeatable=False).delay_after(failure)
 
 
-@pytest.mark.parametrize("failure", [httpx2.ConnectError("refused"), *map(answer, (408, 425, 429, 500, 503))])
+@pytest.mark.parametrize("failure", [NotConnected("refused"), *map(answer, (408, 425, 429, 500, 503))])
 def test_what_did_not_happen_is_tried_again(failure: Failure) -> None:
     trying = attempts(repeatable=False)
     assert trying.delay_after(failure) == 0.1
@@ -66,7 +66,7 @@ def test_what_did_not_happen_is_tried_again(failure: Failure) -> None:
 
 def test_it_is_remembered_that_an_attempt_may_have_succeeded() -> None:
     trying = attempts()
-    trying.delay_after(httpx2.ReadError("cut"))
+    trying.delay_after(ConnectionBroken("cut"))
     trying.delay_after(answer(503))
     assert trying.uncertain
 
@@ -79,9 +79,9 @@ def test_a_refusal_that_will_not_change_is_raised_at_once(failure: ProtocolError
 
 def test_the_last_failure_is_told_when_there_is_no_answer() -> None:
     trying = attempts(Retry(max_attempts=2))
-    trying.delay_after(httpx2.ConnectError("refused"))
+    trying.delay_after(NotConnected("refused"))
     with pytest.raises(Unreachable, match="no answer in 2 attempts, at last: cut"):
-        trying.delay_after(httpx2.ReadError("cut"))
+        trying.delay_after(ConnectionBroken("cut"))
 
 
 def test_a_server_that_goes_on_refusing_is_quoted() -> None:
@@ -99,7 +99,7 @@ def test_an_answer_begins_the_count_anew() -> None:
 def test_whoever_was_answered_once_and_waits_for_news_never_gives_up() -> None:
     trying = attempts(Retry(max_attempts=2))
     trying.succeeded(patient=True)
-    assert max(trying.delay_after(httpx2.ConnectError("refused")) for _ in range(100)) == 10.0
+    assert max(trying.delay_after(NotConnected("refused")) for _ in range(100)) == 10.0
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """A person asks, reloads in the middle of the answer, and finds all of it there, once. In a real browser."""
 
+import httpx2
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -93,6 +94,11 @@ def test_a_stopped_answer_stays_as_it_was(page: Page) -> None:
     until_done(page)
     expect(page.locator(".note")).to_be_visible()
     assert answers(page) == stopped
+
+
+def test_stopping_an_answer_that_nobody_gives_does_nothing(chat: str) -> None:
+    assert httpx2.post(f"{chat}/api/chats/nobody/nothing/stop").status_code == 204
+    assert httpx2.get(f"{chat}/api/chats/nobody").json() == []
 
 
 def test_a_turn_that_cannot_be_read_says_so(page: Page, chat: str) -> None:

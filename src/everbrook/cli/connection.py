@@ -1,6 +1,7 @@
 """The server that a command speaks to: --url and --token, before or after the command, or the environment."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from everbrook import Bucket, Client, Stream
+    from everbrook.client._sync.wire import Wire
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 URL = "EVERBROOK_URL"
@@ -70,30 +72,63 @@ def given_token() -> str | None:
 
 def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
     """Speak to the server. Somebody who waits at a terminal wants to know soon; what runs for long is patient."""
-    # Imported here: an HTTP client takes longer to load than everything else.
+    _load_msgspec()
+    # Imported here: help needs no client.
     from everbrook import Client, Retry  # noqa: PLC0415
 
     retry = Retry() if patient else Retry(max_attempts=3)
     try:
-        return Client(given_url(), token=given_token(), http=_http(), retry=retry)
+        return Client(given_url(), token=given_token(), http=_wire(), retry=retry)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _http() -> "httpx2.Client":
-    """Give the connections that all clients of a command share, until it ends."""
-    from urllib.request import getproxies  # noqa: PLC0415
+def _load_msgspec() -> None:
+    """Load msgspec without typing_extensions, which takes longer to load than msgspec itself.
 
+    It looks there first for what `typing` has as well. Nothing else is loaded meanwhile, and later imports find it.
+    """
+    if "typing_extensions" in sys.modules:
+        return
+    # So Python is told that there is no such module.
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+    try:
+        import msgspec  # noqa: F401, PLC0415
+    finally:
+        del sys.modules["typing_extensions"]
+
+
+def _wire() -> "httpx2.Client | Wire":
+    """Give the connections that all clients of a command share, until it ends."""
+    context = click.get_current_context().find_root()
+    if "everbrook.wire" not in context.meta:
+        context.meta["everbrook.wire"] = wire = _proxied() if _has_proxy() else _plain()
+        context.call_on_close(wire.close)
+    shared: httpx2.Client | Wire = context.meta["everbrook.wire"]
+    return shared
+
+
+def _plain() -> "Wire":
+    from everbrook.cli.plain_http import PlainWire  # noqa: PLC0415
+
+    return PlainWire()
+
+
+def _proxied() -> "httpx2.Client":
     import httpx2  # noqa: PLC0415
 
-    from everbrook.cli.plain_http import PlainTransport  # noqa: PLC0415
+    return httpx2.Client()
 
-    context = click.get_current_context().find_root()
-    if "everbrook.http" not in context.meta:
-        http = httpx2.Client() if getproxies() else httpx2.Client(transport=PlainTransport())
-        context.meta["everbrook.http"] = context.with_resource(http)
-    shared: httpx2.Client = context.meta["everbrook.http"]
-    return shared
+
+def _has_proxy() -> bool:
+    """Tell whether a proxy is set: by the environment, or by the settings of systems that have such."""
+    if any(name.lower().endswith("_proxy") for name in os.environ):
+        return True
+    if not sys.platform.startswith(("darwin", "win")):
+        return False
+    from urllib.request import getproxies  # noqa: PLC0415
+
+    return bool(getproxies())
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """``everbrook import``: the streams of an archive onto a server, exactly once however often it is interrupted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from everbrook.cli.target import Target
 
 
+# Refusals that another stream need not meet. Others concern whoever asks, or all that the server has.
+_OF_THE_STREAM = {400, 404, 405, 409, 410, 412, 413}
+
+
 class Imported(Struct):
     """What an import has done."""
 
@@ -52,16 +58,33 @@ def import_(path: str, *, verify: bool, as_json: bool) -> int:
         next(iter(client.buckets()), None)  # whoever mistyped the URL wants to know soon
     with open_client(patient=True) as client:
         work = _Import(client, verify=verify)
-        with open_input(path) as file:
+        with open_input(path) as file, _telling_what_was_done(work):
             _feed(work, file)
     done = work.done
     if as_json:
         print_json({name: getattr(done, name) for name in done.__struct_fields__})
     else:
-        click.echo(
-            f"imported {done.streams} streams, {done.created} of them new, and appended {done.messages} messages"
-        )
+        click.echo(_summary(done))
     return REFUSED if done.failed else 0
+
+
+def _summary(done: Imported) -> str:
+    told = f"imported {done.streams} streams, {done.created} of them new, and appended {done.messages} messages"
+    return f"{told}; not imported as a whole: {done.failed}" if done.failed else told
+
+
+@contextmanager
+def _telling_what_was_done(work: "_Import") -> Iterator[None]:
+    """Say how far an import came that ends early, and how to go on with it."""
+    try:
+        yield
+    except click.ClickException:
+        raise
+    except Exception:
+        if work.title:
+            work.count()
+            note(f"{_summary(work.done)}; it ended in {work.title}: run it again to go on there")
+        raise
 
 
 def _feed(work: "_Import", file: BinaryIO) -> None:
@@ -110,20 +133,39 @@ class _Import:
         self.done = Imported()
 
     def take(self, line: Line) -> None:
-        """Do what a line says. A stream that is unlike the one on the server is told of, and passed over."""
+        """Do what a line says."""
+        if isinstance(line, BucketLine):
+            self._client.bucket(line.bucket).create(retention=line.retention)
+            return
+        if isinstance(line, StreamLine):
+            self.end()
+        with self._passing_over():
+            self._take(line)
+
+    @contextmanager
+    def _passing_over(self) -> Iterator[None]:
+        """Tell of a stream that the server refuses, or has unlike the archive, and go on with the others."""
         from everbrook.cli.target import Unlike  # noqa: PLC0415
+        from everbrook.protocol.errors import ProtocolError  # noqa: PLC0415
 
         try:
-            self._take(line)
+            yield
         except Unlike as error:
             self._fail(str(error))
+        except ProtocolError as error:
+            if error.status not in _OF_THE_STREAM:
+                raise
+            self._fail(self._refused(error.detail))
+
+    def _refused(self, detail: str) -> str:
+        if self._target is None:
+            return f"{self.title} is refused: {detail}; nothing of it is imported"
+        position = self._target.position
+        return f"{self.title} is refused from {position} on: {detail}; what is before that is imported"
 
     def _take(self, line: Line) -> None:
         match line:
-            case BucketLine():
-                self._client.bucket(line.bucket).create(retention=line.retention)
             case StreamLine():
-                self.end()
                 self._begin(line)
             case MessageLine() | SnapshotLine() | EndLine() if self._skipping:
                 pass
@@ -156,19 +198,26 @@ class _Import:
         target.finish(line)
         self.done.streams += 1
         self.done.created += target.created
-        self.done.messages += target.appended
+        self.count()
         self._target = None
 
     def end(self) -> None:
         """Take note of the end of the archive, or of a stream that has no end in it."""
+        with self._passing_over():
+            if self._target is not None:
+                self._target.flush()
+                self._fail(
+                    f"the archive has only the beginning of {self.title}; export it again with --resume, "
+                    "then import again"
+                )
+
+    def count(self) -> None:
+        """Count what was appended to the stream under way, if there is one."""
         if self._target is not None:
-            self._target.flush()
             self.done.messages += self._target.appended
-            self._fail(
-                f"the archive has only the beginning of {self.title}; export it again with --resume, then import again"
-            )
 
     def _fail(self, message: str) -> None:
         complain(message, REFUSED)
+        self.count()
         self.done.failed += 1
         self._target, self._skipping = None, True

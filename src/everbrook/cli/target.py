@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from everbrook.cli.archive import EndLine, MessageLine, SnapshotLine, StreamLine, next_offset, one_line
 from everbrook.cli.output import format_moment
 from everbrook.client.errors import AppendUncertain
-from everbrook.protocol.errors import StreamClosed, StreamExists, TailMoved
+from everbrook.protocol.errors import PayloadTooLarge, StreamClosed, StreamExists, TailMoved
 
 if TYPE_CHECKING:
     from everbrook import Stream
@@ -120,6 +120,11 @@ class Target:
         there = next(self._there, None)
         return there is not None and (one_line(there) if line.json else there) == line.payload
 
+    @property
+    def position(self) -> str:
+        """Where the stream goes on: the offset, in the archive, of the first message that is not there."""
+        return f"{self._tail + self._shift:016}"
+
     def flush(self) -> None:
         """Have everything that was taken in the stream."""
         for attempt in range(ATTEMPTS):
@@ -136,9 +141,20 @@ class Target:
                 self._look_again()
                 for line in batch:
                     self._place(line)
+            except PayloadTooLarge:
+                if len(batch) == 1:
+                    raise
+                self._flush_halves(batch)
+                return
             else:
                 self._there = None
                 return
+
+    def _flush_halves(self, batch: list[MessageLine]) -> None:
+        """Append less at once: together it is too much for the server."""
+        for half in (batch[: len(batch) // 2], batch[len(batch) // 2 :]):
+            self._batch = half
+            self.flush()
 
     def _look_again(self) -> None:
         """See what is there now: what an append that was not answered left, another import, or somebody else."""

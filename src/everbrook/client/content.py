@@ -137,7 +137,7 @@ def _encode_json(value: object) -> bytes:
     else:
         encoded, plain = msgspec.json.encode(value, enc_hook=_encode_model), partial(_plain, value)
     # What is no number in JSON became null. Only where there is one is it worth a look.
-    if b"null" in encoded and _has_no_number(plain()):
+    if b"null" in encoded and has_no_number(plain()):
         raise ValueError(f"nan and infinity can't be written as JSON, got {value!r:.80}")
     return encoded
 
@@ -146,12 +146,13 @@ def _plain(value: object) -> object:
     return msgspec.to_builtins(value, enc_hook=_encode_model)
 
 
-def _has_no_number(value: object) -> bool:
+def has_no_number(value: object) -> bool:
+    """Tell whether something in a value is a float that is no number of JSON: nan, or infinity."""
     if isinstance(value, float):
         return not isfinite(value)
     if isinstance(value, dict):
-        return any(map(_has_no_number, value.values()))
-    return isinstance(value, list | tuple) and any(map(_has_no_number, value))
+        return any(map(has_no_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(has_no_number, value))
 
 
 def _encode_model(value: object) -> object:

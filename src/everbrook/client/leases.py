@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import httpx2
 import msgspec
 from msgspec import Struct
 
 from everbrook.client._async.transport import AsyncTransport
+from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.address import Root
 from everbrook.client.documents import decode_document
 from everbrook.client.errors import Unreachable
@@ -20,6 +20,7 @@ from everbrook.client.heads import head_of
 from everbrook.client.page import page_of
 from everbrook.client.refusals import header_of
 from everbrook.client.retry import may_succeed_later
+from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import (
     AlreadyClaimed,
     Fenced,
@@ -149,7 +150,7 @@ class Leases:
             raise StreamClosed(f"the wake stream {self._wakes} is closed: nobody can be woken through it")
         return _events(page.data), page.next_offset, page.cursor or ""
 
-    async def _post(self, action: str, body: dict[str, object], **headers: str) -> httpx2.Response:
+    async def _post(self, action: str, body: dict[str, object], **headers: str) -> AsyncAnswer:
         headers = {"Content-Type": "application/json", **headers}
         content = msgspec.json.encode(body)
         return await self._ask("POST", f"{self._subscription}/{action}", headers=headers, content=content)
@@ -163,12 +164,12 @@ class Leases:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         timeout_secs: float | None = None,
-    ) -> httpx2.Response:
+    ) -> AsyncAnswer:
         try:
             return await self._transport.ask(
                 method, url, query=query, headers=headers, content=content, timeout_secs=timeout_secs
             )
-        except (httpx2.TransportError, ProtocolError) as failure:
+        except (ConnectionBroken, ProtocolError) as failure:
             if not may_succeed_later(failure):
                 raise
             raise Unreachable(f"{method} {url}: {str(failure) or type(failure).__name__}") from failure

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from everbrook.client.content import has_no_number
+
 FAILED = "error"
 CANCELLED = "cancelled"
 
@@ -18,12 +20,20 @@ Message: TypeAlias = bytes | None
 def encode_event(event: object) -> bytes:
     """Write an event as JSON: a str, dict, list or number, a dataclass, a model of msgspec or of pydantic."""
     try:
-        return msgspec.json.encode(event, enc_hook=_plain)
+        message = msgspec.json.encode(event, enc_hook=_plain)
     except TypeError as error:
-        raise TypeError(
-            f"an event of type {type(event).__name__} cannot be written as JSON ({error}): give `encode`, a function "
-            "that makes bytes of JSON, or a value that can be written, of an event"
-        ) from None
+        raise TypeError(_unfit(event, str(error))) from None
+    # What is no number in JSON became null. Only where there is one is it worth a look.
+    if b"null" in message and has_no_number(msgspec.to_builtins(event, enc_hook=_dumped)):
+        raise ValueError(_unfit(event, f"it holds nan or infinity, {event!r:.80}"))
+    return message
+
+
+def _unfit(event: object, cause: str) -> str:
+    return (
+        f"an event of type {type(event).__name__} cannot be written as JSON ({cause}): give `encode`, a function "
+        "that makes bytes of JSON, or a value that can be written, of an event"
+    )
 
 
 def encode_failure(error: BaseException) -> bytes:
@@ -68,3 +78,9 @@ def _plain(value: object) -> object:
     if isinstance(value, BaseException):
         return {"type": type(value).__name__, "message": str(value)}
     raise TypeError(f"it holds a {type(value).__name__}")
+
+
+def _dumped(value: object) -> object:
+    """Give the values of a model of pydantic before they are JSON; nothing else that can be written hides numbers."""
+    dump = getattr(value, "model_dump", None)
+    return None if dump is None else dump(mode="json", warnings=False)

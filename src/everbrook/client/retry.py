@@ -7,20 +7,19 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from math import inf, isfinite
 
-import httpx2
 from msgspec import Struct
 
 from everbrook.client.errors import AppendUncertain, NotAStream, Unreachable
 from everbrook.client.refusals import header_of
+from everbrook.client.wire import ConnectionBroken, NotConnected
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, TooManyProducers
 
-Failure = httpx2.TransportError | ProtocolError | NotAStream
+Failure = ConnectionBroken | ProtocolError | NotAStream
 
 # Answers that say "not now". A gateway's do not tell whether the server behind it has done what was asked.
 _NOT_NOW = {408, 425, 429, 500, 503}
 _SERVER_FAULT, _NEVER = 500, {501, 505}
 _LASTING = (StreamDamaged, TooManyProducers)
-_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 MAX_RETRY_AFTER_SECS = 120.0
 MAX_MULTIPLIER = 1000
 
@@ -98,13 +97,13 @@ class Attempts:
 def _certainly_nothing_happened(failure: Failure) -> bool:
     if isinstance(failure, ProtocolError):
         return failure.status < _SERVER_FAULT or failure.status in _NOT_NOW
-    return isinstance(failure, _NEVER_SENT)
+    return isinstance(failure, NotConnected)
 
 
 def may_succeed_later(failure: Failure) -> bool:
     """Tell whether the same request, made later, may succeed."""
     if not isinstance(failure, ProtocolError):
-        return isinstance(failure, httpx2.TransportError)
+        return isinstance(failure, ConnectionBroken)
     later = failure.status in _NOT_NOW or (failure.status > _SERVER_FAULT and failure.status not in _NEVER)
     return later and not isinstance(failure, _LASTING)
 

@@ -21,8 +21,6 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import httpx2
-
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.errors import ClientError, Unreachable
@@ -31,6 +29,8 @@ from everbrook.client.retry import Retry
 from everbrook.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    import httpx2
+
     from everbrook.client._sync.transport import Transport
 
 __all__ = ["AsyncWorker", "Batch", "Worker"]
@@ -63,7 +63,7 @@ class AsyncWorker:
         *,
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
-        client: httpx2.AsyncClient | None = None,
+        client: "httpx2.AsyncClient | None" = None,
         transport: AsyncTransport | None = None,
     ) -> None:
         """Work on a subscription below a stream root, such as `https://host/v1/stream`.

@@ -1,26 +1,15 @@
 """The events of a live read: the data of a page, then the control event that says where the reader stands (§5.8)."""
 
 import msgspec
-from msgspec import Struct
 
 from everbrook.protocol.content_type import carried_as_text
+from everbrook.protocol.control import Control
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import format_offset
 from everbrook.protocol.reading import Page
 from everbrook.protocol.sse import Event, encode_base64, encode_event
 
 _json = msgspec.json.Encoder()
-
-
-class Control(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a control event tells a reader."""
-
-    stream_next_offset: str
-    stream_cursor: str | None = None
-    up_to_date: bool = False
-    stream_closed: bool = False
-    data_altered: bool = False
-    """Whether the data before it is not what is stored, byte for byte: events turn the CRs of a text into LFs."""
 
 
 def encode_page(page: Page, stored: bytes, cursor: int) -> bytes:

@@ -123,8 +123,8 @@ async def test_leaving_a_follow_early_gives_its_connection_back(client: AsyncCli
     pages = stream.follow(mode="sse").pages()
     await anext(pages)
     await pages.aclose()
-    pool = client._transport._http._transport
-    assert all(connection.is_idle() for connection in pool._pool.connections)  # type: ignore[attr-defined]
+    pool = client._transport._wire.client._transport._pool  # type: ignore[attr-defined]
+    assert all(connection.is_idle() for connection in pool.connections)
 
 
 async def fail_while_producing(stream: AsyncStream[object]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import Unsupported
-from everbrook.protocol.errors import StreamNotFound
+from everbrook.protocol.errors import OffsetGone, StreamNotFound
 
 pytestmark = pytest.mark.anyio
 
@@ -78,6 +78,24 @@ async def test_many_pages_are_one_table_of_the_types_that_all_need(stream: Async
     assert len(list(table.batches())) > 2
     assert table.schema.field("n").type == pa.float64()
     assert table.arrow().column("n").to_pylist() == [*range(5000), 0.5]
+
+
+async def test_a_table_of_a_stream_that_was_cut_begins_with_what_is_left(
+    stream: AsyncStream[Any], plain: AsyncClient
+) -> None:
+    cut = await stream.extend([{"n": 1}, {"n": 2}])
+    await stream.append({"n": 3})
+    await stream.publish(b"{}", offset=cut)
+    assert (await stream.table()).arrow().column("n").to_pylist() == [3]
+    assert (await plain.stream(stream.name).table()).arrow().column("n").to_pylist() == [3]
+
+
+async def test_a_table_from_an_offset_that_was_dropped_says_where_the_stream_begins(stream: AsyncStream[Any]) -> None:
+    first = await stream.append({"n": 1})
+    cut = await stream.append({"n": 2})
+    await stream.publish(b"{}", offset=cut)
+    with pytest.raises(OffsetGone, match=f"the stream retains what follows {cut}"):
+        (await stream.table(first)).arrow()
 
 
 async def test_an_empty_stream_is_an_empty_table(stream: AsyncStream[Any]) -> None:

@@ -172,6 +172,19 @@ class Buffered:
 
 
 @dataclass(frozen=True)
+class Commented:
+    """The head is passed on, and then nothing but comments come, on a connection that stays up."""
+
+    pause_secs: float = 0.05
+
+    async def play(self, exchange: Exchange) -> None:
+        await exchange.begin(await exchange.ask(identity=True))
+        while True:
+            await exchange.give(b": still here\n\n")
+            await asyncio.sleep(self.pause_secs)
+
+
+@dataclass(frozen=True)
 class Edited:
     """The answer is whole and well framed, and says something else than the server said."""
 

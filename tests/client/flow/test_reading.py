@@ -10,7 +10,7 @@ from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.flow.reading import MAX_FRUITLESS, Ask, EventPages, Live, Mode, Reading
 from everbrook.client.page import Page, page_of
-from everbrook.protocol.events import Control
+from everbrook.protocol.control import Control
 from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_event
 
 EXACT = {"Stream-Extensions": "bounded-reads"}

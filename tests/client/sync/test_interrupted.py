@@ -122,8 +122,8 @@ def test_leaving_a_follow_early_gives_its_connection_back(client: Client) -> Non
     pages = stream.follow(mode="sse").pages()
     next(pages)
     pages.close()
-    pool = client._transport._http._transport
-    assert all(connection.is_idle() for connection in pool._pool.connections)  # type: ignore[attr-defined]
+    pool = client._transport._wire.client._transport._pool  # type: ignore[attr-defined]
+    assert all(connection.is_idle() for connection in pool.connections)
 
 
 def fail_while_producing(stream: Stream[object]) -> None:

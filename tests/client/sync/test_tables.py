@@ -14,7 +14,7 @@ import pytest
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import Unsupported
-from everbrook.protocol.errors import StreamNotFound
+from everbrook.protocol.errors import OffsetGone, StreamNotFound
 
 _numbers = count()
 
@@ -77,6 +77,22 @@ def test_many_pages_are_one_table_of_the_types_that_all_need(stream: Stream[Any]
     assert len(list(table.batches())) > 2
     assert table.schema.field("n").type == pa.float64()
     assert table.arrow().column("n").to_pylist() == [*range(5000), 0.5]
+
+
+def test_a_table_of_a_stream_that_was_cut_begins_with_what_is_left(stream: Stream[Any], plain: Client) -> None:
+    cut = stream.extend([{"n": 1}, {"n": 2}])
+    stream.append({"n": 3})
+    stream.publish(b"{}", offset=cut)
+    assert stream.table().arrow().column("n").to_pylist() == [3]
+    assert plain.stream(stream.name).table().arrow().column("n").to_pylist() == [3]
+
+
+def test_a_table_from_an_offset_that_was_dropped_says_where_the_stream_begins(stream: Stream[Any]) -> None:
+    first = stream.append({"n": 1})
+    cut = stream.append({"n": 2})
+    stream.publish(b"{}", offset=cut)
+    with pytest.raises(OffsetGone, match=f"the stream retains what follows {cut}"):
+        stream.table(first).arrow()
 
 
 def test_an_empty_stream_is_an_empty_table(stream: Stream[Any]) -> None:

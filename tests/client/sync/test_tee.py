@@ -215,6 +215,14 @@ def test_an_event_that_is_no_json_fails_as_an_event_would(stream: Stream[Any]) -
     assert failure["error"]["type"] == "TypeError"
 
 
+def test_an_event_with_nan_is_recorded_as_the_error_it_is(stream: Stream[Any]) -> None:
+    with pytest.raises(ValueError, match="it holds nan or infinity"):
+        record([{"score": 0.5}, {"score": float("nan")}], stream)
+    first, failure = recorded(stream)
+    assert (first, failure["error"]["type"]) == ({"score": 0.5}, "ValueError")
+    assert "it holds nan or infinity" in failure["error"]["message"]
+
+
 def test_a_stream_of_text_is_refused_unless_one_says_how_to_write_events(client: Client) -> None:
     text = client.stream(f"answers/{uuid4()}", content_type="text/plain")
     with pytest.raises(ValueError, match=r"is text/plain: give `encode`"):

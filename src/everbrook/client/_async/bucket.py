@@ -1,17 +1,20 @@
 """Buckets: streams that belong together, below a name of their own (002 §1)."""
 
 from collections.abc import AsyncIterator
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from everbrook.client._async import parts
 from everbrook.client._async.listing import changes, list_streams
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client._async.subscription import AsyncSubscription
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec
 from everbrook.client.documents import decode_document
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.protocol.errors import BucketExists, BucketNotFound
+
+if TYPE_CHECKING:
+    from everbrook.client._async.subscription import AsyncSubscription
 
 T = TypeVar("T")
 
@@ -70,6 +73,6 @@ class AsyncBucket:
         """List the streams of the bucket that moved since a `token` was given, or all of them."""
         return await changes(self._transport, self._root, token, prefix)
 
-    def subscription(self, id: str) -> AsyncSubscription:  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the bucket."""
-        return AsyncSubscription(self._transport, self._root, id)
+        return parts.AsyncSubscription(self._transport, self._root, id)

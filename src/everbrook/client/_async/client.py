@@ -9,20 +9,24 @@ A handle asks the server for nothing until something is done with it.
 import os
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-import httpx2
-
-from everbrook.client._async.bucket import AsyncBucket
+from everbrook.client._async import parts
 from everbrook.client._async.endings import end_all
 from everbrook.client._async.listing import changes, list_buckets, list_streams
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client._async.subscription import AsyncSubscription
 from everbrook.client._async.transport import AsyncTransport, Value
+from everbrook.client._async.wire import AsyncWire
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from everbrook.client._async.bucket import AsyncBucket
+    from everbrook.client._async.subscription import AsyncSubscription
 
 T = TypeVar("T")
 
@@ -37,7 +41,7 @@ class AsyncClient:
         token: Value | None = None,
         headers: Mapping[str, Value] | None = None,
         params: Mapping[str, Value] | None = None,
-        http: httpx2.AsyncClient | None = None,
+        http: "httpx2.AsyncClient | AsyncWire | None" = None,
         retry: Retry | None = None,
         timeout_secs: float = 30.0,
     ) -> None:
@@ -99,14 +103,14 @@ class AsyncClient:
         """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
         return await changes(self._transport, self._server.streams, token, prefix)
 
-    def bucket(self, name: str) -> AsyncBucket:
+    def bucket(self, name: str) -> "AsyncBucket":
         """Give a handle of a bucket."""
-        return AsyncBucket(self._transport, self._server.bucket(name), name)
+        return parts.AsyncBucket(self._transport, self._server.bucket(name), name)
 
     def buckets(self, prefix: str = "") -> AsyncIterator[BucketInfo]:
         """List the buckets."""
         return list_buckets(self._transport, self._server.buckets, prefix)
 
-    def subscription(self, id: str) -> AsyncSubscription:  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the base surface."""
-        return AsyncSubscription(self._transport, self._server.streams, id)
+        return parts.AsyncSubscription(self._transport, self._server.streams, id)

@@ -5,17 +5,13 @@ The names are the same on both sides, so that everything else is the same text.
 
 import asyncio
 import os
-import socket
 from asyncio import Lock
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
 from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Self, TypeVar, TypeVarTuple, overload
 
-import httpx2
-
-__all__ = ["Condition", "Lock", "Task", "interrupt", "iterate", "place", "resolve", "sleep", "spawn"]
+__all__ = ["Condition", "Lock", "Task", "iterate", "place", "resolve", "sleep", "spawn"]
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -103,15 +99,6 @@ async def resolve(value: T | Callable[[], T | Awaitable[T]]) -> T:
         return value
     given = value()
     return await given if isawaitable(given) else given
-
-
-def interrupt(response: httpx2.Response) -> None:
-    """End an answer that somebody waits for: as if its connection broke."""
-    stream = response.extensions.get("network_stream")
-    connection = None if stream is None else stream.get_extra_info("socket")
-    if connection is not None:
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def iterate(values: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:

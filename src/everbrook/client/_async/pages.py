@@ -12,15 +12,15 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import httpx2
-
-from everbrook.client._async.concurrency import Condition, interrupt, resolve
+from everbrook.client._async.concurrency import Condition, resolve
 from everbrook.client._async.transport import AsyncTransport
+from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.flow.reading import FIRST_EVENT_SECS, Ask, Live, Reading
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.client.wire import AnswerLate, ConnectionBroken
 from everbrook.protocol.errors import BadRequest, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class AsyncPages:
         self._changed = Condition()
         self._stopped = False
         self._guard = threading.Lock()
-        self._response: httpx2.Response | None = None
+        self._response: AsyncAnswer | None = None
         """The events under way, which only whoever holds the guard may interrupt: later they are another's."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
@@ -55,7 +55,7 @@ class AsyncPages:
             self._changed.notify_all()
         with self._guard:
             if self._response is not None:
-                interrupt(self._response)
+                self._response.interrupt()
 
     async def each(self) -> AsyncGenerator[Page]:
         """Give all pages, over whatever breaks on the way."""
@@ -74,7 +74,7 @@ class AsyncPages:
                 await self._slow_down()
             except OffsetGone as gone:
                 await self._behind_snapshot(gone)
-            except (httpx2.TransportError, ProtocolError, NotAStream) as failure:
+            except (ConnectionBroken, ProtocolError, NotAStream) as failure:
                 if not (self._given_up() or self._without_events(ask, failure)):
                     await self._pause(attempts.delay_after(failure), failure)
 
@@ -127,9 +127,9 @@ class AsyncPages:
         finally:
             self._reading.ended(count)
         if not count:
-            raise httpx2.RemoteProtocolError("the event stream ended before its first event")
+            raise ConnectionBroken("the event stream ended before its first event")
 
-    async def _event_pages(self, response: httpx2.Response) -> AsyncGenerator[Page]:
+    async def _event_pages(self, response: AsyncAnswer) -> AsyncGenerator[Page]:
         events = self._reading.events(response.headers)
         with self._guard:
             self._response = response
@@ -141,7 +141,7 @@ class AsyncPages:
                     for page in events.feed(received):
                         yield page
                     if not events.count and monotonic() - began > FIRST_EVENT_SECS:
-                        raise httpx2.ReadTimeout("comments come, and no events")
+                        raise AnswerLate("comments come, and no events")
         finally:
             with self._guard:
                 self._response = None
@@ -150,7 +150,7 @@ class AsyncPages:
         """Tell whether to go on by long-polls: events are refused here, or held back on the way."""
         if ask.live is not Live.SSE:
             return False
-        held_back = isinstance(failure, httpx2.ReadTimeout) and not self._reading.events_seen
+        held_back = isinstance(failure, AnswerLate) and not self._reading.events_seen
         return (held_back or isinstance(failure, BadRequest)) and self._reading.fall_back()
 
     async def _behind_snapshot(self, gone: OffsetGone) -> None:

@@ -126,7 +126,7 @@ class AsyncProducer(Generic[T]):
         message = None if value is NOTHING else self._codec.encode(kind_of(await self._type()), value)
         await self._type()
         async with self._changed:
-            if not self._closes:
+            if self._error is None and not self._closes:
                 self._require_open()
                 self._production.end(message)
                 self._ended = self._closes = True

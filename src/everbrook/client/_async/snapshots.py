@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
+from urllib.parse import urljoin
 
-import httpx2
 from msgspec import Struct
 
 from everbrook.client._async.transport import AsyncTransport
-from everbrook.client.address import part_of
+from everbrook.client.address import origin_of, part_of
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, Redirected
 from everbrook.client.heads import Snapshot
 from everbrook.client.multipart import Part, PartDecoder
+from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import PreconditionFailed, ProtocolError, SnapshotNotFound
 
 T = TypeVar("T")
@@ -61,15 +62,15 @@ class AsyncSnapshots:
 
     async def _location(self) -> str | None:
         """Ask where the latest snapshot is. It is on the same server: no other is sent this one's token."""
-        here = httpx2.URL(f"{self._url}/snapshot")
+        here = f"{self._url}/snapshot"
         try:
-            await self._transport.request("GET", str(here))
+            await self._transport.request("GET", here)
         except SnapshotNotFound:
             return None
         except Redirected as redirect:
-            location = here.join(redirect.location)
-            if _origin(location) == _origin(here):
-                return str(location)
+            location = urljoin(here, redirect.location)
+            if origin_of(location) == origin_of(here):
+                return location
             raise
         raise InvalidAnswer(f"{here} should lead to a snapshot")
 
@@ -100,7 +101,7 @@ class AsyncSnapshots:
         while True:
             try:
                 return await self._bootstrap(codec)
-            except (httpx2.TransportError, ProtocolError) as failure:
+            except (ConnectionBroken, ProtocolError) as failure:
                 await self._transport.pause(attempts.delay_after(failure), failure)
 
     async def _bootstrap(self, codec: Codec[T]) -> Bootstrap[T]:
@@ -108,12 +109,8 @@ class AsyncSnapshots:
             decoder = PartDecoder(response.headers.get("Content-Type", ""))
             parts = [part async for received in response.aiter_bytes() for part in decoder.feed(received)]
             if not decoder.ended:
-                raise httpx2.RemoteProtocolError("the bootstrap ended before its closing boundary")
+                raise ConnectionBroken("the bootstrap ended before its closing boundary")
             return _assembled(parts, response.headers, codec)
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 def _assembled(parts: list[Part], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everbrook.client.content import kind_of
+from everbrook.client.page import BEGINNING
 
 if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream
@@ -25,6 +26,8 @@ async def table_of(
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("tables need pyarrow: pip install 'everbrook[frames]'", name=error.name) from error
     head = await stream.head()
+    if offset == BEGINNING and head.earliest_offset is not None:
+        offset = head.earliest_offset  # what was before it is dropped, and nobody named it
     form = form_of(kind_of(head.content_type), columns, raw=raw)
     if _FRAMES in head.extensions:
         pieces = partial(_framed, stream, head.offset if until is None else until)

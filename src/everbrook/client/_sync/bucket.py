@@ -2,17 +2,20 @@
 """Buckets: streams that belong together, below a name of their own (002 §1)."""
 
 from collections.abc import Iterator
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from everbrook.client._sync import parts
 from everbrook.client._sync.listing import changes, list_streams
 from everbrook.client._sync.stream import Stream
-from everbrook.client._sync.subscription import Subscription
 from everbrook.client._sync.transport import Transport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec
 from everbrook.client.documents import decode_document
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.protocol.errors import BucketExists, BucketNotFound
+
+if TYPE_CHECKING:
+    from everbrook.client._sync.subscription import Subscription
 
 T = TypeVar("T")
 
@@ -71,6 +74,6 @@ class Bucket:
         """List the streams of the bucket that moved since a `token` was given, or all of them."""
         return changes(self._transport, self._root, token, prefix)
 
-    def subscription(self, id: str) -> Subscription:  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "Subscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the bucket."""
-        return Subscription(self._transport, self._root, id)
+        return parts.Subscription(self._transport, self._root, id)

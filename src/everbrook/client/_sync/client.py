@@ -10,20 +10,24 @@ A handle asks the server for nothing until something is done with it.
 import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
-import httpx2
-
-from everbrook.client._sync.bucket import Bucket
+from everbrook.client._sync import parts
 from everbrook.client._sync.endings import end_all
 from everbrook.client._sync.listing import changes, list_buckets, list_streams
 from everbrook.client._sync.stream import Stream
-from everbrook.client._sync.subscription import Subscription
 from everbrook.client._sync.transport import Transport, Value
+from everbrook.client._sync.wire import Wire
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from everbrook.client._sync.bucket import Bucket
+    from everbrook.client._sync.subscription import Subscription
 
 T = TypeVar("T")
 
@@ -38,7 +42,7 @@ class Client:
         token: Value | None = None,
         headers: Mapping[str, Value] | None = None,
         params: Mapping[str, Value] | None = None,
-        http: httpx2.Client | None = None,
+        http: "httpx2.Client | Wire | None" = None,
         retry: Retry | None = None,
         timeout_secs: float = 30.0,
     ) -> None:
@@ -100,14 +104,14 @@ class Client:
         """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
         return changes(self._transport, self._server.streams, token, prefix)
 
-    def bucket(self, name: str) -> Bucket:
+    def bucket(self, name: str) -> "Bucket":
         """Give a handle of a bucket."""
-        return Bucket(self._transport, self._server.bucket(name), name)
+        return parts.Bucket(self._transport, self._server.bucket(name), name)
 
     def buckets(self, prefix: str = "") -> Iterator[BucketInfo]:
         """List the buckets."""
         return list_buckets(self._transport, self._server.buckets, prefix)
 
-    def subscription(self, id: str) -> Subscription:  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "Subscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the base surface."""
-        return Subscription(self._transport, self._server.streams, id)
+        return parts.Subscription(self._transport, self._server.streams, id)

@@ -4,20 +4,16 @@ The names are the same on both sides, so that everything else is the same text.
 """
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from contextvars import copy_context
 from inspect import iscoroutine
 from threading import Lock
 from types import TracebackType
 from typing import Self, TypeVar, TypeVarTuple, overload
 
-import httpx2
-
-__all__ = ["Condition", "Lock", "Task", "interrupt", "iterate", "place", "resolve", "sleep", "spawn"]
+__all__ = ["Condition", "Lock", "Task", "iterate", "place", "resolve", "sleep", "spawn"]
 
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
@@ -103,15 +99,6 @@ def resolve(value: T | Callable[[], T]) -> T:
         given.close()
         raise TypeError(f"{value!r} is asynchronous: it goes with AsyncClient, not with Client")
     return given
-
-
-def interrupt(response: httpx2.Response) -> None:
-    """End an answer that another thread waits for: closing its socket would not wake that thread, this does."""
-    stream = response.extensions.get("network_stream")
-    connection = None if stream is None else stream.get_extra_info("socket")
-    if connection is not None:
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
 
 
 def iterate(values: Iterable[T]) -> Iterator[T]:

@@ -4,14 +4,14 @@
 import logging
 from collections.abc import Callable
 
-import httpx2
-
 from everbrook.client._sync.concurrency import Condition
 from everbrook.client._sync.transport import Transport
+from everbrook.client._sync.wire import Answer
 from everbrook.client.content import join, kind_of
 from everbrook.client.errors import AppendUncertain, NotAStream, ProducerReused
 from everbrook.client.flow.producing import Batch, Production
 from everbrook.client.refusals import header_of
+from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import ProtocolError, SequenceGap, StaleEpoch
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Delivery:
             except StaleEpoch as fence:
                 self._claim(batch, fence, uncertain=attempts.uncertain)
                 return
-            except (httpx2.TransportError, ProtocolError) as failure:
+            except (ConnectionBroken, ProtocolError) as failure:
                 self._pause(attempts.delay_after(failure), failure)
             else:
                 _require_taken(response)
@@ -81,7 +81,7 @@ class Delivery:
         with self._changed:
             self._changed.wait_until(self._given_up, delay_secs)
 
-    def _send(self, batch: Batch) -> httpx2.Response:
+    def _send(self, batch: Batch) -> Answer:
         content_type = self._content_type()
         headers = {
             "Producer-Id": self._production.producer_id,
@@ -97,7 +97,7 @@ class Delivery:
         with self._changed:
             self._changed.wait_until(lambda: self._given_up() or not self._production.follows(batch))
 
-    def _taken_for_another(self, batch: Batch, response: httpx2.Response, *, uncertain: bool) -> bool:
+    def _taken_for_another(self, batch: Batch, response: Answer, *, uncertain: bool) -> bool:
         """Tell whether the first batch was taken for one that a producer of this name has sent before.
 
         It may be a repetition of its own, if an answer was lost: then it is the last that the server knows of (§5.2.1).
@@ -107,7 +107,7 @@ class Delivery:
         taken, self._known_new = repeated and not (self._known_new or own), True
         return taken
 
-    def _accepted(self, batch: Batch, response: httpx2.Response) -> None:
+    def _accepted(self, batch: Batch, response: Answer) -> None:
         with self._changed:
             self._production.accepted(batch)
             self._written = True
@@ -142,11 +142,11 @@ class Delivery:
             self._changed.notify_all()
 
 
-def _last_of(response: httpx2.Response, batch: Batch) -> str:
+def _last_of(response: Answer, batch: Batch) -> str:
     """Give the last number that the server knows of this producer; one that does not say it means this batch's."""
     return response.headers.get("Producer-Seq", str(batch.seq))
 
 
-def _require_taken(response: httpx2.Response) -> None:
+def _require_taken(response: Answer) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
         raise NotAStream("the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this a stream?")

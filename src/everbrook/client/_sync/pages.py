@@ -13,15 +13,15 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-import httpx2
-
-from everbrook.client._sync.concurrency import Condition, interrupt, resolve
+from everbrook.client._sync.concurrency import Condition, resolve
 from everbrook.client._sync.transport import Transport
+from everbrook.client._sync.wire import Answer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.flow.reading import FIRST_EVENT_SECS, Ask, Live, Reading
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.client.wire import AnswerLate, ConnectionBroken
 from everbrook.protocol.errors import BadRequest, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Pages:
         self._changed = Condition()
         self._stopped = False
         self._guard = threading.Lock()
-        self._response: httpx2.Response | None = None
+        self._response: Answer | None = None
         """The events under way, which only whoever holds the guard may interrupt: later they are another's."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
@@ -56,7 +56,7 @@ class Pages:
             self._changed.notify_all()
         with self._guard:
             if self._response is not None:
-                interrupt(self._response)
+                self._response.interrupt()
 
     def each(self) -> Generator[Page]:
         """Give all pages, over whatever breaks on the way."""
@@ -75,7 +75,7 @@ class Pages:
                 self._slow_down()
             except OffsetGone as gone:
                 self._behind_snapshot(gone)
-            except (httpx2.TransportError, ProtocolError, NotAStream) as failure:
+            except (ConnectionBroken, ProtocolError, NotAStream) as failure:
                 if not (self._given_up() or self._without_events(ask, failure)):
                     self._pause(attempts.delay_after(failure), failure)
 
@@ -127,9 +127,9 @@ class Pages:
         finally:
             self._reading.ended(count)
         if not count:
-            raise httpx2.RemoteProtocolError("the event stream ended before its first event")
+            raise ConnectionBroken("the event stream ended before its first event")
 
-    def _event_pages(self, response: httpx2.Response) -> Generator[Page]:
+    def _event_pages(self, response: Answer) -> Generator[Page]:
         events = self._reading.events(response.headers)
         with self._guard:
             self._response = response
@@ -140,7 +140,7 @@ class Pages:
                 for received in response.iter_bytes():
                     yield from events.feed(received)
                     if not events.count and monotonic() - began > FIRST_EVENT_SECS:
-                        raise httpx2.ReadTimeout("comments come, and no events")
+                        raise AnswerLate("comments come, and no events")
         finally:
             with self._guard:
                 self._response = None
@@ -149,7 +149,7 @@ class Pages:
         """Tell whether to go on by long-polls: events are refused here, or held back on the way."""
         if ask.live is not Live.SSE:
             return False
-        held_back = isinstance(failure, httpx2.ReadTimeout) and not self._reading.events_seen
+        held_back = isinstance(failure, AnswerLate) and not self._reading.events_seen
         return (held_back or isinstance(failure, BadRequest)) and self._reading.fall_back()
 
     def _behind_snapshot(self, gone: OffsetGone) -> None:

@@ -127,7 +127,7 @@ class Producer(Generic[T]):
         message = None if value is NOTHING else self._codec.encode(kind_of(self._type()), value)
         self._type()
         with self._changed:
-            if not self._closes:
+            if self._error is None and not self._closes:
                 self._require_open()
                 self._production.end(message)
                 self._ended = self._closes = True

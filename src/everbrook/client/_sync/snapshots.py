@@ -4,16 +4,17 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
+from urllib.parse import urljoin
 
-import httpx2
 from msgspec import Struct
 
 from everbrook.client._sync.transport import Transport
-from everbrook.client.address import part_of
+from everbrook.client.address import origin_of, part_of
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, Redirected
 from everbrook.client.heads import Snapshot
 from everbrook.client.multipart import Part, PartDecoder
+from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import PreconditionFailed, ProtocolError, SnapshotNotFound
 
 T = TypeVar("T")
@@ -62,15 +63,15 @@ class Snapshots:
 
     def _location(self) -> str | None:
         """Ask where the latest snapshot is. It is on the same server: no other is sent this one's token."""
-        here = httpx2.URL(f"{self._url}/snapshot")
+        here = f"{self._url}/snapshot"
         try:
-            self._transport.request("GET", str(here))
+            self._transport.request("GET", here)
         except SnapshotNotFound:
             return None
         except Redirected as redirect:
-            location = here.join(redirect.location)
-            if _origin(location) == _origin(here):
-                return str(location)
+            location = urljoin(here, redirect.location)
+            if origin_of(location) == origin_of(here):
+                return location
             raise
         raise InvalidAnswer(f"{here} should lead to a snapshot")
 
@@ -101,7 +102,7 @@ class Snapshots:
         while True:
             try:
                 return self._bootstrap(codec)
-            except (httpx2.TransportError, ProtocolError) as failure:
+            except (ConnectionBroken, ProtocolError) as failure:
                 self._transport.pause(attempts.delay_after(failure), failure)
 
     def _bootstrap(self, codec: Codec[T]) -> Bootstrap[T]:
@@ -109,12 +110,8 @@ class Snapshots:
             decoder = PartDecoder(response.headers.get("Content-Type", ""))
             parts = [part for received in response.iter_bytes() for part in decoder.feed(received)]
             if not decoder.ended:
-                raise httpx2.RemoteProtocolError("the bootstrap ended before its closing boundary")
+                raise ConnectionBroken("the bootstrap ended before its closing boundary")
             return _assembled(parts, response.headers, codec)
-
-
-def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
-    return url.scheme, url.host, url.port
 
 
 def _assembled(parts: list[Part], headers: Mapping[str, str], codec: Codec[T]) -> Bootstrap[T]:

@@ -13,32 +13,29 @@ Reads resume by themselves; what has to be written exactly once goes through a p
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
+from everbrook.client._sync import parts
 from everbrook.client._sync.appending import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, Appender, offset_of
 from everbrook.client._sync.concurrency import iterate
-from everbrook.client._sync.producer import Producer
-from everbrook.client._sync.reader import Reader
-from everbrook.client._sync.snapshots import Bootstrap, Snapshots
-from everbrook.client._sync.tables import table_of
 from everbrook.client._sync.transport import Transport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec, content_type_for, join, kind_of
-from everbrook.client.errors import Unsupported
-from everbrook.client.flow.producing import Batching
-from everbrook.client.flow.reading import Mode, Reading
 from everbrook.client.heads import Head, Snapshot, head_of
-from everbrook.client.offsets import Offsets
 from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import Lifetime, Moment, creation_headers, path_of, start_query
 from everbrook.client.tables.notebook import format_record
 from everbrook.protocol.errors import NotFound, OffsetGone, StreamExists, StreamGone, StreamNotFound
-from everbrook.protocol.frames import CONTENT_TYPE as FRAMES
-from everbrook.protocol.frames import Frames, decode_frames
 
 if TYPE_CHECKING:
     from everbrook.client._sync.materialise import Materialiser
+    from everbrook.client._sync.producer import Producer
+    from everbrook.client._sync.reader import Reader
+    from everbrook.client._sync.snapshots import Bootstrap, Snapshots
+    from everbrook.client.flow.reading import Mode
+    from everbrook.client.offsets import Offsets
     from everbrook.client.tables.forms import Columns
     from everbrook.client.tables.table import Table
     from everbrook.protocol.dialects import InvalidChange
+    from everbrook.protocol.frames import Frames
 
 T = TypeVar("T")
 
@@ -61,7 +58,6 @@ class Stream(Generic[T]):
         self._codec = codec
         self._content_type = content_type
         self._appender = Appender(transport, self.url)
-        self._snapshots = Snapshots(transport, self.url + root.parts)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
@@ -202,14 +198,14 @@ class Stream(Generic[T]):
         max_batch_items: int = MAX_BATCH_MESSAGES,
         linger_secs: float = 0.005,
         max_in_flight: int = 5,
-    ) -> Producer[T]:
+    ) -> "Producer[T]":
         """Make a writer whose messages arrive exactly once and in order, whatever breaks (§5.2.1).
 
         `id` names the writer over its restarts. `auto_claim` takes over from whoever used that id before, in a new
         epoch. With `replay`, what was sent before under the same epoch and numbers counts as sent.
         """
-        batching = Batching(max_batch_bytes, max_batch_items, linger_secs, max_in_flight)
-        return Producer(
+        batching = parts.Batching(max_batch_bytes, max_batch_items, linger_secs, max_in_flight)
+        return parts.Producer(
             self._transport,
             self.url,
             self._codec,
@@ -237,64 +233,52 @@ class Stream(Generic[T]):
         last: int | None = None,
         at: Moment | int | None = None,
         skip: int | None = None,
-    ) -> Reader[T]:
+    ) -> "Reader[T]":
         """Read what is there: from an offset `until` another, the `last` n messages, or what came `at` a time."""
-        reading = Reading(offset, start=start_query(last, at, skip), until=until, mode=None, codec=self._codec)
-        return Reader(self._transport, self.url, reading, self._codec)
+        reading = parts.Reading(offset, start=start_query(last, at, skip), until=until, mode=None, codec=self._codec)
+        return parts.Reader(self._transport, self.url, reading, self._codec)
 
     def follow(
         self,
         offset: str = BEGINNING,
         *,
-        mode: Mode = "auto",
+        mode: "Mode" = "auto",
         last: int | None = None,
         at: Moment | int | None = None,
         skip: int | None = None,
-        offsets: Offsets | None = None,
+        offsets: "Offsets | None" = None,
         on_snapshot: Callable[[Snapshot], Any] | None = None,
-    ) -> Reader[T]:
+    ) -> "Reader[T]":
         """Read what is there and then what comes, until the stream is closed. Broken connections go unnoticed.
 
         `offset` may be `now`. `offsets` is where the position is kept for the next run. If what comes next is not
         retained any more, `on_snapshot` gets the snapshot that stands for it; without it, OffsetGone is raised.
         """
-        reading = Reading(offset, start=start_query(last, at, skip), until=None, mode=mode, codec=self._codec)
-        reader = Reader(self._transport, self.url, reading, self._codec)
+        reading = parts.Reading(offset, start=start_query(last, at, skip), until=None, mode=mode, codec=self._codec)
+        reader = parts.Reader(self._transport, self.url, reading, self._codec)
         if offsets is not None:
             reader.keep(offsets)
         if on_snapshot is not None:
             reader.recover(self.snapshot, on_snapshot)
         return reader
 
-    def frames(self, offset: str = BEGINNING, *, until: str | None = None) -> Iterator[Frames]:
+    def frames(self, offset: str = BEGINNING, *, until: str | None = None) -> "Iterator[Frames]":
         """Read what is there as pages of messages with the offset and the time of each, whatever they are."""
-        query = {"format": "frames", "offset": offset} | ({} if until is None else {"until": until})
-        while True:
-            response = self._transport.request("GET", self.url, query=query)
-            if response.headers.get("Content-Type", "") != FRAMES.decode():
-                raise Unsupported("this server does not know format=frames")
-            page = decode_frames(response.content)
-            if len(page):
-                yield page
-            query["offset"] = response.headers["Stream-Next-Offset"]
-            if "Stream-Up-To-Date" in response.headers or query["offset"] == until:
-                return
+        return parts.read_frames(self._transport, self.url, offset, until)
 
     def materialise(
         self,
         *,
         types: Mapping[str, Any] | None = None,
         on_invalid: "Callable[[InvalidChange], object] | None" = None,
-        mode: Mode = "auto",
+        mode: "Mode" = "auto",
     ) -> "Materialiser":
         """Hold the current value per type and key of a stream of changes: `with stream.materialise() as state`.
 
         Values are decoded into the `types` given by the name of theirs. A message that is no change goes to
         `on_invalid`; without it, it ends the state with an error.
         """
-        from everbrook.client._sync.materialise import Materialiser  # noqa: PLC0415 - not everybody has changes
-
-        return Materialiser(self, types=types, on_invalid=on_invalid, mode=mode)
+        return parts.Materialiser(self, types=types, on_invalid=on_invalid, mode=mode)
 
     def table(
         self, offset: str = BEGINNING, *, until: str | None = None, columns: "Columns | None" = None, raw: bool = False
@@ -303,10 +287,15 @@ class Stream(Generic[T]):
 
         Messages of JSON become columns: all of them, or the `columns` of these names, or of these names and types.
         A `raw` table, and one of any other stream, has each message as it is, with its offsets and its time.
+        Where the beginning of the stream was dropped, a table of everything begins with what is left.
         """
-        return table_of(self, offset, until, columns, raw=raw)
+        return parts.table_of(self, offset, until, columns, raw=raw)
 
     # Snapshots
+
+    @property
+    def _snapshots(self) -> "Snapshots":
+        return parts.Snapshots(self._transport, self.url + self._root.parts)
 
     def publish(
         self,
@@ -340,6 +329,6 @@ class Stream(Generic[T]):
         """Drop what lies before an offset, which a snapshot must cover."""
         self._snapshots.cut(offset)
 
-    def bootstrap(self) -> Bootstrap[T]:
+    def bootstrap(self) -> "Bootstrap[T]":
         """Fetch the snapshot and every message after it, all as of one moment."""
         return cast("Bootstrap[T]", self._snapshots.bootstrap(self._codec))

@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from everbrook.client.content import kind_of
+from everbrook.client.page import BEGINNING
 
 if TYPE_CHECKING:
     from everbrook.client._sync.stream import Stream
@@ -24,6 +25,8 @@ def table_of(stream: "Stream[Any]", offset: str, until: str | None, columns: "Co
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("tables need pyarrow: pip install 'everbrook[frames]'", name=error.name) from error
     head = stream.head()
+    if offset == BEGINNING and head.earliest_offset is not None:
+        offset = head.earliest_offset  # what was before it is dropped, and nobody named it
     form = form_of(kind_of(head.content_type), columns, raw=raw)
     if _FRAMES in head.extensions:
         pieces = partial(_framed, stream, head.offset if until is None else until)

@@ -7,17 +7,20 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import httpx2
-
 from everbrook.client._sync.concurrency import place, resolve, sleep
+from everbrook.client._sync.wire import Answer, Wire, load_httpx
 from everbrook.client.address import origin_of
-from everbrook.client.errors import ClientError, InvalidAnswer, NotAStream, Redirected, Unreachable
+from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Retry
+from everbrook.client.wire import ConnectionBroken, Request
 from everbrook.protocol.errors import ProtocolError
+
+if TYPE_CHECKING:
+    import httpx2
 
 logger = logging.getLogger(__name__)
 
@@ -25,8 +28,7 @@ Value = str | Callable[[], str]
 Content = bytes | None
 
 _UNAUTHORIZED, _REFUSED = 401, 400
-# Every follower holds a connection, so there is no bound on them.
-_LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+_REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class Transport:
@@ -34,7 +36,7 @@ class Transport:
 
     def __init__(
         self,
-        http: httpx2.Client | None,
+        http: "httpx2.Client | Wire | None",
         *,
         home: str,
         token: Value | None,
@@ -50,8 +52,12 @@ class Transport:
         wrong_side = http is not None and iscoroutinefunction(http.send)
         if wrong_side:
             raise TypeError(f"http must be an httpx2.Client, got {type(http).__name__}")
-        self._given = http
-        self._own: httpx2.Client | None = None
+        if isinstance(http, Wire):
+            self._given: Wire | None = http
+        else:
+            self._over = load_httpx()
+            self._given = None if http is None else self._over(http)
+        self._own: Wire | None = None
         self._place: object = None
         self._guard = threading.Lock()
         self._closed = False
@@ -76,7 +82,7 @@ class Transport:
         }
 
     @property
-    def _http(self) -> httpx2.Client:
+    def _wire(self) -> Wire:
         if self._given is not None:
             return self._given
         with self._guard:
@@ -84,7 +90,7 @@ class Transport:
                 raise ClientError("this client is closed: nothing more can be asked through it")
             # Connections of the process that this one was forked from, or of another loop, are let go of as they are.
             if self._own is None or self._place != place():
-                self._own, self._place = httpx2.Client(limits=_LIMITS), place()
+                self._own, self._place = self._over(), place()
             return self._own
 
     def close(self) -> None:
@@ -108,13 +114,13 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         content: Content = None,
         attempts: Attempts | None = None,
-    ) -> httpx2.Response:
+    ) -> Answer:
         """Ask until there is an answer. What is no success is raised, refusals as their own classes."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
             try:
                 return self.ask(method, url, query=query, headers=headers, content=content)
-            except (httpx2.TransportError, ProtocolError) as failure:
+            except (ConnectionBroken, ProtocolError) as failure:
                 self.pause(attempts.delay_after(failure), failure)
 
     def pause(self, delay_secs: float, failure: Exception) -> None:
@@ -131,7 +137,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         content: Content = None,
         timeout_secs: float | None = None,
-    ) -> httpx2.Response:
+    ) -> Answer:
         """Ask once."""
         with self.open(
             method, url, query=query, headers=headers, content=content, timeout_secs=timeout_secs
@@ -149,22 +155,20 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         content: Content = None,
         timeout_secs: float | None = None,
-    ) -> Iterator[httpx2.Response]:
+    ) -> Iterator[Answer]:
         """Ask once, for an answer whose body is read as it arrives. A token that is not valid any more is renewed."""
-        response = self._send(method, url, query, headers, content, timeout_secs)
-        if response.status_code == _UNAUTHORIZED and callable(self._token) and "Authorization" not in (headers or {}):
-            response.close()
-            self._forget(response.request.headers.get("Authorization"))
-            response = self._send(method, url, query, headers, content, timeout_secs)
+        request, answer = self._send(method, url, query, headers, content, timeout_secs)
+        if answer.status_code == _UNAUTHORIZED and callable(self._token) and "Authorization" not in (headers or {}):
+            answer.close()
+            self._forget(request.headers.get("Authorization"))
+            request, answer = self._send(method, url, query, headers, content, timeout_secs)
         try:
-            if response.status_code >= _REFUSED:
-                raise refusal_of(response.status_code, response.headers, response.read(), f"{method} {url}")
-            _require_server(response, f"{method} {url}")
-            yield response
-        except httpx2.DecodingError as error:
-            raise InvalidAnswer(f"{method} {url}: the answer is not encoded as it says: {error}") from error
+            if answer.status_code >= _REFUSED:
+                raise refusal_of(answer.status_code, answer.headers, answer.read(), f"{method} {url}")
+            _require_server(method, answer, f"{method} {url}")
+            yield answer
         finally:
-            response.close()
+            answer.close()
 
     def _send(
         self,
@@ -174,31 +178,26 @@ class Transport:
         headers: Mapping[str, str] | None,
         content: Content,
         timeout_secs: float | None,
-    ) -> httpx2.Response:
-        http = self._http
+    ) -> tuple[Request, Answer]:
+        wire = self._wire
         at_home = origin_of(url) == origin_of(self._home)
         credentials = self.credentials() if at_home else {}
         given = {**(_resolved(self._params) if at_home else {}), **(query or {})}
+        request = Request(
+            method,
+            # A server need not take a `+` for a space, as forms do.
+            f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
+            {**credentials, **(headers or {})},
+            content,
+            self.timeout_secs,
+            timeout_secs or self.timeout_secs,
+        )
         try:
-            request = http.build_request(
-                method,
-                # A server need not take a `+` for a space, as forms do.
-                f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
-                headers={**credentials, **(headers or {})},
-                content=content,
-                timeout=httpx2.Timeout(self.timeout_secs, read=timeout_secs or self.timeout_secs),
-            )
-            return http.send(request, stream=True, follow_redirects=False)
-        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-            raise Unreachable(f"{method} {url}: {error}") from error
+            return request, wire.send(request)
         except UnicodeEncodeError as error:
             raise ValueError(
                 f"{method} {url} can't be sent: headers and tokens are ASCII, got {error.object!r:.80}"
             ) from error
-        except httpx2.LocalProtocolError as error:
-            if not str(error).startswith("Illegal header"):
-                raise
-            raise ValueError(f"{method} {url} can't be sent: {error}") from error
 
     def credentials(self) -> dict[str, str]:
         """Give the headers that go with every request."""
@@ -219,10 +218,10 @@ def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: resolve(value) for name, value in values.items()} if values else {}
 
 
-def _require_server(response: httpx2.Response, asked: str) -> None:
+def _require_server(method: str, answer: Answer, asked: str) -> None:
     """Refuse answers that are not a stream server's: whoever takes them for a success loses what was sent."""
-    if response.has_redirect_location:
-        raise Redirected(asked, response.headers["Location"])
-    is_page = response.headers.get("Content-Type", "").startswith("text/html")
-    if is_page and response.request.method != "GET" and "Stream-Next-Offset" not in response.headers:
+    if answer.status_code in _REDIRECTS and "Location" in answer.headers:
+        raise Redirected(asked, answer.headers["Location"])
+    is_page = answer.headers.get("Content-Type", "").startswith("text/html")
+    if is_page and method != "GET" and "Stream-Next-Offset" not in answer.headers:
         raise NotAStream(f"{asked} is answered with a web page: is this the URL of a Durable Streams server?")

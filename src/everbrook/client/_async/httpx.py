@@ -1,0 +1,58 @@
+"""Requests through httpx2. No other module of this side knows it."""
+
+from collections.abc import AsyncIterator
+
+import httpx2
+
+from everbrook.client._async.wire import AsyncAnswer, AsyncWire
+from everbrook.client.httpx import LIMITS, timeouts_of, translated
+from everbrook.client.wire import Request, shut
+
+
+class AsyncHttpxWire(AsyncWire):
+    """The connections of an httpx2 client."""
+
+    def __init__(self, client: httpx2.AsyncClient | None = None) -> None:
+        self.client = client or httpx2.AsyncClient(limits=LIMITS)
+
+    async def send(self, request: Request) -> AsyncAnswer:
+        with translated(request):
+            built = self.client.build_request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                content=request.content,
+                timeout=timeouts_of(request),
+            )
+            response = await self.client.send(built, stream=True, follow_redirects=False)
+        return _AsyncHttpxAnswer(request, response)
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+
+class _AsyncHttpxAnswer(AsyncAnswer):
+    def __init__(self, request: Request, response: httpx2.Response) -> None:
+        self.status_code = response.status_code
+        self.headers = response.headers
+        self._request = request
+        self._response = response
+
+    async def aiter_bytes(self) -> AsyncIterator[bytes]:
+        with translated(self._request):
+            async for piece in self._response.aiter_bytes():
+                yield piece
+
+    async def aread(self) -> bytes:
+        with translated(self._request):
+            self.content = await self._response.aread()
+        return self.content
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+    def interrupt(self) -> None:
+        stream = self._response.extensions.get("network_stream")
+        connection = None if stream is None else stream.get_extra_info("socket")
+        if connection is not None:
+            shut(connection)

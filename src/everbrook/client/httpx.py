@@ -1,0 +1,40 @@
+"""What both sides of the client have in common where they meet httpx2: its errors, in the client's words."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2
+
+from everbrook.client.errors import InvalidAnswer, Unreachable
+from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
+
+# Every follower holds a connection, so there is no bound on them.
+LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
+
+_NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+@contextmanager
+def translated(request: Request) -> Iterator[None]:
+    """Raise what goes wrong with a request or its answer as an error of the client's own."""
+    try:
+        yield
+    except httpx2.DecodingError as error:
+        raise InvalidAnswer(f"{request}: the answer is not encoded as it says: {error}") from error
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+        raise Unreachable(f"{request}: {error}") from error
+    except httpx2.TransportError as error:
+        if isinstance(error, httpx2.LocalProtocolError) and str(error).startswith("Illegal header"):
+            raise ValueError(f"{request} can't be sent: {error}") from error
+        raise _kind_of(error)(str(error) or type(error).__name__) from error
+
+
+def _kind_of(error: httpx2.TransportError) -> type[ConnectionBroken]:
+    if isinstance(error, _NEVER_SENT):
+        return NotConnected
+    return AnswerLate if isinstance(error, httpx2.ReadTimeout) else ConnectionBroken
+
+
+def timeouts_of(request: Request) -> httpx2.Timeout:
+    """Say how long to wait in httpx2's words."""
+    return httpx2.Timeout(request.timeout_secs, read=request.read_timeout_secs)

@@ -1,0 +1,48 @@
+"""Errors of httpx2 in the client's words: what was never sent, what came too late, and what merely broke."""
+
+import httpx2
+import pytest
+
+from everbrook.client.errors import InvalidAnswer, Unreachable
+from everbrook.client.httpx import translated
+from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
+
+ASKED = Request("GET", "http://host/a?key=secret", {}, None, 1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "error, kind",
+    [
+        (httpx2.ConnectError("refused"), NotConnected),
+        (httpx2.ConnectTimeout("refused"), NotConnected),
+        (httpx2.PoolTimeout("refused"), NotConnected),
+        (httpx2.ReadTimeout("refused"), AnswerLate),
+        (httpx2.ReadError("refused"), ConnectionBroken),
+        (httpx2.WriteTimeout("refused"), ConnectionBroken),
+        (httpx2.RemoteProtocolError("refused"), ConnectionBroken),
+        (httpx2.DecodingError("refused"), InvalidAnswer),
+        (httpx2.InvalidURL("refused"), Unreachable),
+        (httpx2.UnsupportedProtocol("refused"), Unreachable),
+        (httpx2.LocalProtocolError("Illegal header value: refused"), ValueError),
+    ],
+    ids=repr,
+)
+def test_an_error_keeps_its_words_and_its_cause(error: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="refused") as raised, translated(ASKED):
+        raise error
+    assert (type(raised.value), raised.value.__cause__) == (kind, error)
+
+
+def test_an_error_without_words_is_told_by_its_name() -> None:
+    with pytest.raises(AnswerLate, match=r"^ReadTimeout$"), translated(ASKED):
+        raise httpx2.ReadTimeout("")
+
+
+def test_a_query_may_hold_secrets_and_is_not_told() -> None:
+    with pytest.raises(Unreachable, match=r"^GET http://host/a: no$"), translated(ASKED):
+        raise httpx2.InvalidURL("no")
+
+
+def test_other_errors_are_left_as_they_are() -> None:
+    with pytest.raises(KeyError), translated(ASKED):
+        raise KeyError
