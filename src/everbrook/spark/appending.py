@@ -97,8 +97,9 @@ class Appender:
             ) from error
         except PayloadTooLarge as error:
             raise BatchTooLarge(
-                f"the server does not take {len(body)} bytes for {stream!r} at once ({error.detail}): "
-                "set the option maxAppendBytes to what it takes"
+                f"the server does not take {len(body)} bytes for {stream!r} at once ({error.detail}): let it take more "
+                "(its setting limits.max_append_bytes). A lower maxAppendBytes is only for a query with a new "
+                "checkpoint: of this batch a part may be there already, and would be there twice"
             ) from error
 
     def _content_type(self, stream: str) -> str:

@@ -1,6 +1,7 @@
 """The reader of a batch: everything between two sets of offsets, parted among tasks."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
+from everbrook.spark.arrival import Arriving
 from everbrook.spark.bundle import bundled
 from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
 from everbrook.spark.columns import rows_of
@@ -25,7 +27,8 @@ from everbrook.spark.planning import (
     starting_positions,
 )
 from everbrook.spark.positions import EARLIEST, LATEST, Boundary
-from everbrook.spark.reading import Task, read_task
+from everbrook.spark.reading import Task, read_task, settle_worker
+from everbrook.spark.skipping import skip_all
 
 
 class Partition(InputPartition):
@@ -40,7 +43,7 @@ class Partition(InputPartition):
         return cast("Task", self.value)
 
 
-class Reader:
+class Reader(metaclass=Arriving):
     """What readers of batches and of micro-batches share. It travels to executors, so it holds no connection."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -49,6 +52,7 @@ class Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what a task has to read."""
+        settle_worker()
         return self._batches(cast("Partition", partition).task)
 
     def _batches(self, task: Task) -> Iterator[pa.RecordBatch]:
@@ -72,7 +76,7 @@ class Reader:
         options = self._options
         connection = connect(options.server, options.selection.bucket)
         if len(ranges) < options.min_partitions:
-            groups = split_all(ranges, options.min_partitions, connection.skip)
+            groups = split_all(ranges, options.min_partitions, partial(skip_all, connection))
         else:
             groups = grouped(ranges, partition_count(ranges, options.min_partitions, options.max_partitions))
         return [Partition(task_of(group, catalogue)) for group in groups] or [Partition(Task((), ()))]

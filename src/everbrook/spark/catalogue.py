@@ -9,12 +9,12 @@ import time
 from os.path import commonprefix
 from typing import Protocol
 
-import httpx2
 from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.client.errors import Unsupported
 from everbrook.client.heads import StreamInfo
+from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
 from everbrook.spark.connection import Connection
@@ -120,7 +120,7 @@ class _Known:
         known = self.streams[name]
         try:
             head = connection.wait(name, known.tail, secs)
-        except (ProtocolError, httpx2.TransportError):
+        except (ProtocolError, ConnectionBroken):
             return
         if head is not None:
             self._keep(name, replace(known, tail=head.offset, closed=head.closed))

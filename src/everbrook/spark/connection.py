@@ -17,11 +17,13 @@ import msgspec
 from everbrook.client._sync.listing import changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
+from everbrook.client._sync.wire import Answer
 from everbrook.client.address import DEFAULT_URL, Root, parse_server
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
 from everbrook.client.heads import Changes, Head, StreamInfo, StreamPage, head_of
 from everbrook.client.retry import Retry
+from everbrook.client.wire import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.pipelining import Pipeline, open_pipeline, target_of
@@ -83,7 +85,7 @@ class Connection:
                     answer.read()  # a connection whose answer was not read can't be used again
                 head = head_of(answer.headers)
                 return head if head.offset != offset or head.closed else None
-        except httpx2.ReadTimeout:
+        except AnswerLate:
             return None
 
     def pipeline(self) -> Pipeline | None:
@@ -95,7 +97,7 @@ class Connection:
         query = {"format": "frames", "offset": offset, "until": until}
         return target_of(self.root.stream(name), query)
 
-    def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> httpx2.Response:
+    def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
         """Append as a producer, again and again until there is an answer: the server knows what it has."""
         return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
 

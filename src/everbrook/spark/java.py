@@ -8,11 +8,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import gettempdir
+
+from everbrook.spark.launchers import launchers_of, write_launcher
 
 OLDEST = 17
 _VERSION = re.compile(r'version "(\d+)')
@@ -61,10 +61,6 @@ def _packaged_home() -> Path:
 
 def _wrapped(home: Path) -> Path:
     """Make a home whose `java` leaves out what this runtime lacks, and is the same otherwise."""
-    wrapper = Path(gettempdir(), f"everbrook-jdk-{os.getuid()}-{sys.version_info.minor}")
-    wrapper.joinpath("bin").mkdir(parents=True, exist_ok=True, mode=0o700)
-    if wrapper.stat().st_uid != os.getuid():
-        raise NoJava(f"{wrapper} belongs to somebody else")
     script = (
         "#!/bin/sh\n"
         "for argument do\n"
@@ -73,9 +69,6 @@ def _wrapped(home: Path) -> Path:
         "done\n"
         f'exec "{home / "bin" / "java"}" "$@"\n'
     )
-    java = wrapper / "bin" / "java"
-    new = java.with_name(f"java-{os.getpid()}")
-    new.write_text(script)
-    new.chmod(0o700)
-    new.replace(java)
+    wrapper = launchers_of("jdk", str(home))
+    write_launcher(wrapper / "bin", "java", script)
     return wrapper

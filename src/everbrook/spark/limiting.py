@@ -1,19 +1,24 @@
 """Limits: how far each stream is read in a micro-batch, so that all together are not more than was allowed.
 
 Streams share by how much they have, as Kafka's source does it. Where there are so many that each would get next to
-nothing, some of them come in turn. Messages are never cut: where they end is asked of the server, in few questions.
+nothing, some of them come in turn. Messages are never cut: where they end is asked of the server, in few questions, and
+of all streams at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from everbrook.spark.options import Limits
 from everbrook.spark.planning import Range
-from everbrook.spark.positions import number_of
+from everbrook.spark.positions import number_of, offset_of
 
-Skip = Callable[[str, str, int], str]
-"""Gives the offset in a stream that lies so many messages behind another, or its tail."""
+Question = tuple[str, str, int]
+"""A stream, an offset in it, and a number of messages: which offset, or else the tail, lies so far behind that?"""
+Skip = Callable[[Sequence[Question]], list[str]]
+"""Answers questions."""
+Search = Generator[Question, str, Range | None]
+"""Asks one question after the other, and gives the beginning of a range, or nothing of it."""
 
 ROWS_QUANTUM = 100
 BYTES_QUANTUM = 16 * 1024
@@ -57,13 +62,15 @@ def _limit_rows(ranges: Sequence[Range], max_rows: int, skip: Skip, turn: int) -
     if sum(sizes.values()) <= max_rows:
         return list(ranges)
     allowed = shares(sizes, max_rows, ROWS_QUANTUM, turn)
-    return [_first_rows(range_, allowed[range_.name], skip) for range_ in ranges if range_.name in allowed]
+    return _found((first_rows(range_, allowed[range_.name]) for range_ in ranges if range_.name in allowed), skip)
 
 
-def _first_rows(range_: Range, rows: int, skip: Skip) -> Range:
+def first_rows(range_: Range, rows: int) -> Search:
+    """Find the beginning of a range that has so many rows."""
     if _size(range_) <= rows:
         return range_
-    return replace(range_, end=min(skip(range_.name, range_.start, rows), range_.end))
+    end = yield range_.name, range_.start, rows
+    return replace(range_, end=min(end, range_.end))
 
 
 def _limit_bytes(ranges: Sequence[Range], max_bytes: int, skip: Skip, turn: int) -> list[Range]:
@@ -71,14 +78,35 @@ def _limit_bytes(ranges: Sequence[Range], max_bytes: int, skip: Skip, turn: int)
     if sum(sizes.values()) <= max_bytes:
         return list(ranges)
     allowed = shares(sizes, max_bytes, BYTES_QUANTUM, turn)
-    cut = {range_.name: first_bytes(range_, allowed[range_.name], skip) for range_ in ranges if range_.name in allowed}
-    taken = [part for part in cut.values() if part is not None]
+    chosen = [range_ for range_ in ranges if range_.name in allowed]
     # A message larger than all that is allowed comes alone: it has to be read some day.
-    return taken or [_first_rows(next(range_ for range_ in ranges if range_.name in allowed), 1, skip)]
+    return _found((first_bytes(range_, allowed[range_.name]) for range_ in chosen), skip) or _found(
+        [first_rows(chosen[0], 1)], skip
+    )
 
 
-def first_bytes(range_: Range, max_bytes: int, skip: Skip) -> Range | None:
-    """Give the beginning of a range that has about so many bytes, and not more. None if the first message has more."""
+def _found(searches: Iterable[Search], skip: Skip) -> list[Range]:
+    return [range_ for range_ in together(searches, skip) if range_ is not None]
+
+
+def together(searches: Iterable[Search], skip: Skip) -> list[Range | None]:
+    """Let searches go on side by side: the next question of each is asked with those of all others."""
+    begun = list(searches)
+    found: list[Range | None] = [None] * len(begun)
+    answers: dict[int, str | None] = dict.fromkeys(range(len(begun)))
+    while answers:
+        questions: dict[int, Question] = {}
+        for place, answer in answers.items():
+            try:
+                questions[place] = next(begun[place]) if answer is None else begun[place].send(answer)
+            except StopIteration as end:
+                found[place] = end.value
+        answers = dict(zip(questions, skip(list(questions.values())) if questions else (), strict=True))
+    return found
+
+
+def first_bytes(range_: Range, max_bytes: int) -> Search:
+    """Find the beginning of a range that has about so many bytes, and not more. None if the first message has more."""
     size = _size(range_)
     if size <= max_bytes:
         return range_
@@ -93,14 +121,14 @@ def first_bytes(range_: Range, max_bytes: int, skip: Skip) -> Range | None:
             rows = _guess(few_rows, few_bytes, many_rows, many_bytes, max_bytes)
         if rows <= few_rows:
             break
-        found = (number_of(skip(range_.name, range_.start, rows)) or 0) - start
+        found = (number_of((yield range_.name, range_.start, rows)) or 0) - start
         if found > max_bytes:
             many_rows, many_bytes = rows, found
         else:
             few_rows, few_bytes = rows, found
             if found >= _CLOSE_ENOUGH * max_bytes:
                 break
-    return replace(range_, end=skip(range_.name, range_.start, few_rows)) if few_rows else None
+    return replace(range_, end=offset_of(start + few_bytes)) if few_rows else None
 
 
 def _guess(few_rows: int, few_bytes: int, many_rows: int | None, many_bytes: int, wanted_bytes: int) -> int:
@@ -118,7 +146,7 @@ def split(range_: Range, count: int, skip: Skip) -> list[Range]:
     pieces: list[Range] = []
     rest = range_
     for left in range(count, 1, -1):
-        piece = first_bytes(rest, _size(rest) // left, skip)
+        (piece,) = together([first_bytes(rest, _size(rest) // left)], skip)
         if piece is None or piece.end >= rest.end:
             continue
         pieces.append(piece)

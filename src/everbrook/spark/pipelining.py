@@ -1,8 +1,8 @@
 """Pipelining: many small requests over one connection, several of them under way, for tasks with many streams.
 
 A general client takes half a millisecond for each request, more than the server takes and more than a small page is
-worth. This knows GET and 200 alone: whatever else is answered, and whatever breaks, is left to the general client, who
-asks again.
+worth. This knows GET, HEAD and 200 alone: whatever else is answered, and whatever breaks, is left to the general
+client, who asks again.
 """
 
 import socket
@@ -18,6 +18,9 @@ from msgspec import Struct
 _AHEAD = 32
 _RECEIVE_BYTES = 256 * 1024
 OK = 200
+
+Credentials = Callable[[], Mapping[str, str]]
+"""Gives the headers that let requests in, which may change while there are more to be made."""
 
 
 class Broken(Exception):
@@ -59,6 +62,27 @@ class _Answers:
         self._headers, self._parts = {}, []
 
 
+class _Heads:
+    """Collects answers to HEAD, which end with their headers whatever these say of a body."""
+
+    def __init__(self) -> None:
+        self.ready: deque[Answer] = deque()
+        self._partial = b""
+
+    def feed(self, data: bytes) -> None:
+        *heads, self._partial = (self._partial + data).split(b"\r\n\r\n")
+        self.ready.extend(_head_of(head) for head in heads)
+
+
+def _head_of(head: bytes) -> Answer:
+    line, *fields = head.split(b"\r\n")
+    version, _, status = line.partition(b" ")
+    if not version.startswith(b"HTTP/1.1") or not status[:3].isdigit():
+        raise Broken(f"the server answered {line[:100]!r} to HEAD")
+    pairs = (field.partition(b":") for field in fields)
+    return Answer(int(status[:3]), {name.strip().lower(): value.strip() for name, _, value in pairs}, b"")
+
+
 class Pipeline:
     """A connection over which requests follow each other without waiting."""
 
@@ -70,14 +94,22 @@ class Pipeline:
         """Close the connection."""
         self._socket.close()
 
-    def get(self, targets: Iterator[str], headers: Callable[[], Mapping[str, str]]) -> Iterator[Answer]:
+    def get(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
         """Ask for each target, and give the answers in their order."""
-        answers = _Answers()
+        return self._ask("GET", targets, headers, _Answers())
+
+    def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
+        """Ask for the headers of each target, and give the answers in their order."""
+        return self._ask("HEAD", targets, headers, _Heads())
+
+    def _ask(
+        self, method: str, targets: Iterator[str], headers: Credentials, answers: _Answers | _Heads
+    ) -> Iterator[Answer]:
         under_way = 0
         try:
             while True:
                 if under_way <= _AHEAD // 2:
-                    requests = self._requests(targets, headers(), _AHEAD - under_way)
+                    requests = self._requests(method, targets, headers(), _AHEAD - under_way)
                     under_way += len(requests)
                     self._socket.sendall(b"".join(requests))
                 if not under_way:
@@ -90,16 +122,16 @@ class Pipeline:
         except OSError as error:
             raise Broken(str(error) or type(error).__name__) from error
 
-    def _receive(self, answers: _Answers) -> None:
+    def _receive(self, answers: _Answers | _Heads) -> None:
         data = self._socket.recv(_RECEIVE_BYTES)
         if not data:
             raise Broken("the server closed the connection")
         answers.feed(data)
 
-    def _requests(self, targets: Iterator[str], headers: Mapping[str, str], count: int) -> list[bytes]:
+    def _requests(self, method: str, targets: Iterator[str], headers: Mapping[str, str], count: int) -> list[bytes]:
         told = "".join(f"{name}: {value}\r\n" for name, value in {"Host": self._host, **headers}.items())
         taken = (target for _, target in zip(range(count), targets, strict=False))
-        return [f"GET {target} HTTP/1.1\r\n{told}\r\n".encode() for target in taken]
+        return [f"{method} {target} HTTP/1.1\r\n{told}\r\n".encode() for target in taken]
 
 
 def open_pipeline(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> Pipeline | None:

@@ -1,13 +1,16 @@
 """Sessions of Spark that know streams: a new one that is set up for short batches, or any that is there already."""
 
-import os
-import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
+from everbrook.spark import shipping
 from everbrook.spark.java import ensure_java
+from everbrook.spark.launchers import ensure_python
 from everbrook.spark.source import EverbrookDataSource
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -16,6 +19,8 @@ LOW_LATENCY = {
     "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINTS,
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.pollingDelay": "1ms",
+    # Over TCP each task of a Python worker took some 45 ms longer, as long as a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
     # Small batches: planning them anew, and shuffling them into many parts, takes longer than they do.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
@@ -29,6 +34,7 @@ def session(
     master: str | None = None,
     remote: str | None = None,
     low_latency: bool = True,
+    ship: bool = False,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """Give a session with the format `everbrook`: at a `master`, or through Spark Connect at a `remote`.
@@ -37,13 +43,13 @@ def session(
     `config` are settings of Spark, which win over those that are set for low latency.
     """
     if remote is not None:
-        return register(_configured(SparkSession.builder.remote(remote), config or {}).getOrCreate())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        return register(_configured(SparkSession.builder.remote(remote), config or {}).getOrCreate(), ship=ship)
+    ensure_python(master)
     ensure_java()
     builder = SparkSession.builder.appName(app_name)
     builder = builder if master is None else builder.master(master)
-    return register(_configured(builder, {**(LOW_LATENCY if low_latency else {}), **(config or {})}).getOrCreate())
+    settings = {**(LOW_LATENCY if low_latency else {}), **(config or {})}
+    return register(_configured(builder, settings).getOrCreate(), ship=ship)
 
 
 def _configured(builder: Any, config: Mapping[str, str]) -> Any:  # noqa: ANN401 - Spark has two kinds of it
@@ -52,15 +58,28 @@ def _configured(builder: Any, config: Mapping[str, str]) -> Any:  # noqa: ANN401
     return builder
 
 
-def register(spark: SparkSession) -> SparkSession:
-    """Teach a session the format `everbrook`.
+def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
+    """Teach a session the format `everbrook`, be it one of this process or one of Spark Connect.
 
     The package has to be installed wherever it runs: on the driver, on the workers, on the server of Spark Connect.
+    With `ship` it is sent there instead.
     """
-    spark.dataSource.register(EverbrookDataSource)
+    if ship:
+        shipping.ship(spark)
+    _teach(spark, EverbrookDataSource)
+    if find_spec("psycopg") is not None:
+        from everbrook.spark.capture.source import PostgresDataSource  # noqa: PLC0415 - only where there is psycopg
+
+        _teach(spark, PostgresDataSource)
     return spark
 
 
-def is_remote(spark: SparkSession) -> bool:
-    """Tell whether a session is one of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
+def _teach(spark: SparkSession, source: type[DataSource]) -> None:
+    """Register a source. Spark refuses a name that another session knows, if that is the active one."""
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        spark.createDataFrame([], "none INT")  # whoever makes a data frame is the active session from then on
+        spark.dataSource.register(source)

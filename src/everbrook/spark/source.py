@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from everbrook.client.content import Kind, kind_of
+from everbrook.spark.arrival import Arriving
 from everbrook.spark.batch_reader import BatchReader
 from everbrook.spark.catalogue import open_catalogue
 from everbrook.spark.columns import CHANGE, RAW
@@ -22,7 +23,7 @@ from everbrook.spark.stream_reader import stream_reader
 from everbrook.spark.writers import BatchWriter, StreamWriter
 
 
-class EverbrookDataSource(DataSource):
+class EverbrookDataSource(DataSource, metaclass=Arriving):
     """Streams as tables that grow, and tables as streams."""
 
     @classmethod

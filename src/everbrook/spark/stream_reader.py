@@ -7,6 +7,7 @@ executor's Python; any other is read by tasks. Which of both it is makes no diff
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -37,6 +38,7 @@ from everbrook.spark.planning import (
     starting_positions,
 )
 from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun
+from everbrook.spark.skipping import skip_all
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -117,8 +119,8 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not limits:
             return positions_at(view.ends, {})
         ranges = begun_at(ranges_between(start, view.ends), view.streams)
-        skip = connect(self._options.server, self._options.selection.bucket).skip
-        ends = limit_ranges(ranges, limits, skip, self._turn)
+        connection = connect(self._options.server, self._options.selection.bucket)
+        ends = limit_ranges(ranges, limits, partial(skip_all, connection), self._turn)
         self._turn += 1
         waiting = [range_ for range_ in ranges if range_.name not in ends]
         return held_back(start, positions_at(view.ends, ends), waiting)

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.arrival import Arriving
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import encode, layout_of
@@ -30,7 +31,7 @@ class Written(WriterCommitMessage):
         self.data = data
 
 
-class Writer:
+class Writer(metaclass=Arriving):
     """What both writers have in common."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:

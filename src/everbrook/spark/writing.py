@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.arrival import Arriving, as_function
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
 from everbrook.spark.options import SinkOptions, parse_sink
-from everbrook.spark.sessions import is_remote
+from everbrook.spark.shipping import is_remote
 from everbrook.spark.source import EverbrookDataSource
 from everbrook.spark.writers import producer_of
 
@@ -111,25 +112,31 @@ class BatchWriting:
 
     def _write_by_tasks(self, producer: Producer, batch: DataFrame) -> int:
         parted = batch.repartition(1) if self._options.stream is not None else batch.repartition(STREAM)
-        write = _task(self._options, self._layout, producer)
+        write = as_function(TaskWriting(self._options, self._layout, producer))
         rows = parted.mapInArrow(write, "stream STRING, size_bytes LONG").collect()
         self._written |= {row.stream for row in rows}
         return sum(row.size_bytes for row in rows)
 
 
-def _task(options: SinkOptions, layout: Layout, producer: Producer) -> Callable[[Any], Iterator[pa.RecordBatch]]:
-    """Make what a task does with its rows: all rows of each of its streams."""
+class TaskWriting(metaclass=Arriving):
+    """What a task does with its rows: all rows of each of its streams."""
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        encoded = list(encode(batches, layout))
+    def __init__(self, options: SinkOptions, layout: Layout, producer: Producer) -> None:
+        self._options = options
+        self._layout = layout
+        self._producer = producer
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Append rows, and tell to which streams they went."""
+        encoded = list(encode(batches, self._layout))
         if encoded:
             messages = pa.Table.from_batches(encoded)
-            Appender(connect(options.server, options.bucket), options).append(producer, messages)
+            Appender(connect(self._options.server, self._options.bucket), self._options).append(
+                self._producer, messages
+            )
             names = messages.column(STREAM).unique()
             sizes = pa.array([messages.nbytes] + [0] * (len(names) - 1), pa.int64())
             yield pa.RecordBatch.from_arrays([names, sizes], names=["stream", "size_bytes"])
-
-    return write
 
 
 class ClosingQuery:

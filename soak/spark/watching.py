@@ -1,0 +1,112 @@
+"""The data source with its doings written to the journal: where batches were read, and what the server answered.
+
+This runs in the processes that Spark starts. It does what the product does, but for the controls, whose rules are
+broken here too: the product has no switch for that. A header of the requests says which query they are of.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from everbrook.spark import writing
+from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.connection import Connection
+from everbrook.spark.options import SinkOptions, parse_source
+from everbrook.spark.source import EverbrookDataSource
+from everbrook.spark.stream_reader import DriverSideReader
+from soak.spark.flaws import break_rules, case_of
+from soak.spark.journal import APPENDED, BY_TASKS, KNOWN, ON_DRIVER, READER, TASK, WROTE_BY_TASKS, WROTE_HERE, note
+
+_NEW = 200
+Batches = Iterator[pa.RecordBatch]
+
+
+class Watched(EverbrookDataSource):
+    """The product's source and sink, under its name."""
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name, as those below
+        """Make a reader that tells where it reads."""
+        watch()
+        options = parse_source(self.options)
+        note(case_of(options), READER)
+        return WatchedReader(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+        """Make the product's writer, in a process whose appends are watched."""
+        watch()
+        return super().streamWriter(schema, overwrite)
+
+
+class WatchedReader(DriverSideReader):
+    """Tells of each batch with rows whether the driver reads it, and of each task that reads."""
+
+    def getCache(self, start: dict[str, str], end: dict[str, str]) -> Batches | None:  # noqa: N802
+        """Read on the driver, or leave it to the tasks."""
+        batches = super().getCache(start, end)
+        if batches is None:
+            note(case_of(self._options), BY_TASKS)
+            return None
+        there = list(batches)
+        if there:
+            note(case_of(self._options), ON_DRIVER)
+        return iter(there)
+
+    def read(self, partition: InputPartition) -> Batches:
+        """Read in a task."""
+        note(case_of(self._options), TASK)
+        return super().read(partition)
+
+
+class WatchedTaskWriting(writing.TaskWriting):
+    """Appends in a task whose appends are watched."""
+
+    def write(self, batches: Batches) -> Batches:
+        """Append rows."""
+        watch()
+        yield from super().write(batches)
+
+
+@cache
+def watch() -> None:
+    """Watch the appends of this process, and break the rules of the controls. Once."""
+    begin, post = Appender.__init__, Connection.post
+
+    def begin_watched(appender: Appender, connection: Connection, options: SinkOptions) -> None:
+        vars(connection)["case"] = case_of(options)
+        begin(appender, connection, options)
+
+    def post_watched(connection: Connection, name: str, content: bytes | None, headers: Mapping[str, str]) -> Any:  # noqa: ANN401
+        answer = post(connection, name, content, headers)
+        new = answer.status_code == _NEW or "Producer-Id" not in headers
+        note(vars(connection)["case"], APPENDED if new else KNOWN)
+        return answer
+
+    _replace(Appender, "__init__", begin_watched)
+    _replace(Connection, "post", post_watched)
+    break_rules()
+
+
+@cache
+def watch_helper() -> None:
+    """Watch how `write_stream` writes, in this process and in the tasks that it sends out."""
+    watch()
+    _replace(writing, "TaskWriting", WatchedTaskWriting)
+    for name, line in (("_write_here", WROTE_HERE), ("_write_by_tasks", WROTE_BY_TASKS)):
+        _replace(writing.BatchWriting, name, _watched(getattr(writing.BatchWriting, name), line))
+
+
+def _watched(write: Callable[..., int], line: str) -> Callable[..., int]:
+    def watched(batches: writing.BatchWriting, producer: Producer, batch: DataFrame) -> int:
+        note(case_of(batches._options), line)  # noqa: SLF001
+        return write(batches, producer, batch)
+
+    return watched
+
+
+def _replace(place: object, name: str, value: object) -> None:
+    setattr(place, name, value)

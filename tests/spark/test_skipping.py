@@ -1,0 +1,62 @@
+"""Many questions at once have the answers that each would have alone."""
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from everbrook import Client
+from everbrook.protocol.errors import StreamNotFound
+from everbrook.spark.connection import Connection
+from everbrook.spark.limiting import Question
+from everbrook.spark.pipelining import Pipeline
+from everbrook.spark.skipping import skip_all
+
+
+@pytest.fixture
+def questions(client: Client, prefix: str) -> list[Question]:
+    """One question about each of many streams, of which some have fewer messages than are skipped."""
+    names = [f"{prefix}{number}" for number in range(40)]
+    for number, name in enumerate(names):
+        client.stream(name).create()
+        client.stream(name).extend(range(10 + number))
+    return [(name, "-1", 25) for name in names]
+
+
+def test_answers_are_those_of_single_questions(connection: Connection, questions: list[Question]) -> None:
+    assert skip_all(connection, questions) == [connection.skip(*question) for question in questions]
+
+
+def test_a_stream_that_is_gone_is_told_as_usual(
+    connection: Connection, client: Client, questions: list[Question]
+) -> None:
+    client.stream(questions[20][0]).delete()
+    with pytest.raises(StreamNotFound):
+        skip_all(connection, questions)
+
+
+def test_what_a_broken_connection_leaves_open_is_asked_again(
+    connection: Connection, questions: list[Question], ending: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [connection.skip(*question) for question in questions]
+    monkeypatch.setattr(Connection, "pipeline", lambda _self: ending)
+    assert skip_all(connection, questions)[2:] == expected[2:]
+
+
+@pytest.fixture
+def ending() -> Iterator[Pipeline]:
+    """A connection that gives two answers and the beginning of a third."""
+    ours, theirs = socket.socketpair()
+    answer = b"HTTP/1.1 200 OK\r\nStream-Offset: 0000000000000042\r\nContent-Length: 999\r\n\r\n"
+
+    def serve() -> None:
+        with theirs:
+            theirs.recv(1024 * 1024)
+            theirs.sendall(answer * 2 + answer[:20])
+
+    server = threading.Thread(target=serve)
+    server.start()
+    with ours:
+        yield Pipeline(ours, "test")
+    server.join()
