@@ -1,5 +1,6 @@
 """Commands are loaded when they are run: what help says of them is what they say themselves, and costs nothing."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,9 +56,44 @@ def test_help_loads_no_command() -> None:
     assert loaded == {f"everbrook.cli.{name}" for name in own}
 
 
-@pytest.mark.parametrize("heavy", ["asyncio", "rich", "uvloop", "lmdb", "everbrook.server", "everbrook.storage"])
-def test_a_command_that_asks_a_server_loads_no_server_and_no_event_loop(heavy: str) -> None:
-    assert heavy not in modules_of("head", "s", "--url", "http://127.0.0.1:1")
+UNUSED = {
+    *("asyncio", "importlib.metadata", "httpcore2", "httpx2", "httptools", "lmdb", "rich", "typing_extensions"),
+    *("urllib.request", "uvloop", "everbrook.engine", "everbrook.server", "everbrook.settings", "everbrook.storage"),
+}
+"""What no command needs that asks a server over plain HTTP; each takes longer to load than the server to answer."""
+READERS = {"everbrook.client._sync.reader", "everbrook.protocol.sse"}
+PARTS = {"everbrook.client._sync.producer", "everbrook.client._sync.snapshots", "everbrook.protocol.state"}
+
+
+@pytest.mark.parametrize(
+    "line, unused",
+    [
+        ("create {}", UNUSED | READERS | PARTS),
+        ("head s", UNUSED | READERS | PARTS),
+        ("append s 1", UNUSED | READERS | PARTS),
+        ("close {}", UNUSED | READERS | PARTS),
+        ("rm {}", UNUSED | READERS | PARTS),
+        ("ls", UNUSED | READERS | PARTS),
+        ("read s", UNUSED | PARTS),
+        ("tail -n 2 s", UNUSED | PARTS),
+        ("head nothing", UNUSED | READERS | PARTS),
+    ],
+)
+def test_a_command_that_asks_a_server_loads_only_what_it_uses(
+    line: str, unused: set[str], run: Run, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(variable)
+    run("create", "s")
+    run("create", "{}")
+    modules = modules_of(*line.split(), "--url", url)
+    assert "everbrook.client._sync.stream" in modules
+    assert not modules & unused
+
+
+def test_requests_go_through_a_proxy_if_one_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    assert "httpcore2" in modules_of("head", "s", "--url", "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize("line", list(every_line(everbrook)), ids=" ".join)

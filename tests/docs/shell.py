@@ -15,7 +15,7 @@ from typing import Self
 
 from msgspec import Struct
 
-PATIENCE_SECS = 60.0
+PATIENCE_SECS = 240.0  # a session of Spark on a machine that has other work
 POLL_SECS = 0.02
 
 # The shell says on a pipe of its own that a block is through, and which command of it failed first. Pages sleep to wait

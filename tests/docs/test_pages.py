@@ -10,6 +10,8 @@ from tests.docs.visit import ROOT, Visit
 
 PAGES = {str(path.relative_to(ROOT)): parse_page(path.read_text(encoding="utf-8")) for path in find_pages(ROOT)}
 
+SPARK = ("everbrook.spark", "pipeline run")
+
 
 def name(page: str, block: Block) -> str:
     told = f" (not run: {block.not_run})" if block.not_run else ""
@@ -18,7 +20,7 @@ def name(page: str, block: Block) -> str:
 
 def group(page: str) -> str:
     """Say which blocks run in one process: those of a page, and all that start a Spark."""
-    return "spark" if any("everbrook.spark" in block.code for block in PAGES[page]) else page
+    return "spark" if any(word in block.code for block in PAGES[page] for word in SPARK) else page
 
 
 BLOCKS = [

@@ -26,7 +26,8 @@ from tests.docs.shown import first_missing, matches, promised, shape
 
 ROOT = Path(__file__).parents[2]
 SERVE = "everbrook serve"
-ALONE = (SERVE, "everbrook keys", "everbrook check")  # they want the store for themselves
+SERVERS = (SERVE, "everbrook up")
+ALONE = (*SERVERS, "everbrook keys", "everbrook check")  # they want the store for themselves
 OWN_SERVER = f"{SERVE} >.server 2>&1 &\nsleep 0\n"
 ENDLESS_SECS = 0.5  # long enough to finish what comes after the last line that is shown
 MAKE = f'#!/bin/sh\nexec /usr/bin/env -u MAKEFLAGS PATH="${{PATH#*:}}" make -C "{ROOT}" --dry-run "$@" >/dev/null\n'
@@ -169,7 +170,8 @@ class Visit:
 
     def _serve(self, block: Block) -> None:
         """A reader has one server: the one that the page starts, or else one of our own."""
-        running = [process for process in self._shell.children() if SERVE in _command(process)]
+        commands = {process: _command(process) for process in self._shell.children()}
+        running = [process for process, command in commands.items() if any(server in command for server in SERVERS)]
         alone = any(command in block.code for command in ALONE)
         if not running and not alone:
             self._shell.run(OWN_SERVER)

@@ -37,8 +37,13 @@ SECTIONS = {
         "export": Entry("exporting:export", "Write streams to a file of JSON lines."),
         "import": Entry("importing:import_", "Make the streams of a file that export has written."),
     },
+    "Pipelines": {
+        "pipeline": Entry("pipeline:pipeline", "Run jobs between streams and tables, and look after them."),
+    },
     "Servers": {
         "serve": Entry("serve:serve", "Run the server until SIGINT or SIGTERM."),
+        "up": Entry("up:up", "Run the whole stack: server, Postgres, the pipeline between them, a heartbeat."),
+        "down": Entry("up:down", "Stop the stack."),
         "check": Entry("check:check", "Read every byte of a store, and say whether it verifies."),
         "config": Entry("config:config", "Look at the settings."),
         "keys": Entry("keys:keys", "List or rotate the keys that webhooks are signed with."),

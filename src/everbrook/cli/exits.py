@@ -103,6 +103,10 @@ def _settings(error: Exception) -> Ending:
     return Ending(WRONG_USE, str(error))
 
 
+def _missing(error: Exception) -> Ending:
+    return Ending(NOT_THERE, str(error))
+
+
 def _other(error: Exception) -> Ending:
     return Ending(REFUSED, str(error))
 
@@ -117,5 +121,13 @@ _KNOWN: dict[str, Callable[[Exception], Ending]] = {
     "everbrook.client.errors:Unreachable": _unreachable,
     "everbrook.client.errors:AppendUncertain": _uncertain,
     "everbrook.client.errors:ClientError": _other,
+    "everbrook.stack.errors:WrongParts": _settings,
+    "everbrook.stack.errors:StackError": _other,
+    "everbrook.spark.jobs.errors:InvalidJobs": _settings,
+    "everbrook.spark.jobs.errors:PipelineMissing": _missing,
+    "everbrook.spark.jobs.errors:PipelineBusy": _other,
+    "everbrook.spark.java:NoJava": _other,
+    "everbrook.spark.capture.errors:CaptureError": _other,
+    "psycopg:Error": _other,
     "builtins:OSError": _system,
 }

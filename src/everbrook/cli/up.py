@@ -1,0 +1,163 @@
+"""``everbrook up`` and ``everbrook down``: the whole deployment on this machine, in one process and its children."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from everbrook.cli.output import Command, json_option, note, print_json
+from everbrook.cli.part_lines import lines_for
+from everbrook.stack.errors import ProgramMissing
+from everbrook.stack.lock import holder
+from everbrook.stack.outside import PLACES, outside, require_places
+from everbrook.stack.parts import PARTS, Part, choose
+from everbrook.stack.site import (
+    INTERVAL_SECS,
+    POSTGRES_PORT,
+    POSTGRES_URL,
+    SERVER_PORT,
+    SERVER_URL,
+    Site,
+    around_proxies,
+    postgres_url,
+    server_url,
+)
+
+DATA_DIR = Path("data/stack")
+_STOP_TIMEOUT_SECS = 120.0
+_NAMES = ", ".join(part.name for part in PARTS)
+
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=DATA_DIR,
+    envvar="EVERBROOK_STACK_DIR",
+    show_default=True,
+    show_envvar=True,
+    metavar="FOLDER",
+    help="Where all parts keep their data.",
+)
+
+
+def _port(name: str, default: int, variable: str, what: str) -> Callable[[Command], Command]:
+    return click.option(
+        name,
+        type=click.IntRange(0, 65535),
+        default=default,
+        envvar=variable,
+        show_default=True,
+        show_envvar=True,
+        metavar="PORT",
+        help=f"Where {what} listens; 0 takes one that is free.",
+    )
+
+
+@click.command()
+@click.option("--with", "added", multiple=True, metavar="PART", help=f"Start this part too. Parts: {_NAMES}.")
+@click.option("--without", "left_out", multiple=True, metavar="PART", help="Do not start this part.")
+@data_dir_option
+@click.option("--host", default="127.0.0.1", envvar="DS_SERVER__HOST", show_envvar=True, help="The server's address.")
+@_port("--port", SERVER_PORT, "DS_SERVER__PORT", "the server")
+@_port("--postgres-port", POSTGRES_PORT, "EVERBROOK_POSTGRES_PORT", "Postgres")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.01),
+    default=INTERVAL_SECS,
+    envvar="EVERBROOK_HEARTBEAT_SECS",
+    show_default=True,
+    show_envvar=True,
+    metavar="SECONDS",
+    help="Time between two heartbeats.",
+)
+@json_option
+def up(  # noqa: PLR0913 - an option each
+    added: tuple[str, ...],
+    left_out: tuple[str, ...],
+    data_dir: Path,
+    *,
+    host: str,
+    port: int,
+    postgres_port: int,
+    interval: float,
+    as_json: bool,
+) -> None:
+    """Start the whole stack, and keep it running until SIGINT or SIGTERM.
+
+    Server, Postgres, the pipeline between them and a heartbeat: a line says where each is. A part that ends is started
+    again. Everything is kept in one folder, so that the next start goes on where this one ends. A part that is left
+    out may run elsewhere: DS_SERVER_URL and POSTGRES_URL say where.
+    """
+    _require_packages()
+    from everbrook.stack.running import run  # noqa: PLC0415 - not before its packages are known to be there
+
+    os.environ.update(around_proxies(os.environ))
+    parts = choose(added, left_out)
+    require_places(parts, os.environ)
+    if port == postgres_port != 0 and {"server", "postgres"} <= {part.name for part in parts}:
+        raise click.UsageError(f"--port and --postgres-port are both {port}: each needs one of its own")
+    ports = (port or _free_port(), postgres_port or _free_port())
+    site = _site(parts, data_dir, host, ports, interval)
+    with lines_for(len(parts), as_json=as_json) as lines:
+        run(site, parts, lines.report)
+
+
+@click.command()
+@data_dir_option
+@json_option
+def down(data_dir: Path, *, as_json: bool) -> None:
+    """Stop the stack that runs from a folder, as Ctrl-C would, and wait until it has ended."""
+    process = holder(data_dir)
+    if process is None:
+        note(f"no stack runs from {data_dir}")
+    else:
+        _end(process, data_dir)
+    if as_json:
+        print_json({"data_dir": str(data_dir), "stopped": process})
+
+
+def _end(process: int, data_dir: Path) -> None:
+    os.kill(process, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_TIMEOUT_SECS
+    while holder(data_dir) == process:
+        if time.monotonic() > deadline:
+            raise click.ClickException(
+                f"process {process} still runs {_STOP_TIMEOUT_SECS:g} s after it was told to end"
+            )
+        time.sleep(0.1)
+
+
+def _site(parts: list[type[Part]], data_dir: Path, host: str, ports: tuple[int, int], interval_secs: float) -> Site:
+    """Say where everything is: parts of the stack where the options put them, others where their variables say."""
+    chosen = {part.name for part in parts}
+    for name, place in PLACES.items():
+        if name in chosen and os.environ.get(place.variable):
+            note(f"{place.variable} is set, but the stack starts its own {name}: --without {name} uses the other")
+    elsewhere = outside(parts)
+    return Site(
+        data_dir=data_dir.absolute(),
+        server_url=os.environ[SERVER_URL].rstrip("/") if "server" in elsewhere else server_url(host, ports[0]),
+        postgres_url=os.environ[POSTGRES_URL] if "postgres" in elsewhere else postgres_url(ports[1]),
+        host=host,
+        server_port=ports[0],
+        postgres_port=ports[1],
+        interval_secs=interval_secs,
+        environment=tuple(os.environ.items()),
+    )
+
+
+def _require_packages() -> None:
+    missing = [package for package in ("psutil", "psycopg") if find_spec(package) is None]
+    if missing:
+        raise ProgramMissing(f"{' and '.join(missing)} can't be found: pip install 'everbrook[stack]' brings it along")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

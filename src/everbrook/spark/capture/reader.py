@@ -1,0 +1,195 @@
+"""The reader of micro-batches: the initial copy first, then changes as they are committed.
+
+Batches of changes are handed to Spark by the driver, which has received them. Batches of the copy are read from its
+files by tasks. A position fixes what is before it, so a batch is the same rows whenever it is asked for.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from everbrook.spark.arrival import Arriving
+from everbrook.spark.capture.beginning import begin, first_position
+from everbrook.spark.capture.columns import batches_of
+from everbrook.spark.capture.errors import START_OVER, CaptureRefused
+from everbrook.spark.capture.options import CaptureOptions
+from everbrook.spark.capture.positions import Position, format_position, parse_lsn, parse_position
+from everbrook.spark.capture.receiving import Receiver
+from everbrook.spark.capture.replication import connect
+from everbrook.spark.capture.routing import Streams
+from everbrook.spark.capture.spool import Manifest, Slice, Spool, load_manifest
+from everbrook.spark.capture.spooled import spooled_rows
+
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
+except ImportError as missing:
+    raise ImportError("this Spark has no way to take rows from its driver, which changes of Postgres need") from missing
+
+WAIT_SECS = 0.5
+"""How long Spark is kept waiting for something new. While it waits, a query can't be stopped."""
+ADVANCE_SECS, ADVANCE_BYTES = 10.0, 16 * 1024 * 1024
+"""When a batch without rows lets the slot advance over changes of other tables: after so long, or so much."""
+TASK_BYTES, SMALL_BYTES = 4 * 1024 * 1024, 256 * 1024
+
+Given = dict[str, Any]
+
+
+def _small(first: Position, last: Position) -> bool:
+    """Tell whether a batch of the copy is read sooner than a task is started."""
+    return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= SMALL_BYTES
+
+
+class Partition(InputPartition):
+    """Rows of the copy that one task reads."""
+
+    def __init__(self, slices: list[Slice]) -> None:
+        super().__init__(slices)
+
+
+class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving):
+    """Decides on batches and hands over changes, on the driver; copies of it read the initial copy elsewhere."""
+
+    def __init__(self, options: CaptureOptions) -> None:
+        self._options = options
+        self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
+        self._begun: tuple[Manifest, Spool, Streams] | None = None
+        self._receiver: Receiver | None = None
+        self._target_lsn: int | None = None
+        self._advanced_at = time.monotonic()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_begun": None, "_receiver": None, "simple_reader": None}
+
+    def initialOffset(self) -> Given:  # noqa: N802 - Spark's name, as those below
+        """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Tell Spark of the limit, which is kept whatever it says: what was received is held in memory."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Fix what there is now. A message in Postgres' log marks the place, so that it is reached for certain."""
+        with connect(self._options.url) as connection:
+            row = connection.execute("SELECT pg_logical_emit_message(true, 'everbrook', '')::text").fetchone()
+        self._target_lsn = parse_lsn(str(row[0])) if row else None
+
+    def latestOffset(self, start: Given, limit: ReadLimit) -> Given:  # noqa: ARG002, N802
+        """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
+        position = self._position(start)
+        spool = self._known[1]
+        if position.copied_bytes is not None and position.copied_bytes < spool.size_bytes:
+            return format_position(self._next_of_copy(position))
+        end = self._next_change(position)
+        self._known[2].write()
+        return start if end is None else format_position(end)
+
+    def _position(self, given: Given) -> Position:
+        position = parse_position(given)
+        return first_position(self._known[0]) if position is None else position
+
+    @property
+    def _known(self) -> tuple[Manifest, Spool, Streams]:
+        """What was copied. A query that has come here for the first time begins with it."""
+        if self._begun is None:
+            manifest = begin(self._options)
+            spool = Spool(self._options.location, manifest.parts)
+            self._begun = manifest, spool, Streams(self._options.routing, self._options.location)
+        return self._begun
+
+    def _next_of_copy(self, position: Position) -> Position:
+        copied = position.copied_bytes or 0
+        end = self._known[1].end_of(copied, self._options.max_rows, self._options.max_bytes)
+        return Position(position.postgres, lsn=position.lsn, copied_bytes=end)
+
+    def _next_change(self, position: Position) -> Position | None:
+        buffer, start = self._receiving(position).buffer, position.order
+        target = None if self._target_lsn is None else (self._target_lsn, 0)
+        if target is not None:
+            if start >= target:
+                return None
+            self._wait(position, target)
+        else:
+            buffer.wait(start, None, WAIT_SECS)
+        end, rows = buffer.end(start, target, self._options.max_rows, self._options.max_bytes)
+        if not rows and target is None and not self._may_advance(start, end.order):
+            return None
+        self._advanced_at = time.monotonic()
+        return end if end.order > start else None
+
+    def _may_advance(self, start: tuple[int, int], reached: tuple[int, int]) -> bool:
+        """Decide whether a batch without rows is worth it."""
+        waited = time.monotonic() - self._advanced_at > ADVANCE_SECS
+        return reached > start and (waited or reached[0] - start[0] > ADVANCE_BYTES)
+
+    def _receiving(self, position: Position) -> Receiver:
+        """Give what receives changes. It begins at the first position that is asked for."""
+        if self._receiver is not None and position.order < self._receiver.buffer.begun:
+            self._receiver.close()
+            self._receiver = None
+        if self._receiver is None:
+            manifest, _, streams = self._known
+            self._receiver = Receiver(self._options, manifest, streams, position)
+        return self._receiver
+
+    def _wait(self, start: Position, until: tuple[int, int]) -> None:
+        """Wait until everything up to a position was received, or so much that more would be too much."""
+        buffer = self._receiving(start).buffer
+        while buffer.wait(start.order, until, WAIT_SECS) < until and not buffer.full:
+            pass
+
+    def partitions(self, start: Given, end: Given) -> list[InputPartition]:
+        """Part a batch of the copy among tasks. Changes are one partition, whose rows the driver hands over."""
+        first, last = self._position(start), self._position(end)
+        if not last.copied_bytes:
+            return [Partition([])]
+        copied = first.copied_bytes or 0
+        count = max(1, min((last.copied_bytes - copied) // TASK_BYTES, 2 * (os.cpu_count() or 1)))
+        if _small(first, last):
+            return [Partition(self._known[1].slices(copied, last.copied_bytes))]
+        return [Partition(slices) for slices in self._known[1].split(copied, last.copied_bytes, count)]
+
+    def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:  # noqa: N802
+        """Give the rows of a batch of changes. None leaves a batch of the copy that is not small to the tasks."""
+        first, last = self._position(start), self._position(end)
+        if last.copied_bytes:
+            return self.read(self.partitions(start, end)[0]) if _small(first, last) else None
+        receiver = self._receiving(first)
+        receiver.require(last)
+        buffer = receiver.buffer
+        while buffer.wait(first.order, last.order, WAIT_SECS) < last.order:
+            pass
+        return batches_of(buffer.rows(first.order, last.order), self._options.envelope)
+
+    def read(self, input_partition: InputPartition) -> Iterator[Any]:
+        """Read rows of the copy."""
+        slices = cast("list[Slice]", input_partition.value)
+        if not slices:
+            raise CaptureRefused("changes that the driver handed over are gone: start the query again")
+        manifest = self._known_copy()
+        yield from batches_of(spooled_rows(self._options, manifest, slices), self._options.envelope)
+
+    def _known_copy(self) -> Manifest:
+        manifest = load_manifest(self._options.location)
+        if manifest is None:
+            raise CaptureRefused(
+                f"there is no copy in {self._options.location} where this task runs: copyLocation must be a folder "
+                f"that driver and executors share. {START_OVER}"
+            )
+        return manifest
+
+    def commit(self, end: Given) -> None:
+        """Let Postgres and the disk forget what is committed."""
+        position = self._position(end)
+        if position.copied_bytes is None:
+            self._known[1].delete()
+            self._receiving(position).confirm(position)
+
+    def stop(self) -> None:
+        """End the connection."""
+        if self._receiver is not None:
+            self._receiver.close()

@@ -1,0 +1,151 @@
+"""Reading a file of jobs. Whatever is wrong is told before anything runs, with the file, the job and the key."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from everbrook.spark.jobs.errors import InvalidJobs, PipelineMissing
+from everbrook.spark.jobs.job import Job, JobKeys, Pipeline, PipelineKeys, PostgresKeys, ServerKeys
+from everbrook.spark.jobs.kinds import build_sink, build_source
+from everbrook.spark.jobs.tables import WrongValue, build, require_known, suggest
+from everbrook.spark.jobs.triggers import parse_trigger
+from everbrook.spark.jobs.variables import MissingVariable, expand
+
+_SECTIONS = ("pipeline", "server", "postgres", "jobs")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}", re.ASCII)
+
+
+def load(path: Path, environ: Mapping[str, str] | None = None) -> Pipeline:
+    """Read and check a file; raise `InvalidJobs` if it can't be used."""
+    try:
+        return _pipeline(path, expand(_read(path), os.environ if environ is None else environ))
+    except (WrongValue, MissingVariable) as error:
+        raise InvalidJobs(str(path), error.key, str(error)) from None
+
+
+def choose(pipeline: Pipeline, names: Iterable[str]) -> dict[str, Job]:
+    """Give the jobs of these names, or all if there are none."""
+    names = list(names)
+    for name in names:
+        if name not in pipeline.jobs:
+            raise PipelineMissing(f"{pipeline.file} has no job {name!r}{suggest(name, pipeline.jobs)}")
+    return {name: job for name, job in pipeline.jobs.items() if not names or name in names}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidJobs(str(path), "", f"can't be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InvalidJobs(str(path), "", f"not UTF-8 at byte {error.start}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidJobs(str(path), "", f"not valid TOML: {error}") from None
+
+
+def _pipeline(path: Path, document: dict[str, Any]) -> Pipeline:
+    require_known(document, _SECTIONS, "")
+    tables = {name: _table(document.get(name, {}), name) for name in _SECTIONS}
+    keys = build(PipelineKeys, tables["pipeline"], "pipeline")
+    server = build(ServerKeys, tables["server"], "server")
+    postgres = build(PostgresKeys, tables["postgres"], "postgres")
+    if not tables["jobs"]:
+        raise WrongValue("jobs", "there are none: a job is a section such as [jobs.copy]")
+    checkpoints = path.absolute().parent / Path(keys.checkpoints).expanduser()
+    jobs = {
+        name: _job(name, _table(table, f"jobs.{name}"), checkpoints, server, postgres)
+        for name, table in tables["jobs"].items()
+    }
+    _require_apart(jobs)
+    return Pipeline(str(path), keys, checkpoints, server, jobs)
+
+
+def _table(value: object, key: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise WrongValue(key, f"must be a table, got {value!r}")
+    return value
+
+
+def _job(name: str, table: dict[str, Any], checkpoints: Path, server: ServerKeys, postgres: PostgresKeys) -> Job:
+    key = f"jobs.{name}"
+    if not _NAME.fullmatch(name):
+        raise WrongValue(
+            key, "a job is called by up to 63 of A-Z, a-z, 0-9, _ and -, and begins with none of the last two"
+        )
+    keys = build(JobKeys, table, key)
+    try:
+        trigger = parse_trigger(keys.trigger)
+    except ValueError as error:
+        raise WrongValue(f"{key}.trigger", str(error)) from None
+    job = Job(
+        name,
+        build_source(keys.source, f"{key}.source"),
+        build_sink(keys.sink, f"{key}.sink"),
+        trigger,
+        _checkpoint(checkpoints, keys.checkpoint or name, f"{key}.checkpoint"),
+        server,
+        postgres,
+        keys.sql,
+        keys.max_restarts,
+    )
+    _check(job, key)
+    return job
+
+
+def _checkpoint(checkpoints: Path, given: str, key: str) -> Path:
+    """Find the folder of a job. A reset deletes it, so it must be within that of the pipeline."""
+    folder = (checkpoints / given).resolve()
+    if checkpoints.resolve() not in folder.parents:
+        raise WrongValue(key, f"must be a folder below {checkpoints}, got {given!r}")
+    return folder
+
+
+def _check(job: Job, key: str) -> None:
+    for side, kind in (("source", job.source), ("sink", job.sink)):
+        try:
+            kind.check(job)
+        except ValueError as error:
+            raise WrongValue(f"{key}.{side}", str(error)) from None
+    if job.sql is not None:
+        _check_sql(job.sql, f"{key}.sql")
+    looped = [claim for claim in job.sink.writes(job) if job.source.reads(job, claim)]
+    if looped:
+        raise WrongValue(key, f"it reads what it writes, without end: {min(looped)}")
+
+
+def _check_sql(text: str, key: str) -> None:
+    """Refuse what Spark's formatter would stumble over: whatever else stands in braces than the source."""
+    try:
+        fields = {field for _, field, _, _ in Formatter().parse(text) if field is not None}
+    except ValueError as error:
+        raise WrongValue(
+            key, f"write {{{{ and }}}} for braces that are no {{source}} ({error}), got {text!r}"
+        ) from None
+    if "source" not in fields:
+        raise WrongValue(key, f"must name {{source}} as what it reads, got {text!r}")
+    if other := fields - {"source"}:
+        raise WrongValue(
+            key, f"write {{{{ and }}}} for braces that are no {{source}}, got {{{min(other)}}} in {text!r}"
+        )
+
+
+def _require_apart(jobs: Mapping[str, Job]) -> None:
+    """Refuse two jobs that use what only one may: a checkpoint, what they write, a slot."""
+    taken: dict[str, str] = {}
+    for name, job in jobs.items():
+        claims = {**dict.fromkeys(job.source.claims(job), "source"), **dict.fromkeys(job.sink.claims(job), "sink")}
+        for claim, side in claims.items():
+            if claim in taken:
+                raise WrongValue(f"jobs.{name}.{side}", f"{claim} is that of jobs.{taken[claim]} already")
+            taken[claim] = name
+        for other in jobs.values():
+            if other.name != name and (
+                job.checkpoint == other.checkpoint or other.checkpoint in job.checkpoint.parents
+            ):
+                raise WrongValue(
+                    f"jobs.{name}.checkpoint", f"{job.checkpoint} is, or is within, that of jobs.{other.name}"
+                )

@@ -1,0 +1,193 @@
+"""A job under supervision: started when what it needs answers, and started again whenever it fails.
+
+Jobs are apart: one that fails, waits or is given up is no business of the others. The pause before a restart doubles
+with each failure in a row, and is drawn by chance so that jobs do not come back all at once.
+"""
+
+import random
+import threading
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everbrook.client.retry import Retry
+from everbrook.spark.jobs.board import Board, State
+from everbrook.spark.jobs.errors import OutOfReach
+from everbrook.spark.jobs.faults import Fault, diagnose
+from everbrook.spark.jobs.job import Job
+
+if TYPE_CHECKING:
+    from everbrook.spark.jobs.launching import Engine
+
+PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
+WELL_SECS = 60.0
+"""Whoever ran for so long did well: what failed before is forgotten."""
+FINISH_SECS = 30.0
+"""How long a batch under way is waited for."""
+_LOOK_SECS = 0.1
+_TELL_SECS = 3.0
+_PROCESSING, _INITIALIZING, _LOOKING = "Processing new data", "Initializing", "Getting offsets"
+_FIRST_LOOK_SECS, _START_SECS = 1.5, 30.0
+
+
+class Supervisor(threading.Thread):
+    """Keeps one job going until it is done, is told to stop, or can't be helped."""
+
+    def __init__(
+        self,
+        job: Job,
+        engine: "Future[Engine]",
+        board: Board,
+        stopping: threading.Event,
+        turns: threading.Semaphore,
+        pauses: Retry = PAUSES,
+    ) -> None:
+        """Run a job on Spark once that is there. Of those that share `turns` only some are started at a time."""
+        super().__init__(name=f"job {job.name}", daemon=True)
+        self._job = job
+        self._engine = engine
+        self._board = board
+        self._stopping = stopping
+        self._turns = turns
+        self._pauses = pauses
+        self._failures = 0
+        self._began = time.monotonic()
+
+    def run(self) -> None:
+        """Go on until the end."""
+        while not self._stopping.is_set():
+            try:
+                self._change(state=self._attempt())
+            except OutOfReach as error:
+                self._wait(str(error))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is told, and mended if possible
+                if not self._fail(error):
+                    return
+            else:
+                return
+        self._change(state=State.STOPPED)
+
+    def _attempt(self) -> State:
+        """Run the job once, as long as it goes."""
+        for place in self._job.places():
+            place.reach()
+        self._change(state=State.STARTING)
+        engine = self._engine.result()
+        if self._stopping.is_set():
+            return State.STOPPED
+        return self._follow(self._begin(engine))
+
+    def _begin(self, engine: "Engine") -> Any:  # noqa: ANN401 - Spark has several kinds of queries
+        """Start the query when it is its turn.
+
+        Spark gives up on a Python process that takes ten seconds to start, as many at once on a busy machine do.
+        """
+        with self._turns:
+            self._began = time.monotonic()
+            query = self._start(engine)
+            while query.isActive and _settling(query, time.monotonic() - self._began) and not self._stopping.is_set():
+                time.sleep(_LOOK_SECS / 4)
+        return query
+
+    def _start(self, engine: "Engine") -> Any:  # noqa: ANN401
+        job = self._job
+        _clear_unfinished(job.checkpoint)
+        # A pool for each job: a large batch of one does not hold up the small ones of the others.
+        engine.spark.sparkContext.setLocalProperty("spark.scheduler.pool", job.name)
+        df = job.source.read(engine.spark, job)
+        if job.sql is not None:
+            df = engine.spark.sql(job.sql, source=df)
+        return job.sink.write(df, job, lambda count: self._board.add(job.name, dead_letters=count))
+
+    def _follow(self, query: Any) -> State:  # noqa: ANN401
+        """Wait for the end of a query."""
+        while not query.awaitTermination(_LOOK_SECS):
+            if self._stopping.is_set():
+                self._change(state=State.STOPPING)
+                finish(query)
+                self._count(query)
+                return State.STOPPED
+            self._look(query)
+        self._count(query)
+        return State.DONE if self._job.trigger.ends else State.STOPPED
+
+    def _look(self, query: Any) -> None:  # noqa: ANN401
+        if self._board[self._job.name].state is not State.RUNNING:
+            if not query.status["message"].startswith(_INITIALIZING):
+                self._change(state=State.RUNNING)
+        elif self._failures and time.monotonic() - self._began > WELL_SECS:
+            self._failures = 0
+            self._change(error=None)
+
+    def _count(self, query: Any) -> None:  # noqa: ANN401
+        """Wait until Spark has told of the last batch, which it does when it has time."""
+        batches = [progress.batchId for progress in query.recentProgress if progress.numInputRows]
+        deadline = time.monotonic() + _TELL_SECS
+        while batches and time.monotonic() < deadline and _before(self._board[self._job.name].batch, batches[-1]):
+            time.sleep(_LOOK_SECS)
+
+    def _wait(self, words: str) -> None:
+        self._failures += 1
+        self._change(state=State.WAITING, error=words)
+        self._pause()
+
+    def _fail(self, error: Exception) -> bool:
+        """Tell of a failure, and wait for the time of the restart. False if there is none."""
+        if self._engine.done() and self._engine.exception() is not None:
+            self._change(state=State.STOPPED)
+            return False  # there is no Spark at all, which is told once for all jobs
+        if self._engine.done() and not self._engine.result().alive:
+            self._change(state=State.RESTARTING, error="the JVM of Spark has gone")
+            return False  # the runner begins anew, with all jobs
+        fault = diagnose(error, self._job.name)
+        self._board.add(self._job.name, failures=1)
+        if not fault.restartable or self._spent():
+            self._change(state=State.FAILED, error=fault.words)
+            return False
+        self._restart(fault)
+        return True
+
+    def _spent(self) -> bool:
+        most = self._job.max_restarts
+        return most is not None and self._board[self._job.name].restarts >= most
+
+    def _restart(self, fault: Fault) -> None:
+        if time.monotonic() - self._began > WELL_SECS:
+            self._failures = 0
+        self._failures += 1
+        self._board.add(self._job.name, restarts=1)
+        self._change(state=State.RESTARTING, error=fault.words)
+        self._pause()
+
+    def _pause(self) -> None:
+        self._stopping.wait(self._pauses.delay_secs(self._failures, random.random()))  # noqa: S311 - only to spread
+
+    def _change(self, **values: Any) -> None:  # noqa: ANN401
+        self._board.change(self._job.name, **values)
+
+
+def _settling(query: Any, since_secs: float) -> bool:  # noqa: ANN401
+    """Tell whether a query is still about to begin: its sources are made, or have their first look around."""
+    message = query.status["message"]
+    if message.startswith(_LOOKING):
+        return since_secs < _FIRST_LOOK_SECS
+    return bool(message.startswith(_INITIALIZING)) and since_secs < _START_SECS
+
+
+def _before(batch: int | None, last: int) -> bool:
+    return batch is None or batch < last
+
+
+def _clear_unfinished(checkpoint: Path) -> None:
+    """Remove files that a kill left half-written: beside the first one Spark takes the checkpoint for a used one."""
+    for left in (*checkpoint.glob("offsets/.*.tmp"), *checkpoint.glob("commits/.*.tmp")):
+        left.unlink(missing_ok=True)
+
+
+def finish(query: Any, within_secs: float = FINISH_SECS) -> None:  # noqa: ANN401
+    """Stop a query behind the batch that it is in. One that takes too long is done again at the next start."""
+    deadline = time.monotonic() + within_secs
+    while query.isActive and query.status["message"] == _PROCESSING and time.monotonic() < deadline:
+        time.sleep(0.01)
+    query.stop()

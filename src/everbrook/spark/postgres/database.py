@@ -1,0 +1,118 @@
+"""Connections to a database: how one is opened, for how long it waits, and how a transaction is tried again.
+
+A lock is waited for only so long, and so is a statement: a query that hangs tells nobody anything. What the URL says of
+it wins. Only what may pass by itself is tried again, and the connection is made anew for that.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+from msgspec import Struct
+from psycopg.conninfo import conninfo_to_dict
+
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.postgres.faults import fault_of, is_of_a_moment
+
+T = TypeVar("T")
+Cursor = psycopg.Cursor[tuple[object, ...]]
+
+SETTINGS = {
+    "lock_timeout": "10s",
+    "statement_timeout": "300s",
+    "idle_in_transaction_session_timeout": "60s",
+}
+_KEEPALIVES = {
+    "client_encoding": "UTF8",
+    "connect_timeout": 10,
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+_FIRST_PAUSE_SECS, _MAX_PAUSE_SECS = 0.05, 2.0
+
+
+class DatabaseOptions(Struct, frozen=True):
+    """Where the database is, and how long a transaction is tried for."""
+
+    url: str
+    retry_secs: float = 15.0
+
+    def __str__(self) -> str:
+        """Name it without its password."""
+        parts = conninfo_to_dict(self.url)
+        return f"database {parts.get('dbname', '')!r} at {parts.get('host', 'localhost')}:{parts.get('port', 5432)}"
+
+
+def parse_database(url: str | None, retry_secs: float) -> DatabaseOptions:
+    """Check where the database is. POSTGRES_URL says it where nothing else does."""
+    given = url or os.environ.get("POSTGRES_URL")
+    if not given:
+        raise InvalidOption("which database? Give url='postgresql://user:password@host:5432/name', or set POSTGRES_URL")
+    try:
+        conninfo_to_dict(given)
+    except psycopg.ProgrammingError as error:
+        shown = " ".join(str(error).split())
+        raise InvalidOption(f"the option url must be one of Postgres, postgresql://…: {shown}") from None
+    return DatabaseOptions(given, retry_secs)
+
+
+def connect(options: DatabaseOptions) -> psycopg.Connection:
+    """Open a connection. Settings are made by a statement: a pooler would not take them at the start."""
+    given = conninfo_to_dict(options.url)
+    chosen: dict[str, Any] = {name: value for name, value in _KEEPALIVES.items() if name not in given}
+    chosen["application_name"] = given.get("application_name", "everbrook")
+    connection = psycopg.connect(options.url, **chosen)
+    try:
+        for name, value in SETTINGS.items():
+            if name not in str(given.get("options", "")):
+                connection.execute("SELECT set_config(%s, %s, false)", [name, value])
+        connection.commit()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class Database:
+    """A connection that is opened when it is needed, and again when it was lost."""
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self.options = options
+        self._connection: psycopg.Connection | None = None
+
+    def run(self, doing: str, work: Callable[[Cursor], T]) -> T:
+        """Do something in a transaction, again if need be. What can't be done is a `PostgresFault`."""
+        deadline = time.monotonic() + self.options.retry_secs
+        pause_secs = _FIRST_PAUSE_SECS
+        while True:
+            try:
+                return self._once(work)
+            except psycopg.Error as error:
+                self.close()
+                if not is_of_a_moment(error) or time.monotonic() + pause_secs > deadline:
+                    raise fault_of(error, f"{doing} ({self.options})") from error
+            except BaseException:
+                self.close()
+                raise
+            time.sleep(pause_secs * random.uniform(0.5, 1))  # noqa: S311 - so that two that met do not meet again
+            pause_secs = min(pause_secs * 2, _MAX_PAUSE_SECS)
+
+    def _once(self, work: Callable[[Cursor], T]) -> T:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.options)
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            # What is checked at the end of a transaction could not be told of a row any more.
+            cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            return work(cursor)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()

@@ -1,0 +1,135 @@
+"""Dead letters: messages that fit in no row, with the reason, so that nothing is lost and nothing stands still.
+
+They are written in the transaction of the rows beside them, to a table. Where a stream is to have them, the table is
+only their way there: when all rows of a batch are committed, its dead letters are appended in one append, whose
+producer is the query and whose epoch the batch's number, and then deleted. What dies in between does the same again,
+and the server knows what it has.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+from psycopg import sql
+
+from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.connection import connect
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.messages import MESSAGE, STREAM
+from everbrook.spark.options import ServerOptions, SinkOptions
+from everbrook.spark.postgres.copying import column_of
+from everbrook.spark.postgres.database import Cursor, Database
+from everbrook.spark.postgres.positions import Writer
+from everbrook.spark.postgres.tables import create, identifier_of
+
+TABLE = "everbrook_dead_letters"
+_CREATE = """
+    CREATE TABLE IF NOT EXISTS {table} (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        sink text NOT NULL,
+        batch bigint NOT NULL,
+        table_name text NOT NULL,
+        stream text NOT NULL,
+        "offset" text,
+        reason text NOT NULL,
+        payload bytea NOT NULL,
+        refused_at timestamptz NOT NULL DEFAULT now()
+    )
+"""
+_INSERT = """
+    INSERT INTO {table} (sink, batch, table_name, stream, "offset", reason, payload)
+    SELECT %s, %s, %s, * FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[])
+"""
+_SELECT = """
+    SELECT id, table_name, stream, "offset", reason, payload FROM {table}
+     WHERE sink = %s AND batch = %s ORDER BY stream, "offset", id
+"""
+_DELETE = "DELETE FROM {table} WHERE sink = %s AND batch = %s"
+_MAX_REASON_CHARACTERS = 2000
+
+
+class DeadLetter(Struct, frozen=True):
+    """A message that fits in no row."""
+
+    stream: str
+    offset: str | None
+    reason: str
+    payload: bytes
+
+
+class DeadLetterOptions(Struct, frozen=True):
+    """Where dead letters go: to a table, and from there to a stream if one is named."""
+
+    table: str = TABLE
+    stream: str | None = None
+    server: ServerOptions = ServerOptions()
+
+
+def parse_dead_letters(text: str, server: ServerOptions) -> DeadLetterOptions:
+    """Read where dead letters go: `table`, `table:name` or `stream:name`."""
+    kind, _, name = text.partition(":")
+    match kind, name:
+        case "table", _:
+            return DeadLetterOptions(name or TABLE)
+        case "stream", str() if name:
+            return DeadLetterOptions(TABLE, name, server)
+    raise InvalidOption(f"dead_letters must be 'table', 'table:name' or 'stream:name', got {text!r}")
+
+
+def prepare(cursor: Cursor, options: DeadLetterOptions) -> None:
+    """Create the table, if it is not there."""
+    create(cursor, options.table, _CREATE)
+
+
+def bury(cursor: Cursor, options: DeadLetterOptions, writer: Writer, table: str, letters: Sequence[DeadLetter]) -> None:
+    """Write dead letters in the transaction of the rows beside them."""
+    if not letters:
+        return
+    statement = sql.SQL(_INSERT).format(table=identifier_of(options.table))
+    streams, offsets = [letter.stream for letter in letters], [letter.offset for letter in letters]
+    reasons = [letter.reason.replace("\0", "\\0")[:_MAX_REASON_CHARACTERS] for letter in letters]
+    payloads = [letter.payload for letter in letters]
+    cursor.execute(statement, [writer.sink, writer.batch, table, streams, offsets, reasons, payloads])
+
+
+def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> int:
+    """Append the dead letters of a batch to their stream, once all of its rows are committed. Tells how many."""
+    table = identifier_of(options.table)
+    chosen = [writer.sink, writer.batch]
+    found = database.run(
+        f"reading {options.table}",
+        lambda cursor: cursor.execute(sql.SQL(_SELECT).format(table=table), chosen).fetchall(),
+    )
+    if not found or options.stream is None:
+        return 0
+    _append(options, writer, [_message(row) for row in found])
+    database.run(
+        f"emptying {options.table}", lambda cursor: cursor.execute(sql.SQL(_DELETE).format(table=table), chosen)
+    )
+    return len(found)
+
+
+def _message(row: tuple[Any, ...]) -> bytes:
+    """Write a dead letter as JSON. What is no text is written in base64."""
+    _, table, stream, offset, reason, payload = row
+    told = {"stream": stream, "offset": offset, "table": table, "reason": reason}
+    try:
+        return msgspec.json.encode(told | {"payload": payload.decode()})
+    except UnicodeDecodeError:
+        return msgspec.json.encode(told | {"payload_base64": payload})
+
+
+def _append(options: DeadLetterOptions, writer: Writer, messages: list[bytes]) -> None:
+    sink = SinkOptions(options.server, stream=options.stream, auto_create=True)
+    name = (options.stream or "").encode()
+    rows = pa.table(
+        {
+            STREAM: column_of([name] * len(messages)),
+            MESSAGE: column_of(messages).cast(pa.binary()),
+            # They are in an order already, which is the same each time.
+            "by_0": column_of([b"%012d" % number for number in range(len(messages))]),
+        }
+    )
+    Appender(connect(options.server), sink).append(Producer(f"dead-letters-{writer.query}", writer.batch), rows)

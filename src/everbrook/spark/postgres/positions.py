@@ -1,0 +1,109 @@
+"""Positions: how far a sink has come in each stream, kept in the database that it writes to.
+
+They move in the transaction that writes the rows, so that both are there, or neither is. A row before its stream's
+position is there already. Whoever writes to a stream holds its position: two runs of a query can't mix.
+
+A stream that is at its beginning again in a later batch of the same query was deleted and created anew. One that goes
+back to another place can't be told from it: its rows may be there, as after a checkpoint of yesterday was put back, or
+be others of which a filter has left out the first. So nothing is written or cleared, and the user is asked.
+"""
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from everbrook.spark.postgres.database import Cursor, DatabaseOptions, connect
+from everbrook.spark.postgres.tables import create, exists
+
+TABLE = "everbrook_positions"
+_CREATE = """
+    CREATE TABLE IF NOT EXISTS {table} (
+        sink text NOT NULL,
+        stream text COLLATE "C" NOT NULL,
+        next_offset text COLLATE "C" NOT NULL DEFAULT '',
+        query text NOT NULL DEFAULT '',
+        batch bigint NOT NULL DEFAULT -1,
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (sink, stream)
+    )
+"""
+_LOCK = """
+    SELECT stream, next_offset, query, batch FROM everbrook_positions
+     WHERE sink = %s AND stream = ANY(%s) ORDER BY stream FOR UPDATE
+"""
+_BEGIN = "INSERT INTO everbrook_positions (sink, stream) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING"
+_ADVANCE = """
+    UPDATE everbrook_positions p SET next_offset = n.next_offset, query = %s, batch = %s, updated_at = now()
+      FROM unnest(%s::text[], %s::text[]) AS n(stream, next_offset)
+     WHERE p.sink = %s AND p.stream = n.stream COLLATE "C"
+"""
+_BEGINNING = re.compile(r"-1|[0_]*")
+"""Where streams begin: at zero, in however many parts a server counts; or what is asked for to get all."""
+
+
+class PositionWentBack(Exception):
+    """A stream went back, and what that means can't be told."""
+
+    restartable = False
+
+
+class Writer(Struct, frozen=True):
+    """Who writes: a sink, the query that it is in, and the number of the batch."""
+
+    sink: str
+    query: str
+    batch: int
+
+
+class Reached(Struct, frozen=True):
+    """How far a sink has come in a stream, and in which batch of which query."""
+
+    next_offset: str = ""
+    query: str = ""
+    batch: int = -1
+
+    def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
+        """Tell whether a stream that goes on at an offset is another one of the same name."""
+        if self.query != writer.query or self.batch >= writer.batch or offset >= self.next_offset:
+            return False
+        if _BEGINNING.fullmatch(offset):
+            return True
+        raise PositionWentBack(
+            f"rows of the stream {stream!r} at {offset} come in batch {writer.batch}, but it was written up to "
+            f"{self.next_offset} in batch {self.batch}: an older checkpoint was put back, or the stream was created "
+            "anew. Start with a new checkpoint: a table that has a key leaves out what is there; empty one that has "
+            "none first. Nothing of the batch was written"
+        )
+
+
+def prepare(cursor: Cursor) -> None:
+    """Create the table of positions, if it is not there."""
+    create(cursor, TABLE, _CREATE)
+
+
+def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached]:
+    """Hold the positions of some streams until the end of the transaction."""
+    wanted = sorted(streams)
+    found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
+    if len(found) < len(wanted):
+        cursor.execute(_BEGIN, [sink, wanted])
+        found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
+    return {str(row[0]): Reached(str(row[1]), str(row[2]), int(str(row[3]))) for row in found}
+
+
+def advance(cursor: Cursor, writer: Writer, ends: dict[str, str]) -> None:
+    """Move positions to where the rows of this transaction end."""
+    cursor.execute(_ADVANCE, [writer.query, writer.batch, list(ends), list(ends.values()), writer.sink])
+
+
+def forget(url: str, sink: str) -> int:
+    """Forget how far a sink has come, and tell in how many streams it had come anywhere.
+
+    What it has written stays. Whatever reads the streams again writes to a table without a unique key again.
+    """
+    with connect(DatabaseOptions(url)) as connection, connection.cursor() as cursor:
+        if not exists(cursor, TABLE):
+            return 0
+        cursor.execute("DELETE FROM everbrook_positions WHERE sink = %s", [sink])
+        return cursor.rowcount

@@ -1,0 +1,129 @@
+"""Texts: JSON values as Postgres reads them into a column.
+
+A text is itself, a number as it is written, and true and false are these words, whatever the type of the column is:
+Postgres knows how to read its types. An object or a list is its JSON. Columns of JSON take every value as JSON, columns
+of arrays a list, and columns of bytes a text of base64.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as InvalidBase64
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everbrook.protocol.dialects import shown
+from everbrook.spark.postgres import digits
+from everbrook.spark.postgres.copying import column_of, data_of
+
+Misfits = dict[int, str]
+"""What is wrong with messages, by their places."""
+
+PLAIN, JSON, JSONB, BYTES, ARRAY = "plain", "json", "jsonb", "bytes", "array"
+_NUL, _ESCAPE = "\0", b"\\"
+NUL = "has the character U+0000, which Postgres can't keep"
+_ESCAPED_NUL = b"\\u0000"
+_NUL_IN_JSON = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def as_text(kind: str, name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+    """Give values of JSON as a column of a kind takes them. What it can't take is null, and among the misfits."""
+    return _WAYS[kind](name, values, misfits)
+
+
+def has_nul(text: bytes) -> bool:
+    """Tell whether some text in JSON has the character that Postgres can't keep."""
+    return _ESCAPED_NUL in text and _NUL_IN_JSON.search(text) is not None
+
+
+def _plain(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+    quoted = pc.starts_with(values, '"')
+    if _ESCAPE not in data_of(values):
+        # What is no UTF-8 is left to the database to refuse: a cast would refuse the whole column.
+        return pc.if_else(quoted, pc.binary_slice(values.cast(pa.binary()), 1, -1).view(pa.string()), values)
+    texts: list[bytes | None] = []
+    decoded = _decoded(name, pc.if_else(quoted, values, None), misfits)
+    for place, (value, raw) in enumerate(zip(decoded, values.cast(pa.binary()).to_pylist(), strict=True)):
+        if value is None:
+            texts.append(raw)
+        elif _NUL in value:
+            misfits[place] = f"the column {name} {NUL}"
+            texts.append(None)
+        else:
+            texts.append(value.encode())
+    return column_of(texts)
+
+
+def _decoded(name: str, values: pa.Array, misfits: Misfits) -> list[Any]:
+    """Decode all values at once, which is several times as quick as one by one. What can't be read is a misfit."""
+    raws = values.cast(pa.binary()).to_pylist()
+    try:
+        decoded: list[Any] = digits.decode(b"[" + b",".join(raw or b"null" for raw in raws) + b"]")
+    except digits.UNREADABLE:
+        return [_one(name, place, raw or b"null", misfits) for place, raw in enumerate(raws)]
+    return decoded
+
+
+def _one(name: str, place: int, raw: bytes, misfits: Misfits) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return digits.decode(raw)
+    except digits.UNREADABLE as error:
+        misfits[place] = f"the column {name} has a value that can't be read: {error}"
+        return None
+
+
+def _json(_name: str, values: pa.Array, _misfits: Misfits) -> pa.Array:
+    return values
+
+
+def _jsonb(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+    if _ESCAPED_NUL in data_of(values):
+        for place, raw in enumerate(values.cast(pa.binary()).to_pylist()):
+            if raw is not None and has_nul(raw):
+                misfits[place] = f"the column {name} {NUL}"
+    return values
+
+
+def _bytes(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+    texts: list[bytes | None] = []
+    for place, value in enumerate(_decoded(name, values, misfits)):
+        try:
+            texts.append(None if value is None else b"\\x" + b64decode(value, validate=True).hex().encode())
+        except (InvalidBase64, TypeError, ValueError):
+            misfits[place] = f"the column {name} takes bytes in base64, got {shown(value)}"
+            texts.append(None)
+    return column_of(texts)
+
+
+def _array(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+    texts: list[bytes | None] = []
+    for place, value in enumerate(_decoded(name, values, misfits)):
+        if value is not None and not isinstance(value, list):
+            misfits[place] = f"the column {name} takes a list, got {shown(value)}"
+        try:
+            texts.append(_literal(value).encode() if isinstance(value, list) else None)
+        except RecursionError:
+            misfits[place] = f"the column {name} takes a list, got one that is nested too deeply"
+            texts.append(None)
+    return column_of(texts)
+
+
+def _literal(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """Write a list as Postgres writes arrays."""
+    if isinstance(value, list):
+        return "{" + ",".join(_literal(item) for item in value) + "}"
+    if value is None:
+        return "NULL"
+    text = value if isinstance(value, str) else digits.encode(value).decode()
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_WAYS: dict[str, Callable[[str, pa.Array, Misfits], pa.Array]] = {
+    PLAIN: _plain,
+    JSON: _json,
+    JSONB: _jsonb,
+    BYTES: _bytes,
+    ARRAY: _array,
+}

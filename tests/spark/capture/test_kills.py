@@ -1,0 +1,202 @@
+"""The driver killed with -9 while transactions run: in the end the stream is the table, and no message is twice."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import psycopg
+import pytest
+
+from everbrook import Client
+from everbrook.protocol.dialects import parse_message
+from everbrook.protocol.errors import NotFound
+from everbrook.protocol.folding import State
+from everbrook.spark.capture import status
+from everbrook.spark.capture.options import default_slot
+
+Sql = psycopg.Connection[Any]
+_DRIVER = Path(__file__).with_name("driver.py")
+_ROOT = Path(__file__).parents[3]
+_CHANGES = 15_000
+"""So many fit in a stream of the tests' server, however long the kills take."""
+_STILL_SECS = 60.0
+
+
+class Writer:
+    """Transactions of several changes each, all of them different, of which some are rolled back."""
+
+    def __init__(self, url: str) -> None:
+        self.committed: list[int] = []
+        """The numbers that were written to rows, each once."""
+        self._url = url
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        chance, number = random.Random(8), 0
+        with psycopg.connect(self._url) as connection:
+            while not self._ended.is_set() and number < _CHANGES:
+                written = []
+                for _ in range(chance.choice((1, 3, 30, 60))):
+                    number += 1
+                    written += [number] if self._change(connection, chance, number) else []
+                if chance.random() < 0.1:
+                    connection.rollback()
+                else:
+                    connection.commit()
+                    self.committed += written
+                time.sleep(0.03)
+
+    def _change(self, connection: Sql, chance: random.Random, number: int) -> bool:
+        """Change a row, and tell whether it has the number now."""
+        key = chance.randrange(400)
+        match chance.randrange(4):
+            case 0:
+                connection.execute("DELETE FROM items WHERE id = %s", [key])
+                return False
+            case 1:
+                values = [1000 + number, number, key]
+                return connection.execute("UPDATE items SET id = %s, number = %s WHERE id = %s", values).rowcount > 0
+            case _:
+                connection.execute(
+                    "INSERT INTO items VALUES (%s, %s, 'x') ON CONFLICT (id) DO UPDATE SET number = excluded.number",
+                    [key, number],
+                )
+                return True
+
+
+@contextmanager
+def driving(way: str, database: str, server: str, folder: Path, *more: str) -> Iterator[None]:
+    """Run a driver, and kill it with all that it has started."""
+    process = subprocess.Popen(
+        [sys.executable, str(_DRIVER), way, database, server, str(folder), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=os.environ | {"PYTHONPATH": str(_ROOT)},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"begun")
+        yield
+        assert process.poll() is None, "the driver has ended by itself"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def tail(client: Client) -> str:
+    try:
+        return client.stream("items").head().offset
+    except NotFound:
+        return ""
+
+
+def wait_for_news(client: Client, seconds: float, timeout_secs: float = 240.0) -> None:
+    """Wait until the stream grows, and a while more."""
+    before, deadline = tail(client), time.monotonic() + timeout_secs
+    while tail(client) == before:
+        assert time.monotonic() < deadline, "nothing came"
+        time.sleep(0.02)
+    time.sleep(seconds)
+
+
+def state_of(client: Client) -> tuple[dict[str, int], list[int]]:
+    """Materialise the stream, and give the numbers of all its messages, without those of the initial copy."""
+    state, numbers = State(), []
+    for message in client.stream("items").read():
+        state.apply(parse_message(message))
+        numbers += [message["value"]["number"]] if "value" in message else []
+    return {key: value["number"] for key, value in state["items"].items()}, [n for n in numbers if n > 0]
+
+
+def rows_of(sql: Sql) -> dict[str, int]:
+    return {str(key): number for key, number in sql.execute("SELECT id, number FROM items").fetchall()}
+
+
+def settled(client: Client, sql: Sql, still_secs: float = _STILL_SECS) -> dict[str, int]:
+    """Wait until the stream is the table, or nothing has come for a while. Give what it is then."""
+    last, since = "", time.monotonic()
+    while (found := state_of(client)[0]) != rows_of(sql) and time.monotonic() - since < still_secs:
+        time.sleep(0.3)
+        if tail(client) != last:
+            last, since = tail(client), time.monotonic()
+    return found
+
+
+@pytest.fixture
+def table(sql: Sql) -> Sql:
+    sql.execute("CREATE TABLE items (id int PRIMARY KEY, number int, note text)")
+    sql.execute("INSERT INTO items SELECT g, -g, 'x' FROM generate_series(1, 1000) g")
+    return sql
+
+
+@pytest.fixture
+def stream(client: Client) -> Iterator[Client]:
+    """The server without the stream `items`, before and after."""
+    with suppress(NotFound):
+        client.stream("items").delete()
+    yield client
+    with suppress(NotFound):
+        client.stream("items").delete()
+
+
+def test_nothing_is_lost_or_repeated_by_a_driver_that_is_killed_again_and_again(
+    table: Sql, stream: Client, database: str, server: str, tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    with driving("loop", database, server, tmp_path / "run"):
+        wait_for_news(stream, 0)
+    with Writer(database) as writer:
+        for _ in range(5):
+            with driving("loop", database, server, tmp_path / "run"):
+                wait_for_news(stream, chance.random())
+    with driving("loop", database, server, tmp_path / "run"):
+        assert settled(stream, table) == rows_of(table)
+    assert state_of(stream)[1] == writer.committed
+
+
+def test_the_test_above_sees_a_slot_that_is_confirmed_too_early(
+    table: Sql, stream: Client, database: str, server: str, tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    with driving("loop", database, server, tmp_path / "run", "broken"):
+        wait_for_news(stream, 0)
+    with Writer(database) as writer:
+        for _ in range(3):
+            with driving("loop", database, server, tmp_path / "run", "broken"):
+                wait_for_news(stream, chance.random())
+    with driving("loop", database, server, tmp_path / "run", "broken"):
+        settled(stream, table, still_secs=5.0)
+    assert set(writer.committed) - set(state_of(stream)[1])
+
+
+def test_nothing_is_lost_or_repeated_in_spark(
+    table: Sql, stream: Client, database: str, server: str, tmp_path: Path
+) -> None:
+    with driving("spark", database, server, tmp_path / "run"):
+        wait_for_news(stream, 0.1)
+    with Writer(database) as writer, driving("spark", database, server, tmp_path / "run"):
+        wait_for_news(stream, 1.0)
+    with driving("spark", database, server, tmp_path / "run"):
+        assert settled(stream, table, still_secs=240.0) == rows_of(table)
+    assert state_of(stream)[1] == writer.committed
+    assert status(database, default_slot(tmp_path / "run" / "copy")).wal_status == "reserved"

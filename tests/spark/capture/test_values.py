@@ -1,0 +1,109 @@
+"""Values of Postgres' types in JSON: in the copy and in changes alike, and exactly."""
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.spark.capture.query import Capture
+
+Sql = psycopg.Connection[Any]
+
+VALUES = [
+    ("int8", "9223372036854775807", "9223372036854775807"),
+    ("int2", "-5", "-5"),
+    (
+        "numeric",
+        "123456789012345678901234567890.12345678901234567890",
+        "123456789012345678901234567890.12345678901234567890",
+    ),
+    ("numeric", "1.50", "1.50"),
+    ("numeric", "NaN", '"NaN"'),
+    ("numeric", "Infinity", '"Infinity"'),
+    ("float8", "0.1", "0.1"),
+    ("float8", "1e300", "1e+300"),
+    ("float8", "-Infinity", '"-Infinity"'),
+    ("float4", "NaN", '"NaN"'),
+    ("bool", "true", "true"),
+    ("text", 'quote " backslash \\ tab \t newline \n ä 🙂', '"quote \\" backslash \\\\ tab \\t newline \\n ä 🙂"'),
+    ("text", "", '""'),
+    ("text", "\\N", '"\\\\N"'),
+    ("varchar(5)", "abc", '"abc"'),
+    ("char(3)", "a", '"a  "'),
+    ("timestamptz", "2026-02-03 04:05:06.789+02", '"2026-02-03T02:05:06.789Z"'),
+    ("timestamptz", "infinity", '"infinity"'),
+    ("timestamptz", "0044-03-15 12:00:00+00 BC", '"0044-03-15 12:00:00+00 BC"'),
+    ("timestamp", "2026-02-03 04:05:06", '"2026-02-03T04:05:06"'),
+    ("date", "2026-02-03", '"2026-02-03"'),
+    ("date", "-infinity", '"-infinity"'),
+    ("time", "04:05:06", '"04:05:06"'),
+    ("interval", "1 year 2 days 03:04:05", '"P1Y2DT3H4M5S"'),
+    ("json", '{"b": [1, 2.50],  "a": "\\u00e4"}', '{"b": [1, 2.50],  "a": "\\u00e4"}'),
+    ("json", '"\\ud800"', '"\\"\\\\ud800\\""'),
+    ("json", "null", "null"),
+    ("jsonb", '{"b": 1, "a": "x\\ny"}', '{"a": "x\\ny", "b": 1}'),
+    ("int4[]", "{1,NULL,3}", "[1,null,3]"),
+    ("int4[]", "[2:3]={1,2}", "[1,2]"),
+    ("int4[]", "{{1,2},{3,4}}", "[[1,2],[3,4]]"),
+    ("int4[]", "{}", "[]"),
+    ("text[]", '{a,"b,c","d\\"e","NULL",NULL,"{x}",""}', '["a","b,c","d\\"e","NULL",null,"{x}",""]'),
+    ("timestamptz[]", '{"2026-02-03 04:05:06+00"}', '["2026-02-03T04:05:06Z"]'),
+    ("jsonb[]", '{"{\\"a\\": [1]}"}', '[{"a": [1]}]'),
+    ("bytea", "\\x00ff10", '"AP8Q"'),
+    ("uuid", "123e4567-e89b-12d3-a456-426614174000", '"123e4567-e89b-12d3-a456-426614174000"'),
+    ("mood", "happy", '"happy"'),
+    ("mood[]", "{happy,sad}", '["happy","sad"]'),
+    ("positive", "7", "7"),
+    ("positive[]", "{7,8}", "[7,8]"),
+    ("pair", '(1,"a b")', '"(1,\\"a b\\")"'),
+    ("int4range", "[1,5)", '"[1,5)"'),
+    ("inet", "10.0.0.1/24", '"10.0.0.1/24"'),
+    ("point", "(1,2)", '"(1,2)"'),
+    ("bit(3)", "101", '"101"'),
+    ("xml", "<a>x</a>", '"<a>x</a>"'),
+    ("money", "1.5", None),
+]
+
+
+@pytest.fixture
+def typed(sql: Sql) -> Sql:
+    """A table with a column for each of the values."""
+    sql.execute("CREATE TYPE mood AS ENUM ('happy', 'sad')")
+    sql.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
+    sql.execute("CREATE TYPE pair AS (a int, b text)")
+    columns = ", ".join(f"c{place} {type_}" for place, (type_, _, _) in enumerate(VALUES))
+    sql.execute(f"CREATE TABLE items (id int PRIMARY KEY, {columns})")
+    return sql
+
+
+def insert(sql: Sql, number: int) -> None:
+    places = ", ".join(f"%s::{type_}" for type_, _, _ in VALUES)
+    statement = f"INSERT INTO items VALUES ({number}, {places})"  # noqa: S608 - of the list above
+    sql.execute(statement, [text for _, text, _ in VALUES])
+
+
+def test_values_are_the_same_in_the_copy_and_in_changes_and_exact(typed: Sql, capture: Capture) -> None:
+    insert(typed, 1)
+    (copied,) = capture.rows(1)
+    insert(typed, 2)
+    (changed,) = capture.rows(1)
+    for row in (copied, changed):
+        for place, (type_, text, expected) in enumerate(VALUES):
+            assert expected is None or f'"c{place}":{expected},' in row["value"], (type_, text, row["value"])
+        json.loads(row["value"])
+
+
+def test_null_is_null_in_the_copy_and_in_changes(items: Sql, capture: Capture) -> None:
+    items.execute("INSERT INTO items VALUES (3, NULL, NULL)")
+    assert capture.changes(3)[2][2] == {"id": 3, "name": None, "price": None}
+
+
+def test_times_do_not_depend_on_the_settings_of_the_role(sql: Sql, capture: Capture) -> None:
+    sql.execute("CREATE TABLE items (id int PRIMARY KEY, at timestamptz)")
+    name = sql.info.dbname
+    sql.execute(f'ALTER DATABASE "{name}" SET timezone = "Asia/Tokyo"')
+    sql.execute(f'ALTER DATABASE "{name}" SET datestyle = "German"')
+    sql.execute("INSERT INTO items VALUES (1, '2026-01-02 03:04:05+00')")
+    sql.execute("INSERT INTO items VALUES (2, '2026-01-02 03:04:05+00')")
+    assert {change[2]["at"] for change in capture.changes(2)} == {"2026-01-02T03:04:05Z"}

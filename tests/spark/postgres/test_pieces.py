@@ -1,0 +1,107 @@
+"""Pieces of a batch: whole pages, in order, and of them what is not there yet."""
+
+import pyarrow as pa
+import pytest
+
+from everbrook.spark.messages import InvalidRow
+from everbrook.spark.postgres import pieces
+from everbrook.spark.postgres.pieces import ends_of, fresh_rows, pieces_of
+from everbrook.spark.postgres.positions import PositionWentBack, Reached
+from tests.spark.postgres.rows import end_of, rows, writer
+
+
+def _offset(number: int) -> str:
+    return f"{number:016d}"
+
+
+def _page(stream: str, start: str, end: str, *values: str) -> pa.RecordBatch:
+    """Give a page of another server, of which only the beginning and the end are known."""
+    unknown = [None] * (len(values) - 1)
+    return pa.RecordBatch.from_pydict(
+        {
+            "stream": [stream] * len(values),
+            "offset": pa.array([start, *unknown], pa.string()),
+            "next_offset": pa.array([*unknown, end], pa.string()),
+            "value": list(values),
+        }
+    )
+
+
+def test_batches_are_put_together_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MAX_ROWS", 4)
+    first = rows("1", "2", "3")
+    second = rows("4", "5", start=end_of(first))
+    third = rows("6", stream="t")
+    found = list(pieces_of([first, second, third]))
+    assert [piece.rows.num_rows for piece in found] == [5, 1]
+    assert found[0].ends == {"s": _offset(end_of(second))}
+
+
+def test_a_page_of_another_server_is_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MAX_ROWS", 3)
+    page = _page("s", "a", "b", "1", "2")
+    other = _page("s", "b", "c", "3", "4", "5")
+    found = list(pieces_of([page, other.slice(0, 1), other.slice(1)]))
+    assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2"], ["3", "4", "5"]]
+    assert [piece.ends for piece in found] == [{"s": "b"}, {"s": "c"}]
+
+
+def test_of_a_page_that_is_there_no_row_is_written_again() -> None:
+    (piece,) = pieces_of([_page("s", "a", "b", "1", "2"), _page("s", "b", "c", "3", "4")])
+    fresh, _ = fresh_rows(piece, {"s": Reached("b", "q", 0)}, writer(0))
+    assert fresh.column("value").to_pylist() == ["3", "4"]
+
+
+def test_each_stream_goes_on_at_its_own_position() -> None:
+    one, other = rows("1", "2"), rows("3", "4", stream="t")
+    (piece,) = pieces_of([one, other])
+    reached = {"s": Reached(_offset(2), "q", 0), "t": Reached()}
+    fresh, anew = fresh_rows(piece, reached, writer(0))
+    assert fresh.column("value").to_pylist() == ["2", "3", "4"]
+    assert anew == []
+
+
+def test_a_position_never_goes_back() -> None:
+    (piece,) = pieces_of([rows("1", "2")])
+    assert ends_of(piece, {"s": Reached(_offset(99), "q", 5)}, []) == {}
+
+
+@pytest.mark.parametrize(
+    "reached, anew",
+    [
+        (Reached(_offset(99), "q", 0), True),
+        (Reached(_offset(99), "q", 1), False),
+        (Reached(_offset(99), "another", 0), False),
+        (Reached(_offset(0), "q", 0), False),
+    ],
+    ids=["a later batch", "the same batch", "another query", "the next rows"],
+)
+def test_a_stream_that_goes_back_in_a_later_batch_is_another_one(reached: Reached, anew: bool) -> None:  # noqa: FBT001
+    assert reached.begins_anew(writer(1), "s", _offset(0)) is anew
+
+
+def test_a_stream_that_goes_back_but_not_to_its_beginning_is_left_to_the_user() -> None:
+    reached = Reached(_offset(99), "q", 6)
+    assert not reached.begins_anew(writer(6), "s", _offset(50))
+    with pytest.raises(PositionWentBack, match=r"'s' at 0+60 come in batch 7, .* up to 0+99 in batch 6"):
+        reached.begins_anew(writer(7), "s", _offset(60))
+
+
+def test_rows_out_of_order_are_refused() -> None:
+    batch = rows("1", "2", "3")
+    with pytest.raises(InvalidRow, match="not in the order"):
+        list(pieces_of([batch.slice(1), batch.slice(0, 1)]))
+
+
+def test_a_row_without_a_stream_is_refused() -> None:
+    batch = rows("1").set_column(0, "stream", pa.nulls(1, pa.string()))
+    with pytest.raises(InvalidRow, match="'stream' is null"):
+        list(pieces_of([batch]))
+
+
+def test_rows_that_a_query_made_of_one_message_are_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "MAX_ROWS", 2)
+    one, other = rows("1", "2"), rows("3", start=4)
+    twice = pa.Table.from_batches([one.slice(1)] * 3).combine_chunks().to_batches()
+    found = list(pieces_of([one.slice(0, 1), one.slice(1), *twice, other]))
+    assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2", "2", "2", "2"], ["3"]]
