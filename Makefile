@@ -10,7 +10,8 @@ WORKERS ?= 2
 CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve up test protocol-coverage check format conformance client-conformance bench docs soak lock
+.PHONY: help setup serve up dev dev-down docker integration-test integration-test-sessions
+.PHONY: test protocol-coverage check format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -58,15 +59,32 @@ client-conformance: setup ## the upstream client suite, from GitHub or SOURCE=ch
 bench: setup ## compare with the Node reference server on this machine
 	$(BIN)/python -m bench
 
+bench-spark: setup ## measure the Spark connector on local Spark, beside the Node reference server where that can serve
+	$(BIN)/python -m bench.spark
+
 lock: setup ## choose the newest allowed versions and write them to the lock
 	$(UV) pip compile --quiet --universal --upgrade --group dev --no-annotate \
 	  --custom-compile-command "make lock" --output-file $(LOCK) pyproject.toml
 
-up: ## (later) the whole deployment
-	@echo "make up: there is no deployment to start yet; 'make serve' runs the server" >&2; exit 1
+up: setup ## the whole stack: server, Postgres, the pipeline between them, a heartbeat; Ctrl-C stops it
+	$(BIN)/everbrook up
+
+dev: up ## the same
+
+dev-down: setup ## stop the stack from another terminal
+	$(BIN)/everbrook down
+
+integration-test: setup ## the protocol on the server of a stack
+	$(BIN)/python -m pytest tests/stack/test_protocol.py -q
+
+integration-test-sessions: setup ## durable sessions on the whole stack, both ways
+	$(BIN)/python -m pytest tests/stack/test_sessions.py -q
+
+docker: ## build the images of docker-compose.yml
+	docker compose --profile sync --profile dev build
 
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, with subscriptions too, break connections, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## kill servers, with subscriptions too, break connections, kill drivers of Spark, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m soak

@@ -1,0 +1,84 @@
+"""Programs as children that never outlive their parent, each with what it starts in a process group of its own.
+
+So Ctrl-C reaches the parent alone, which can stop them in order.
+"""
+
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from everbrook.stack import launch
+
+_ORDINARY_USERS = ("postgres", "nobody")
+
+
+class User(NamedTuple):
+    uid: int
+    gid: int
+
+
+def ordinary_user() -> User | None:
+    """Whom a program runs as that refuses root; None where nobody needs to change, as we are not root."""
+    if os.geteuid() != 0:
+        return None
+    for name in _ORDINARY_USERS:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return User(entry.pw_uid, entry.pw_gid)
+    return User(65534, 65534)  # what `nobody` is by convention
+
+
+def give(path: Path, user: User | None) -> None:
+    """Make somebody the owner of a file or folder."""
+    if user is not None:
+        os.chown(path, user.uid, user.gid)
+
+
+def start(
+    command: Sequence[str],
+    *,
+    user: User | None = None,
+    ending: signal.Signals = signal.SIGTERM,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    output: IO[bytes] | int = subprocess.DEVNULL,
+) -> subprocess.Popen[bytes]:
+    """Start a child that gets the signal `ending` should this process die, whatever it dies of."""
+    uid, gid = user or (-1, -1)
+    launching = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(int(ending)), str(uid), str(gid)]
+    return subprocess.Popen(  # noqa: S603 - a command of ours
+        [*launching, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT if output != subprocess.DEVNULL else subprocess.DEVNULL,
+        env=environment,
+        cwd=cwd,
+        process_group=0,
+    )
+
+
+def stop(child: subprocess.Popen[bytes], signal_number: signal.Signals, timeout_secs: float) -> bool:
+    """Tell a child to end, and wait; its whole group is killed if it doesn't. Say whether it ended by itself."""
+    if child.poll() is None:
+        child.send_signal(signal_number)
+    try:
+        child.wait(timeout_secs)
+    except subprocess.TimeoutExpired:
+        kill(child)
+        return False
+    return True
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """End a child and everything that it started, at once."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()

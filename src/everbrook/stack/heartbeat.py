@@ -1,0 +1,128 @@
+"""The heartbeat: every few seconds a tick. An odd one is a row in `items`, an even one an event in `session-events`.
+
+Each tick happens once, whatever is killed when: its number is written down before it, and done again after a restart,
+where the row is found by its title and the event by its producer's number.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import msgspec
+import psycopg
+
+from everbrook import Client
+from everbrook.client.errors import ClientError
+from everbrook.protocol.errors import ProtocolError, SequenceGap
+from everbrook.stack.site import EVENTS_STREAM, INTERVAL_SECS, POSTGRES_URL, SERVER_URL
+
+_RETRY_SECS = 1.0
+
+
+class Progress(msgspec.Struct):
+    """The tick that is under way, and the producer of the even ones: its first event was that of tick `first`."""
+
+    tick: int
+    producer: str
+    first: int
+
+    @classmethod
+    def beginning(cls, tick: int = 1) -> "Progress":
+        return cls(tick, f"heartbeat-{uuid4()}", tick + tick % 2)
+
+    @property
+    def seq(self) -> int:
+        return (self.tick - self.first) // 2
+
+
+class Heartbeat:
+    """Ticks, from where the file says that they have got to."""
+
+    def __init__(self, client: Client, postgres_url: str, file: Path) -> None:
+        self._stream = client.stream(EVENTS_STREAM)
+        self._postgres_url = postgres_url
+        self._file = file
+        self.progress = self._load()
+
+    def beat(self) -> int:
+        """Do the tick that is due, go on to the next, and give the number of the one that was done."""
+        done = self.progress.tick
+        self._save()
+        if done % 2:
+            self._insert(done)
+        else:
+            self._append(done)
+        self.progress.tick += 1
+        self._save()
+        return done
+
+    def _insert(self, tick: int) -> None:
+        title = f"heartbeat {tick}"
+        with psycopg.connect(self._postgres_url, connect_timeout=10) as connection:
+            connection.execute(
+                "INSERT INTO items (title, body) SELECT %(title)s::text, %(body)s "
+                "WHERE NOT EXISTS (SELECT FROM items WHERE title = %(title)s AND body = %(body)s)",
+                {"title": title, "body": f"from {self.progress.producer}"},
+            )
+
+    def _append(self, tick: int) -> None:
+        event = {"key": "heartbeat", "type": "heartbeat", "operation": "set", "value": {"tick": tick}}
+        try:
+            self._produce(event)
+        except SequenceGap:
+            # The stream was deleted and made again: it knows nothing of this producer, so another one begins.
+            self.progress = Progress.beginning(tick)
+            self._save()
+            self._produce(event)
+
+    def _produce(self, event: object) -> None:
+        progress = self.progress
+        with self._stream.producer(progress.producer, epoch=0, seq=progress.seq, replay=True) as producer:
+            producer.append(event)
+
+    def _load(self) -> Progress:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=Progress)
+        except FileNotFoundError:
+            return Progress.beginning()
+
+    def _save(self) -> None:
+        beside = self._file.with_suffix(".new")
+        beside.write_bytes(msgspec.json.encode(self.progress))
+        beside.replace(self._file)
+
+
+def beat_for_ever(heartbeat: Heartbeat, interval_secs: float) -> None:
+    """Tick, and say so; what goes wrong is said too, and tried again."""
+    while True:
+        try:
+            tick = heartbeat.beat()
+        except (psycopg.Error, ClientError, ProtocolError) as error:
+            _say(event="failed", tick=heartbeat.progress.tick, error=" ".join(str(error).split()))
+            time.sleep(_RETRY_SECS)
+            continue
+        _say(event="tick", tick=tick, to="items" if tick % 2 else EVENTS_STREAM)
+        time.sleep(interval_secs)
+
+
+def _say(**facts: object) -> None:
+    sys.stdout.write(json.dumps(facts) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Run until told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m everbrook.stack.heartbeat", description=__doc__)
+    parser.add_argument("--state", type=Path, required=True, help="the file that knows how far it is")
+    parser.add_argument("--interval", type=float, default=INTERVAL_SECS, help="seconds between two ticks")
+    arguments = parser.parse_args()
+    with Client(os.environ[SERVER_URL]) as client:
+        beat_for_ever(Heartbeat(client, os.environ[POSTGRES_URL], arguments.state), arguments.interval)
+
+
+if __name__ == "__main__":
+    main()

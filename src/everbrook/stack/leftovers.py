@@ -1,0 +1,86 @@
+"""Processes that a killed stack left behind: written down when they start, ended before the next start.
+
+On Linux they end by themselves when the stack dies; elsewhere, or in the moment that this takes, this finds them. A
+process is known by its number and its birth, for numbers are used again.
+"""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from signal import SIGINT, SIGTERM
+
+import psutil  # type: ignore[import-untyped]
+
+_NAME = "processes.json"
+_END_TIMEOUT_SECS = 20.0
+
+
+class Processes:
+    """The processes of a stack, in a file of its data folder."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._file = data_dir / _NAME
+        self._births: dict[str, float] = {}
+
+    def started(self, pid: int) -> None:
+        """Write a process down. One that has ended already needs no trace."""
+        try:
+            self._births[str(pid)] = psutil.Process(pid).create_time()
+        except psutil.NoSuchProcess:
+            return
+        self._write()
+
+    def ended(self, pid: int) -> None:
+        self._births.pop(str(pid), None)
+        self._write()
+
+    def end_leftovers(self) -> list[int]:
+        """End what an earlier stack has left, with everything that it started, and say what that was."""
+        found = [process for process in map(_alive, self._read().items()) if process is not None]
+        families = [relative for process in found for relative in (process, *_children(process))]
+        for process in found:
+            _tell(process)
+        _, stubborn = psutil.wait_procs(families, timeout=_END_TIMEOUT_SECS)
+        for process in stubborn:
+            _kill(process)
+        self._write()
+        return [process.pid for process in found]
+
+    def _read(self) -> dict[str, float]:
+        try:
+            births = json.loads(self._file.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return births if isinstance(births, dict) else {}
+
+    def _write(self) -> None:
+        beside = self._file.with_suffix(".new")
+        beside.write_text(json.dumps(self._births))
+        beside.replace(self._file)
+
+
+def _alive(record: tuple[str, float]) -> psutil.Process | None:
+    pid, birth = record
+    try:
+        process = psutil.Process(int(pid))
+        return process if process.create_time() == birth and process.status() != psutil.STATUS_ZOMBIE else None
+    except (psutil.NoSuchProcess, ValueError):
+        return None
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return list(process.children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _tell(process: psutil.Process) -> None:
+    """Tell it to end, in the word that means for Postgres not to wait for whoever is connected."""
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(SIGINT if process.name().startswith("postgres") else SIGTERM)
+
+
+def _kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.kill()

@@ -1,0 +1,183 @@
+"""A Postgres of our own: made once in a folder, started on a port, fit for logical replication, stopped cleanly.
+
+It listens on the loopback only, and asks for a password. What is in the folder stays: the next start goes on with it.
+"""
+
+import errno
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from everbrook.stack import children
+from everbrook.stack.errors import DataUnusable, NotReady, PortTaken, ProgramMissing
+from everbrook.stack.programs import Programs, find_programs
+
+HOST = "127.0.0.1"
+USER = "postgres"
+PASSWORD = "password"  # noqa: S105 - seed data of a database that only this machine reaches
+REPLICATION = {"wal_level": "logical", "max_wal_senders": "10", "max_replication_slots": "10"}
+
+READY_TIMEOUT_SECS = 30.0
+STOP_TIMEOUT_SECS = 30.0
+_POLL_SECS = 0.05
+_STILL_IN_USE = "is still in use"
+
+
+def require_free(host: str, port: int, part: str) -> None:
+    """Refuse an address that can't be listened on, before a part fails at it in words of its own."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
+        raise PortTaken(f"{part} can't listen on {host}:{port}: {reason}") from error
+
+
+class Postgres:
+    """A cluster in a folder. `settings` are parameters of Postgres, beside those that replication needs."""
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        *,
+        password: str = PASSWORD,
+        settings: Mapping[str, str] | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self.password = password
+        self.log = log or folder.with_name(f"{folder.name}.log")
+        self._settings = REPLICATION | dict(settings or {})
+        self._user = children.ordinary_user()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, database: str = "postgres") -> str:
+        return f"postgresql://{USER}:{self.password}@{HOST}:{self.port}/{database}"
+
+    def start(self) -> Self:
+        """Make the cluster if there is none, and start it. It is ready a little later: see `wait_ready`."""
+        programs = self.programs()
+        if not self._version_file.exists():
+            self._make(programs)
+        require_free(HOST, self.port, "Postgres")
+        parameters = {"listen_addresses": HOST, "port": str(self.port), "unix_socket_directories": ""} | self._settings
+        flags = [flag for name, value in parameters.items() for flag in ("-c", f"{name}={value}")]
+        with self.log.open("ab") as log:
+            self._process = children.start(
+                [programs.path("postgres"), "-D", str(self.folder), *flags],
+                user=self._user,
+                ending=signal.SIGINT,
+                output=log,
+            )
+        return self
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise NotReady("Postgres has not been started")
+        return self._process
+
+    def ready(self) -> bool:
+        """Say whether it answers. A process that has ended is an error."""
+        import psycopg  # noqa: PLC0415 - loaded only where there is a Postgres
+
+        if self.process.poll() is not None:
+            if _STILL_IN_USE in self._last_words():
+                return False
+            raise NotReady(f"Postgres ended with code {self.process.returncode}: {self._last_words()}")
+        try:
+            psycopg.connect(self.url(), connect_timeout=5).close()
+        except psycopg.OperationalError as error:
+            if "password authentication failed" in str(error):
+                raise DataUnusable(f"the Postgres in {self.folder} has another password: {error}") from error
+            return False
+        return True
+
+    def wait_ready(self, timeout_secs: float = READY_TIMEOUT_SECS) -> Self:
+        """Wait until it answers. Processes of one that was killed may hold its memory a little longer."""
+        deadline = time.monotonic() + timeout_secs
+        while not self.ready():
+            if time.monotonic() > deadline:
+                raise NotReady(f"Postgres was not ready after {timeout_secs:g} s: {self._last_words()}")
+            time.sleep(_POLL_SECS)
+            if self.process.poll() is not None and _STILL_IN_USE in self._last_words():
+                self.start()
+        return self
+
+    def stop(self) -> None:
+        """End connections and write everything back (a fast shutdown); kill what doesn't end."""
+        if self._process is not None:
+            children.stop(self._process, signal.SIGINT, STOP_TIMEOUT_SECS)
+            self._process = None
+
+    @property
+    def _version_file(self) -> Path:
+        return self.folder / "PG_VERSION"
+
+    def programs(self) -> Programs:
+        """Find the programs that fit the folder: data of one major version is of no use to another."""
+        if not self._version_file.exists():
+            return find_programs()
+        major = int(self._version_file.read_text().strip().partition(".")[0])
+        try:
+            return find_programs(major)
+        except ProgramMissing as error:
+            raise DataUnusable(
+                f"the data in {self.folder} is of Postgres {major}, which is not here: {error}; "
+                "move the folder away to begin with an empty one"
+            ) from error
+
+    def _make(self, programs: Programs) -> None:
+        """Make the cluster beside its place and move it there, so that a kill leaves all of it or nothing."""
+        unfinished = self.folder.with_name(f"{self.folder.name}.unfinished")
+        try:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir(mode=0o700, parents=True)
+        except OSError as error:
+            raise DataUnusable(f"{self.folder.parent} can't be written to: {error.strerror}") from error
+        children.give(unfinished, self._user)
+        with _password_file(self.password, self._user) as password:
+            flags = [
+                "--auth=scram-sha-256",
+                f"--username={USER}",
+                f"--pwfile={password}",
+                "--encoding=UTF8",
+                "--locale=C",
+            ]
+            self._run([programs.path("initdb"), *flags, "--no-instructions", "-D", str(unfinished)])
+        if self.folder.is_dir():
+            self.folder.rmdir()
+        unfinished.rename(self.folder)
+
+    def _run(self, command: list[str]) -> None:
+        with self.log.open("ab") as log:
+            code = children.start(command, user=self._user, output=log).wait()
+        if code != 0:
+            raise DataUnusable(f"no Postgres could be made in {self.folder}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return " / ".join(line.strip() for line in lines[-3:]) or "it said nothing"
+
+
+@contextmanager
+def _password_file(password: str, user: children.User | None) -> Iterator[Path]:
+    descriptor, name = tempfile.mkstemp(prefix="everbrook-")
+    path = Path(name)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(password)
+        children.give(path, user)
+        yield path
+    finally:
+        path.unlink()

@@ -1,0 +1,62 @@
+"""Where a stack is: its data folder, its ports, and the two URLs by which its parts find each other."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from everbrook.stack.postgres import HOST, PASSWORD, USER
+
+SERVER_PORT = 4437
+POSTGRES_PORT = 54321
+DATABASE = "durable_streams"
+SERVER_URL = "DS_SERVER_URL"
+POSTGRES_URL = "POSTGRES_URL"
+ITEMS_STREAM = "pg-items"
+EVENTS_STREAM = "session-events"
+PROGRESS_STREAM = "pipeline-progress"
+INTERVAL_SECS = 5.0
+
+_EVERYWHERE = {"0.0.0.0": HOST, "::": "[::1]"}  # noqa: S104 - looked for, not listened on
+
+
+class Site(NamedTuple):
+    """What the parts know of each other."""
+
+    data_dir: Path
+    server_url: str
+    postgres_url: str
+    host: str = HOST
+    server_port: int = SERVER_PORT
+    postgres_port: int = POSTGRES_PORT
+    interval_secs: float = INTERVAL_SECS
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def logs(self) -> Path:
+        return self.data_dir / "logs"
+
+    def variables(self) -> dict[str, str]:
+        """Give the environment of a part: whatever was there, and the names by which it finds the others."""
+        return dict(self.environment) | {SERVER_URL: self.server_url, POSTGRES_URL: self.postgres_url}
+
+    def stream_url(self, name: str) -> str:
+        return f"{self.server_url}/v1/stream/{quote(name)}"
+
+
+def around_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """Give the variables by which no request to this machine goes to a proxy, whatever is set for others."""
+    exempt = [name for name in environment.get("no_proxy", environment.get("NO_PROXY", "")).split(",") if name]
+    words = ",".join(dict.fromkeys([*exempt, "127.0.0.1", "localhost", "::1"]))
+    return {"no_proxy": words, "NO_PROXY": words}
+
+
+def server_url(host: str, port: int) -> str:
+    """Say how a server that listens at an address is reached from this machine."""
+    reached = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{reached}:{port}"
+
+
+def postgres_url(port: int) -> str:
+    """Say how the stack's own Postgres is reached."""
+    return f"postgresql://{USER}:{PASSWORD}@{HOST}:{port}/{DATABASE}"

@@ -1,0 +1,188 @@
+"""Starts the parts when what they need is ready, starts again what ends, and stops them in the reverse order.
+
+One loop, one thread: nothing happens to two parts at once. A part that ends is started again after a pause, twice as
+long each time; one that can't even start for the first time ends the stack, with its own words.
+"""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from everbrook.stack import children
+from everbrook.stack.errors import NotReady, StackError
+from everbrook.stack.leftovers import Processes
+from everbrook.stack.parts import Part
+from everbrook.stack.state import UP, Report, State
+
+STEP_SECS = 0.05
+CALM_STEP_SECS = 0.25  # while there is nothing to wait for
+FIRST_PAUSE_SECS = 0.5
+MAX_PAUSE_SECS = 30.0
+STEADY_SECS = 60.0  # who has run for so long has recovered from what ended it
+FIRST_ATTEMPTS = 3
+MAX_LOG_BYTES = 16 << 20
+
+
+class Supervised:
+    """A part and how it is doing."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.state = State.WAITING
+        self.process: subprocess.Popen[bytes] | None = None
+        self.since = 0.0
+        self.failures = 0
+        self.was_ready = False
+        self.trouble = ""
+        self.retry_at = 0.0
+
+    def pause_secs(self) -> float:
+        return float(min(MAX_PAUSE_SECS, FIRST_PAUSE_SECS * 2 ** (self.failures - 1)))
+
+
+class Supervisor:
+    """The parts of a stack. `report` is told each change of a state, with a reason where there is one."""
+
+    def __init__(self, parts: Sequence[Part], processes: Processes, report: Report) -> None:
+        self._all = [Supervised(part) for part in parts]
+        self._by_name = {supervised.part.name: supervised for supervised in self._all}
+        self._processes = processes
+        self._report = report
+
+    @property
+    def ready(self) -> bool:
+        return all(supervised.state in UP for supervised in self._all)
+
+    def run(self, stopping: Callable[[], bool]) -> None:
+        """Keep the parts running until asked to stop; whatever happens, leave none of them behind."""
+        try:
+            for supervised in self._all:
+                supervised.part.check()
+            while not stopping():
+                self.step()
+                time.sleep(CALM_STEP_SECS if self.ready else STEP_SECS)
+        finally:
+            self.stop()
+
+    def step(self) -> None:
+        """Look at every part once, and do what is to be done."""
+        for supervised in self._all:
+            match supervised.state:
+                case State.WAITING if self._needs_met(supervised):
+                    self._start(supervised)
+                case State.RESTARTING if time.monotonic() >= supervised.retry_at and self._needs_met(supervised):
+                    self._start(supervised)
+                case State.STARTING:
+                    self._look_at_start(supervised)
+                case State.READY | State.FAILING:
+                    self._look_after(supervised)
+                case _:
+                    pass
+
+    def stop(self) -> None:
+        """Stop the parts, those first that need others. That nobody may be left to be told is no reason not to."""
+        self._report = _unheard(self._report)
+        for supervised in reversed(self._all):
+            process = supervised.process
+            if process is None:
+                continue
+            self._turn(supervised, State.STOPPING)
+            ended = children.stop(process, supervised.part.stop_signal, supervised.part.stop_timeout_secs)
+            self._forget(supervised)
+            self._turn(supervised, State.STOPPED, "" if ended else "it did not end when told to, and was killed")
+
+    def kill(self) -> None:
+        """End everything at once."""
+        for supervised in reversed(self._all):
+            if supervised.process is not None:
+                children.kill(supervised.process)
+
+    def _needs_met(self, supervised: Supervised) -> bool:
+        needed = (self._by_name.get(need) for need in supervised.part.needs)
+        return all(need is None or need.state in UP for need in needed)
+
+    def _start(self, supervised: Supervised) -> None:
+        _trim(supervised.part)
+        supervised.since = time.monotonic()
+        self._turn(supervised, State.STARTING)
+        try:
+            supervised.process = supervised.part.start()
+        except StackError as error:
+            self._failed(supervised, str(error))
+            return
+        self._processes.started(supervised.process.pid)
+
+    def _look_at_start(self, supervised: Supervised) -> None:
+        if self._ended(supervised):
+            self._failed(supervised, f"it ended: {supervised.part.last_words()}")
+            return
+        try:
+            ready = supervised.part.ready()
+        except StackError as error:
+            self._failed(supervised, str(error))
+            return
+        if ready:
+            supervised.was_ready, supervised.since = True, time.monotonic()
+            self._turn_up(supervised)
+        elif time.monotonic() - supervised.since > supervised.part.ready_timeout_secs:
+            self._failed(supervised, f"it was not ready after {supervised.part.ready_timeout_secs:g} s")
+
+    def _look_after(self, supervised: Supervised) -> None:
+        steady = time.monotonic() - supervised.since > STEADY_SECS
+        if steady:
+            supervised.failures = 0
+        if self._ended(supervised):
+            self._failed(supervised, f"it ended: {supervised.part.last_words()}")
+        elif steady:
+            supervised.since = time.monotonic()
+            _trim(supervised.part)
+        elif supervised.part.trouble() != supervised.trouble:
+            self._turn_up(supervised)
+
+    def _turn_up(self, supervised: Supervised) -> None:
+        supervised.trouble = supervised.part.trouble()
+        self._turn(supervised, State.FAILING if supervised.trouble else State.READY, supervised.trouble)
+
+    def _ended(self, supervised: Supervised) -> bool:
+        return supervised.process is not None and supervised.process.poll() is not None
+
+    def _failed(self, supervised: Supervised, reason: str) -> None:
+        """Clear away what is left of a part, and plan its next start; a first start is tried a few times only."""
+        code = None
+        if supervised.process is not None:
+            code = supervised.process.poll()
+            children.kill(supervised.process)  # its children too
+            self._forget(supervised)
+        supervised.failures += 1
+        hopeless = code in supervised.part.hopeless_codes or supervised.failures >= FIRST_ATTEMPTS
+        if hopeless and not supervised.was_ready:
+            raise NotReady(f"{supervised.part.name} does not start: {reason} (more in {supervised.part.log})")
+        supervised.retry_at = time.monotonic() + supervised.pause_secs()
+        self._turn(supervised, State.RESTARTING, f"again in {supervised.pause_secs():g} s: {reason}")
+
+    def _forget(self, supervised: Supervised) -> None:
+        if supervised.process is not None:
+            self._processes.ended(supervised.process.pid)
+            supervised.process = None
+
+    def _turn(self, supervised: Supervised, state: State, reason: str = "") -> None:
+        supervised.state = state
+        self._report(supervised.part, state, reason)
+
+
+def _unheard(report: Report) -> Report:
+    def attempt(part: Part, state: State, reason: str) -> None:
+        with suppress(OSError):
+            report(part, state, reason)
+
+    return attempt
+
+
+def _trim(part: Part) -> None:
+    """Keep a log from growing for ever: its process appends, so it can be emptied beneath it."""
+    if part.log_bytes() > MAX_LOG_BYTES:
+        shutil.copyfile(part.log, part.log.with_suffix(".log.1"))
+        with part.log.open("r+b") as log:
+            log.truncate(0)

