@@ -86,5 +86,5 @@ docker: ## build the images of docker-compose.yml
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, with subscriptions too, break connections, kill drivers of Spark, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## kill servers, with subscriptions too, break connections, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m soak

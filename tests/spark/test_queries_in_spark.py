@@ -180,3 +180,15 @@ def test_a_checkpoint_of_another_life_begins_another_producer(
     shutil.rmtree(tmp_path / "checkpoint")
     sink(source())
     assert len(client.stream(f"{prefix}out").read().all()) == 20
+
+
+def test_what_a_kill_left_of_the_first_batch_is_no_hindrance(
+    client: Client, server: str, prefix: str, source: Source, tmp_path: Path
+) -> None:
+    fill(client, prefix)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / ".0.left.tmp").touch()
+    options = {"url": server, "stream": f"{prefix}out", "autoCreate": "true"}
+    query = write_stream(source().select("value"), str(tmp_path), trigger={"availableNow": True}, **options)
+    assert query.awaitTermination(TIMEOUT_SECS)
+    assert in_order(client, f"{prefix}out")

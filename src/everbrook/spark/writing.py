@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.arrival import Arriving, as_function
+from everbrook.spark.checkpoints import write_with
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
@@ -49,7 +50,7 @@ def write_stream(
     layout = layout_of(df.schema, sink)
     if sink.close_on_finish and not (trigger and ("availableNow" in trigger or "once" in trigger)):
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
-    writer = df.writeStream.option("checkpointLocation", checkpoint)
+    writer = write_with(df, checkpoint)
     writer = writer if trigger is None else writer.trigger(**trigger)
     writer = writer if query_name is None else writer.queryName(query_name)
     if is_remote(df.sparkSession):

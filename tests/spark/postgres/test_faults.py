@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct
 
 from everbrook import Client
-from everbrook.spark.postgres.faults import AccessRefused, DatabaseUnreachable, PostgresFault
+from everbrook.spark.postgres.faults import AccessRefused, DatabaseUnreachable, PostgresFault, is_of_a_moment
 from everbrook.spark.postgres.writing import write_postgres
 from everbrook.stack.postgres import Postgres
 from tests.database import free_port
@@ -200,3 +200,10 @@ def test_at_the_start_the_database_is_named_without_its_password(spark: Any, job
             write_postgres(job.frame(), str(job.checkpoint), url=url, retry_secs=0.1)
         assert "database 'nowhere' at 127.0.0.1" in str(error.value)
         assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("state", ["starting up", "shutting down", "in recovery mode", "not yet accepting connections"])
+def test_a_database_that_is_not_up_yet_is_waited_for(state: str) -> None:
+    """It is answered as a wrong password is: by words, and without a number."""
+    error = psycopg.OperationalError(f"connection failed: FATAL:  the database system is {state}")
+    assert is_of_a_moment(error)

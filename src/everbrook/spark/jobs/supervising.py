@@ -8,7 +8,6 @@ import random
 import threading
 import time
 from concurrent.futures import Future
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everbrook.client.retry import Retry
@@ -92,7 +91,6 @@ class Supervisor(threading.Thread):
 
     def _start(self, engine: "Engine") -> Any:  # noqa: ANN401
         job = self._job
-        _clear_unfinished(job.checkpoint)
         # A pool for each job: a large batch of one does not hold up the small ones of the others.
         engine.spark.sparkContext.setLocalProperty("spark.scheduler.pool", job.name)
         df = job.source.read(engine.spark, job)
@@ -177,12 +175,6 @@ def _settling(query: Any, since_secs: float) -> bool:  # noqa: ANN401
 
 def _before(batch: int | None, last: int) -> bool:
     return batch is None or batch < last
-
-
-def _clear_unfinished(checkpoint: Path) -> None:
-    """Remove files that a kill left half-written: beside the first one Spark takes the checkpoint for a used one."""
-    for left in (*checkpoint.glob("offsets/.*.tmp"), *checkpoint.glob("commits/.*.tmp")):
-        left.unlink(missing_ok=True)
 
 
 def finish(query: Any, within_secs: float = FINISH_SECS) -> None:  # noqa: ANN401

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres import dead_letters as letters
@@ -99,7 +100,7 @@ def _require_schema(schema: StructType, plan: Plan) -> None:
 def _start(
     df: DataFrame, checkpoint: str, batches: BatchWriting, trigger: Mapping[str, Any] | None, query_name: str | None
 ) -> StreamingQuery:
-    writer = df.writeStream.option("checkpointLocation", checkpoint).foreachBatch(batches.write)
+    writer = write_with(df, checkpoint).foreachBatch(batches.write)
     writer = writer if trigger is None else writer.trigger(**trigger)
     writer = writer if query_name is None else writer.queryName(query_name)
     query = writer.start()
