@@ -31,7 +31,7 @@ serve: setup ## run the server with the settings of this folder and the environm
 	$(BIN)/everbrook serve
 
 test: setup protocol-coverage ## every test, the official conformance suite included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -q
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
 protocol-coverage: setup # the rules of the protocol: fast, and every branch taken
 	$(BIN)/coverage run -m pytest tests/protocol -q --no-header

@@ -11,12 +11,17 @@ from contextlib import contextmanager, redirect_stdout
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+import psycopg
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
 from everbrook import AsyncClient, Client
 from tests.docs.shown import promised
 
 PATIENCE_SECS = 240.0  # a session of Spark on a machine that has other work
 POLL_SECS = 0.05
 
+_JAVA_ENDS_WITHIN_SECS = 30
 _SHOW = "__show__"
 
 
@@ -31,11 +36,13 @@ class Interpreter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for client in list(self.names.values()):
-            if isinstance(client, Client):
-                client.close()
-            elif isinstance(client, AsyncClient):
-                self._runner.run(client.close())
+        for value in list(self.names.values()):
+            if isinstance(value, Client | psycopg.Connection):
+                value.close()
+            elif isinstance(value, AsyncClient):
+                self._runner.run(value.close())
+            elif isinstance(value, SparkSession):
+                _end_spark(value)
         self.names.clear()
         self._runner.close()
 
@@ -47,6 +54,17 @@ class Interpreter:
             if inspect.iscoroutine(result):
                 self._runner.run(result)
         return output.getvalue()
+
+
+def _end_spark(session: SparkSession) -> None:
+    """End a session with its Java, which would hand the environment of this page on to the next one."""
+    gateway: Any = SparkContext._gateway
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait(_JAVA_ENDS_WITHIN_SECS)
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _show(value: object) -> None:

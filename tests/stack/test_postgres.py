@@ -63,6 +63,8 @@ def test_a_stop_leaves_nothing_to_recover(cluster: Postgres) -> None:
 
 
 def test_a_changed_password_is_said(cluster: Postgres) -> None:
+    cluster.start().wait_ready()
+    cluster.stop()
     other = Postgres(cluster.folder, cluster.port, password="other").start()  # noqa: S106 - the wrong one
     with pytest.raises(DataUnusable, match="has another password"):
         other.wait_ready()
