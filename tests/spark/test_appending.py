@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound
-from everbrook.spark.appending import Appender, BatchTooLarge, Producer, QuerySuperseded
+from everbrook.spark.appending import Appender, BatchTooLarge, Producer, QuerySuperseded, StreamDeleted
 from everbrook.spark.connection import Connection
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.options import ServerOptions, SinkOptions
@@ -123,10 +123,30 @@ def test_a_stream_that_is_not_there_is_not_created_unasked(connection: Connectio
         Appender(connection, SinkOptions(ServerOptions())).append(Producer("q", 0), table([(f"{prefix}a", "1")]))
 
 
-def test_a_stream_that_was_deleted_is_created_again(
+def test_a_stream_that_was_deleted_under_the_query_is_not_begun_anew_in_silence(
     client: Client, connection: Connection, options: SinkOptions, prefix: str
 ) -> None:
     appender = Appender(connection, options)
+    appender.append(Producer("spark-q", 0), table([(f"{prefix}a", "1")]))
+    client.stream(f"{prefix}a").delete()
+    with pytest.raises(StreamDeleted, match="create it anew"):
+        appender.append(Producer("spark-q", 1), table([(f"{prefix}a", "2")]))
+    client.stream(f"{prefix}a").create()
+    appender.append(Producer("spark-q", 1), table([(f"{prefix}a", "2")]))
+    assert client.stream(f"{prefix}a").read().all() == [2]
+
+
+def test_a_stream_that_is_gone_is_created_by_another_query(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", "1")]))
+    client.stream(f"{prefix}a").delete()
+    Appender(connection, options).append(Producer("spark-other", 0), table([(f"{prefix}a", "2")]))
+    assert client.stream(f"{prefix}a").read().all() == [2]
+
+
+def test_a_stream_that_may_expire_is_created_again(client: Client, connection: Connection, prefix: str) -> None:
+    appender = Appender(connection, SinkOptions(ServerOptions(), auto_create=True, ttl_secs=3600))
     appender.append(Producer("spark-q", 0), table([(f"{prefix}a", "1")]))
     client.stream(f"{prefix}a").delete()
     appender.append(Producer("spark-q", 1), table([(f"{prefix}a", "2")]))

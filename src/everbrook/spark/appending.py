@@ -23,8 +23,17 @@ from everbrook.spark.options import SinkOptions
 
 _AT_ONCE = 8
 _BRACKETS = 2
-_content_types: dict[str, str] = {}
-"""What streams are of, by their URLs, as this process has found it last."""
+
+
+class Known(Struct, frozen=True):
+    """What this process has found out of a stream."""
+
+    content_type: str
+    expires: bool
+
+
+_known: dict[tuple[str, str], Known] = {}
+"""The streams that each query has looked at, by its Producer-Id and their URLs."""
 
 
 class Producer(Struct, frozen=True):
@@ -40,6 +49,10 @@ class BatchTooLarge(Exception):
 
 class QuerySuperseded(Exception):
     """Another run of the same query has written a later batch."""
+
+
+class StreamDeleted(Exception):
+    """A stream was deleted while a query wrote to it: one that is created anew would have only what comes from now."""
 
 
 class Appender:
@@ -65,15 +78,24 @@ class Appender:
         self._connection.stream(stream).close()
 
     def _append(self, producer: Producer, stream: str, rows: "Rows", close: bool) -> None:  # noqa: FBT001
-        url = self._connection.root.stream(stream)
-        known = _content_types.get(url)
+        key = (producer.id, self._connection.root.stream(stream))
+        known = _known.get(key)
         if known is not None:
             try:
-                return self._send(producer, stream, rows, known, close=close)
-            except (NotFound, ContentTypeMismatch):
-                pass  # it was deleted, and perhaps created anew
-        _content_types[url] = self._content_type(stream)
-        return self._send(producer, stream, rows, _content_types[url], close=close)
+                return self._send(producer, stream, rows, known.content_type, close=close)
+            except ContentTypeMismatch:
+                pass  # it was deleted, and created anew
+            except NotFound as error:
+                self._require_expired(stream, known, error)
+        _known[key] = self._look(stream)
+        return self._send(producer, stream, rows, _known[key].content_type, close=close)
+
+    def _require_expired(self, stream: str, known: Known, error: NotFound) -> None:
+        if self._options.auto_create and not known.expires:
+            raise StreamDeleted(
+                f"{stream!r} was deleted while this query wrote to it. To go on with the rows that follow, create it "
+                "anew; to have all rows again, begin with a new checkpoint"
+            ) from error
 
     def _send(self, producer: Producer, stream: str, rows: "Rows", content_type: str, *, close: bool) -> None:
         chunks = self._chunks(stream, kind_of(content_type), rows)
@@ -102,18 +124,20 @@ class Appender:
                 "checkpoint: of this batch a part may be there already, and would be there twice"
             ) from error
 
-    def _content_type(self, stream: str) -> str:
+    def _look(self, stream: str) -> Known:
         """Find out what the stream is of, and create it if it is not there and may be created."""
         handle = self._connection.stream(stream)
         try:
-            return handle.head().content_type
+            head = handle.head()
+            return Known(head.content_type, expires=head.ttl_secs is not None or head.expires_at is not None)
         except NotFound as error:
             if not self._options.auto_create:
                 raise StreamNotFound(
                     f"{stream!r} is not there: create it, or let the sink do so with the option autoCreate"
                 ) from error
         content_type = self._options.content_type or JSON
-        return handle.create(content_type=content_type, ttl_secs=self._options.ttl_secs).content_type
+        head = handle.create(content_type=content_type, ttl_secs=self._options.ttl_secs)
+        return Known(head.content_type, expires=self._options.ttl_secs is not None)
 
     def _chunks(self, stream: str, kind: Kind, rows: "Rows") -> list[bytes]:
         if kind is Kind.JSON:

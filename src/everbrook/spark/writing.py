@@ -7,7 +7,7 @@ begun in one way and finished in the other.
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.arrival import Arriving, as_function
-from everbrook.spark.checkpoints import write_with
+from everbrook.spark.checkpoints import keep_append_bytes, write_with
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
@@ -36,21 +36,24 @@ def write_stream(
     *,
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
+    output_mode: Literal["append", "update"] = "append",
     **options: Option,
 ) -> "StreamingQuery | ClosingQuery":
     """Begin to write a streaming data frame to streams, exactly once, and give the query.
 
         write_stream(df, "/checkpoints/copy", stream="copy", autoCreate=True, trigger={"availableNow": True})
 
-    The options are those of the sink. `orderBy` sorts the rows of each batch. With `closeOnFinish` and a trigger that
-    ends, `awaitTermination()` of what is returned closes the streams that were written.
+    The options are those of the sink. `orderBy` sorts the rows of each batch. With the output mode `update` rows of an
+    aggregation are written whenever they have changed, not once when they can't change any more. With `closeOnFinish`
+    and a trigger that ends, `awaitTermination()` of what is returned closes the streams that were written.
     """
     given = {name: _text(value) for name, value in options.items()}
     sink = parse_sink(given)
     layout = layout_of(df.schema, sink)
     if sink.close_on_finish and not (trigger and ("availableNow" in trigger or "once" in trigger)):
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
-    writer = write_with(df, checkpoint)
+    keep_append_bytes(checkpoint, sink.max_append_bytes)
+    writer = write_with(df, checkpoint).outputMode(output_mode)
     writer = writer if trigger is None else writer.trigger(**trigger)
     writer = writer if query_name is None else writer.queryName(query_name)
     if is_remote(df.sparkSession):

@@ -27,6 +27,7 @@ _LASTING = {
     "everbrook.spark.messages.InvalidRow": "",
     "everbrook.spark.appending.BatchTooLarge": "",
     "everbrook.spark.appending.QuerySuperseded": _ANEW,
+    "everbrook.spark.appending.StreamDeleted": _ANEW,
     "everbrook.spark.capture.errors.CaptureRefused": "",
     "everbrook.client.errors.Unsupported": "",
     "everbrook.protocol.errors.StreamClosed": "a closed stream takes nothing more: choose another, and reset the job",
