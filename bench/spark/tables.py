@@ -73,11 +73,11 @@ def _rows(scene: Scene, url: str) -> Figure:
     names = names_below(_OTHER_STREAMS, scene.size.few_streams)
     with scene.servers() as servers:
         ours = servers[0]
-        _fill(ours, names, scene.size.copied)
+        _fill(ours, names, scene.size.messages)
         _write(scene, ours, url)  # which makes the table, and warms everything up
         for _ in range(scene.size.rounds):
-            figure.ours.append(scene.size.copied / _write(scene, ours, url))
-            figure.theirs.append(scene.size.copied / _copy(url, scene.size.copied))
+            figure.ours.append(scene.size.messages / _write(scene, ours, url))
+            figure.theirs.append(scene.size.messages / _copy(url, scene.size.messages))
     return figure
 
 
@@ -113,8 +113,8 @@ def _write(scene: Scene, server: Server, url: str) -> float:
     took = time.perf_counter() - began
     with psycopg.connect(url) as connection:
         found = connection.execute("SELECT count(*) FROM session_events").fetchone()
-    if found != (scene.size.copied,):
-        raise LoadFailed(f"session_events must have {scene.size.copied} rows, and has {found}")
+    if found != (scene.size.messages,):
+        raise LoadFailed(f"session_events must have {scene.size.messages} rows, and has {found}")
     return took
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from random import Random
 
 from soak.ledger import PromiseBroken
@@ -9,7 +10,7 @@ from soak.ledger import PromiseBroken
 PATIENCE_SECS = 120.0
 
 
-class Load(threading.Thread):
+class Load(threading.Thread, ABC):
     """Does its steps with pauses in between. What went wrong in it is there for whoever asks."""
 
     def __init__(self, name: str, random: Random, max_pause_secs: float) -> None:
@@ -19,9 +20,9 @@ class Load(threading.Thread):
         self._ending = threading.Event()
         self._patience_secs = PATIENCE_SECS
 
+    @abstractmethod
     def step(self) -> None:
         """Do something."""
-        raise NotImplementedError
 
     def run(self) -> None:
         """Do one thing after the other."""

@@ -109,6 +109,20 @@ def test_what_is_not_one_json_value_is_refused(
     assert client.stream(f"{prefix}a").read().all() == []
 
 
+@pytest.mark.parametrize(
+    "messages, words",
+    [(1, r"one message of 70000000 bytes .* leave such rows out"), (2, r"140000000 bytes .* at once")],
+)
+def test_what_the_server_takes_at_no_time_is_told_with_the_way_out(
+    connection: Connection, prefix: str, messages: int, words: str
+) -> None:
+    options = SinkOptions(ServerOptions(), auto_create=True, content_type="text/plain", max_append_bytes=200_000_000)
+    with pytest.raises(BatchTooLarge, match=words):
+        Appender(connection, options).append(
+            Producer("spark-q", 0), table([(f"{prefix}a", "x" * 70_000_000)] * messages)
+        )
+
+
 @pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream"])
 def test_text_and_bytes_are_joined(client: Client, connection: Connection, prefix: str, content_type: str) -> None:
     options = SinkOptions(ServerOptions(), auto_create=True, content_type=content_type)

@@ -99,7 +99,7 @@ class Appender:
 
     def _send(self, producer: Producer, stream: str, rows: "Rows", content_type: str, *, close: bool) -> None:
         chunks = self._chunks(stream, kind_of(content_type), rows)
-        for seq, body in enumerate(chunks):
+        for seq, chunk in enumerate(chunks):
             headers = {
                 "Content-Type": content_type,
                 "Producer-Id": producer.id,
@@ -107,22 +107,18 @@ class Appender:
                 "Producer-Seq": str(seq),
                 **({"Stream-Closed": "true"} if close and seq == len(chunks) - 1 else {}),
             }
-            self._post(producer, stream, body, headers)
+            self._post(producer, stream, chunk, headers)
 
-    def _post(self, producer: Producer, stream: str, body: bytes, headers: dict[str, str]) -> None:
+    def _post(self, producer: Producer, stream: str, chunk: "Chunk", headers: dict[str, str]) -> None:
         try:
-            self._connection.post(stream, body, headers)
+            self._connection.post(stream, chunk.body, headers)
         except StaleEpoch as error:
             raise QuerySuperseded(
                 f"batch {producer.epoch} can't be written to {stream!r}: a later batch of {producer.id!r} is there "
                 "already. Does another run of this query go on with the same checkpoint?"
             ) from error
         except PayloadTooLarge as error:
-            raise BatchTooLarge(
-                f"the server does not take {len(body)} bytes for {stream!r} at once ({error.detail}): let it take more "
-                "(its setting limits.max_append_bytes). A lower maxAppendBytes is only for a query with a new "
-                "checkpoint: of this batch a part may be there already, and would be there twice"
-            ) from error
+            raise BatchTooLarge(_too_large(stream, chunk, error.detail)) from error
 
     def _look(self, stream: str) -> Known:
         """Find out what the stream is of, and create it if it is not there and may be created."""
@@ -139,7 +135,7 @@ class Appender:
         head = handle.create(content_type=content_type, ttl_secs=self._options.ttl_secs)
         return Known(head.content_type, expires=self._options.ttl_secs is not None)
 
-    def _chunks(self, stream: str, kind: Kind, rows: "Rows") -> list[bytes]:
+    def _chunks(self, stream: str, kind: Kind, rows: "Rows") -> list["Chunk"]:
         if kind is Kind.JSON:
             _require_json(stream, rows.messages)
         max_bytes = self._options.max_append_bytes
@@ -150,7 +146,27 @@ class Appender:
                 f"{max_bytes} bytes (maxAppendBytes). Name the columns that say in which order they are to be written "
                 "with the option orderBy, or make batches smaller with maxRowsPerTrigger on the source"
             )
-        return [body for part in parts if (body := join(kind, part))]
+        return [Chunk(body, len(part)) for part in parts if (body := join(kind, part))]
+
+
+def _too_large(stream: str, chunk: "Chunk", detail: str) -> str:
+    more = "let it take more (its setting limits.max_append_bytes)"
+    if chunk.messages == 1:
+        return (
+            f"the server does not take one message of {len(chunk.body)} bytes for {stream!r} ({detail}): {more}, "
+            "or leave such rows out before the sink"
+        )
+    return (
+        f"the server does not take {len(chunk.body)} bytes for {stream!r} at once ({detail}): {more}. A lower "
+        "maxAppendBytes is for the batches that follow, once this one is finished"
+    )
+
+
+class Chunk(Struct, frozen=True):
+    """The body of one append, and how many messages it holds."""
+
+    body: bytes
+    messages: int
 
 
 class Rows(Struct, frozen=True):

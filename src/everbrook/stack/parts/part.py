@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ _LAST_LINES = 2
 WRONG_USE = frozenset({2})  # what commands of Everbrook end with when a setting or a file is wrong
 
 
-class Part:
+class Part(ABC):
     """One process of the stack. It is started when what it needs is ready, and again whenever it ends."""
 
     name: ClassVar[str]
@@ -31,20 +32,20 @@ class Part:
         self.site = site
 
     @property
+    @abstractmethod
     def url(self) -> str:
         """Where to look at what the part does."""
-        raise NotImplementedError
 
     @property
     def log(self) -> Path:
         return self.site.logs / f"{self.name}.log"
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027 - most parts have nothing to check
         """Raise what makes a start pointless, before anything is started: a port that is taken, a missing program."""
 
+    @abstractmethod
     def start(self) -> subprocess.Popen[bytes]:
         """Start the process, with everything that it needs to have first."""
-        raise NotImplementedError
 
     def ready(self) -> bool:
         """Say whether it does its work. Asked until it does; may take a second to answer."""
