@@ -27,6 +27,7 @@ from everbrook.protocol.snapshots import (
     find_snapshot,
     format_digest,
     format_snapshot_etag,
+    parse_created_at,
     parse_digest,
     parse_history,
 )
@@ -300,3 +301,23 @@ def test_an_etag_tells_snapshots_apart_by_place_and_content() -> None:
     assert format_snapshot_etag(one).startswith(b'"0000000000000008-')
     for other in (replace(one, offset=9), replace(one, digest=EMPTY_DIGEST), replace(one, content_type=TEXT)):
         assert format_snapshot_etag(other) != format_snapshot_etag(one)
+
+
+def test_a_snapshot_of_a_stream_that_is_gone_is_not_that_of_the_one_that_has_its_name() -> None:
+    """Ours: Stream-Created-At-Ms."""
+    streams = held()
+    created_at = streams.kept[b"s"].head.identity.created_at
+    with pytest.raises(StreamNotFound, match="is gone; this one is another"):
+        streams.run(replace(publishing(8), created_at=created_at - 1))
+    assert isinstance(streams.run(replace(publishing(8), created_at=created_at)), Cut)
+
+
+@pytest.mark.parametrize("value, time", [(None, None), (b"0", 0), (b"1735689600000", 1735689600000)])
+def test_the_time_of_creation_is_read(value: bytes | None, time: int | None) -> None:
+    assert parse_created_at(value) == time
+
+
+@pytest.mark.parametrize("value", [b"", b"-1", b"1.5", b"now", b"1" * 17])
+def test_what_is_no_time_of_creation_is_refused(value: bytes) -> None:
+    with pytest.raises(InvalidHeader, match="Stream-Created-At-Ms must be milliseconds"):
+        parse_created_at(value)

@@ -59,7 +59,8 @@ class PublishSnapshot(Struct, frozen=True, gc=False):
     """Make a blob the snapshot of everything before `offset`, and let go of that unless it is kept (002 §2.2).
 
     `owner` is the incarnation that the blob was made for. Without a blob it is asked whether one could be published.
-    `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any.
+    `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any. `created_at` says when
+    the stream was created that the snapshot was made of.
     """
 
     name: bytes
@@ -72,6 +73,7 @@ class PublishSnapshot(Struct, frozen=True, gc=False):
     digest: bytes = b""
     keep_history: bool = False
     expected_etag: bytes | None = None
+    created_at: int | None = None
 
 
 class DeleteSnapshot(Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ from everbrook.protocol.reading import require_kept
 from everbrook.protocol.state import Head, Kept, Snapshot
 from everbrook.protocol.view import View
 
+_LONGEST_MS = 16
 _SHA_256 = re.compile(rb"sha-256=:([A-Za-z0-9+/]{43}=):")
 
 
@@ -37,6 +38,13 @@ def parse_history(value: bytes | None) -> bool:
     if value not in {None, b"keep"}:
         raise InvalidHeader(f"Stream-Snapshot-History must be keep, got {quoted(value or b'')}")
     return value is not None
+
+
+def parse_created_at(value: bytes | None) -> int | None:
+    """Read `Stream-Created-At-Ms`: which of the streams that had this name one after the other is meant."""
+    if value is None or (value.isdigit() and len(value) <= _LONGEST_MS):
+        return None if value is None else int(value)
+    raise InvalidHeader(f"Stream-Created-At-Ms must be milliseconds since 1970, got {quoted(value)}")
 
 
 def parse_digest(value: bytes | None) -> bytes | None:
@@ -64,6 +72,8 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
     kept = head.kept
     if command.blob and command.owner != head.identity.incarnation:
         raise StreamNotFound("the stream that the snapshot was made of was deleted while its bytes arrived")
+    if command.created_at not in {None, head.identity.created_at}:
+        raise StreamNotFound(f"the stream that was created at {command.created_at} is gone; this one is another")
     if command.offset > head.tail:
         raise SnapshotBeyondTail(
             f"offset {command.offset:016d} is beyond the tail", ((b"Stream-Next-Offset", format_offset(head.tail)),)

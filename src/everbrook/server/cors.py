@@ -45,6 +45,7 @@ ALLOWED = (
     b"Stream-Retention",
     b"Stream-Seq",
     b"Stream-Snapshot-History",
+    b"Stream-Created-At-Ms",
     b"Stream-TTL",
 )
 METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"

@@ -13,6 +13,7 @@ from everbrook.protocol.snapshots import (
     find_snapshot,
     format_digest,
     format_snapshot_etag,
+    parse_created_at,
     parse_digest,
     parse_history,
 )
@@ -49,6 +50,7 @@ class SnapshotResource:
             content_type=content_type,
             keep_history=parse_history(headers.get(b"stream-snapshot-history")),
             expected_etag=_parse_precondition(headers),
+            created_at=parse_created_at(headers.get(b"stream-created-at-ms")),
         )
         digest = parse_digest(headers.get(b"content-digest"))
         upload = self._engine.begin_snapshot(command)

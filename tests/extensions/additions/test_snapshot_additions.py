@@ -267,6 +267,13 @@ def test_a_snapshot_replaces_the_one_it_was_made_from(stream: Stream) -> None:
     assert stream.snapshot(offset).body == b"second"
 
 
+def test_a_snapshot_of_another_stream_that_had_the_name_is_404(stream: Stream) -> None:
+    """Ours: Stream-Created-At-Ms says of which stream the snapshot was made, as lists tell it."""
+    offset = stream.append(b"one")
+    assert stream.publish(offset, stream_created_at_ms="1").refusal == (404, "stream_not_found")
+    assert stream.publish(offset, stream_created_at_ms="soon").status == 400
+
+
 def test_if_match_without_a_snapshot_is_412(stream: Stream) -> None:
     """Ours: or none."""
     assert stream.publish(stream.append(b"one"), if_match='"any"').refusal == (412, "precondition_failed")
