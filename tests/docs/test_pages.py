@@ -10,21 +10,14 @@ from tests.docs.visit import ROOT, Visit
 
 PAGES = {str(path.relative_to(ROOT)): parse_page(path.read_text(encoding="utf-8")) for path in find_pages(ROOT)}
 
-SPARK = ("everbrook.spark", "pipeline run")
-
 
 def name(page: str, block: Block) -> str:
     told = f" (not run: {block.not_run})" if block.not_run else ""
     return f"{page}:{block.line} {block.language}{told}"
 
 
-def group(page: str) -> str:
-    """Say which blocks run in one process: those of a page, and all that start a Spark."""
-    return "spark" if any(word in block.code for block in PAGES[page] for word in SPARK) else page
-
-
 BLOCKS = [
-    pytest.param(page, index, id=name(page, block), marks=pytest.mark.xdist_group(group(page)))
+    pytest.param(page, index, id=name(page, block))
     for page, blocks in PAGES.items()
     for index, block in enumerate(blocks)
 ]

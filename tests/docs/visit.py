@@ -1,6 +1,6 @@
 """Somebody who follows a page from top to bottom: in one folder, with one terminal, one Python session and one server.
 
-The folder is what a checkout gives: `config`, `.venv`, and a `make` that only says what it would do.
+The folder is what a checkout gives: `config`, `examples`, `.venv`, and a `make` that only says what it would do.
 """
 
 import os
@@ -53,6 +53,7 @@ class Visit:
             (self._folder / name).write_text(content)
         (self._folder / ".bin/make").chmod(0o755)
         (self._folder / ".venv").symlink_to(sys.prefix)
+        (self._folder / "examples").symlink_to(ROOT / "examples")
         shutil.copytree(ROOT / "config", self._folder / "config")
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("DS_", "EVERBROOK_"))}
         path = f"{self._folder}/.bin:{Path(sys.executable).parent}:{inherited['PATH']}"

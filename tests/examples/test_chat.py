@@ -7,8 +7,6 @@ from playwright.sync_api import Page, expect
 from examples.chat.app import STORY
 from tests.examples.conftest import Chat
 
-pytestmark = pytest.mark.xdist_group("chat")  # one browser at a time
-
 READERS = ("EventSource", "TypeScript client")
 QUESTION = "Where does the brook go?"
 ANSWER = STORY.format(question=QUESTION)

@@ -34,8 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _targets(config: pytest.Config) -> list[object]:
     if base_url := config.getoption("base_url", None):
         return [pytest.param(base_url, id="given")]
-    groups = [(target, pytest.mark.xdist_group(f"extensions-{target.name}")) for target in TARGETS]
-    return [pytest.param(target, id=target.name, marks=group) for target, group in groups]
+    return [pytest.param(target, id=target.name) for target in TARGETS]
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,6 @@ from tests.server.running import eventually
 from tests.server.subscribing import DONE, Api, Hook, Hooks, document, offset, refusal
 from tests.server.wire import Answer
 
-# One kill for all of them.
-pytestmark = pytest.mark.xdist_group("subscriptions-restart")
-
 MODES = ["acid", "file-fast", "file-durable"]
 JWKS = "/v1/stream/__ds/jwks.json"
 

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 _numbers = count()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep what needs Spark in one process: two sessions at a time are more than two cores bear."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of one server for all tests: each keeps to names of its own."""

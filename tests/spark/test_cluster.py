@@ -11,8 +11,6 @@ from everbrook import Client
 from tests.spark import programs
 from tests.spark.cluster import QUIET, SMALL, Cluster, Program, bare_python, program, standalone
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -9,8 +9,6 @@ from everbrook import Client
 from tests.spark import programs
 from tests.spark.cluster import Program, bare_python, connect_server, program
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:

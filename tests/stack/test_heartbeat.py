@@ -10,8 +10,6 @@ from everbrook import Client
 from everbrook.stack.heartbeat import Heartbeat
 from everbrook.stack.preparing import make_streams, make_tables
 
-pytestmark = pytest.mark.xdist_group("stack-light")
-
 EVENTS = "session-events"
 
 

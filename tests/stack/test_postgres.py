@@ -12,8 +12,6 @@ from everbrook.stack.errors import DataUnusable, NotReady, PortTaken
 from everbrook.stack.postgres import Postgres
 from tests.database import free_port
 
-pytestmark = pytest.mark.xdist_group("stack-light")
-
 
 def test_it_is_fit_for_logical_replication(postgres: Postgres) -> None:
     with psycopg.connect(postgres.url()) as connection:

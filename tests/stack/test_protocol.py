@@ -8,8 +8,6 @@ import pytest
 
 from tests.stack.running import up
 
-pytestmark = pytest.mark.xdist_group("stack-light")
-
 SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")
 TEXT = {"Content-Type": "text/plain"}
 _numbers = count()

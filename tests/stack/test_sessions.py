@@ -14,8 +14,6 @@ import pytest
 from everbrook import Client
 from tests.stack.running import Stack, eventually
 
-pytestmark = pytest.mark.xdist_group("stack")
-
 JSON = {"Content-Type": "application/json"}
 _numbers = count()
 

@@ -14,8 +14,6 @@ from everbrook import Client
 from tests.server.process import EVERBROOK
 from tests.stack.running import Stack, acid, command, eventually, gone, port_of, refused, up
 
-pytestmark = pytest.mark.xdist_group("stack-light")
-
 LIGHT = ("--without", "pipeline", "--interval", "0.2")
 SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")
 

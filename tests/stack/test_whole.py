@@ -9,8 +9,6 @@ import pytest
 from everbrook import Client
 from tests.stack.running import Stack, eventually
 
-pytestmark = pytest.mark.xdist_group("stack")
-
 
 def programs(stack: Stack) -> set[str]:
     """Give what the processes of a stack run, but for those that are ending."""

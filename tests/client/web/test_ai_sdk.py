@@ -4,8 +4,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.client.web.application import WORDS, Model
 from tools.node import find_node, install_packages
 
@@ -13,7 +11,6 @@ FOLDER = Path(__file__).parents[1] / "ai_sdk"
 TIMEOUT_SECS = 60
 
 
-@pytest.mark.xdist_group("ai_sdk")
 def test_the_transport_of_the_ai_sdk_resumes_an_answer(ui: str, model: Model) -> None:
     model.pause_secs = 0.15
     node = find_node()

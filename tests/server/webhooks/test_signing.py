@@ -85,7 +85,6 @@ def test_a_signature_verifies_with_the_published_key_and_for_nothing_else(
             public.verify(signature, other)
 
 
-@pytest.mark.xdist_group("node")
 def test_a_signature_verifies_in_node() -> None:
     body = secrets.token_bytes(1000)
     key = SigningKey(secrets.token_bytes(32))

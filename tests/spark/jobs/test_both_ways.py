@@ -13,8 +13,6 @@ from tests.spark.jobs.pipelines import command, read_if_there, running, until
 
 __all__ = ["database", "postgres"]
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 FILE = """
 [server]
 url = "{server}"

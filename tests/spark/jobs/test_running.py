@@ -18,8 +18,6 @@ from tests.database import free_port
 from tests.server.process import serving
 from tests.spark.jobs.pipelines import PipelineProcess, command, read_if_there, running, until
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 FILE = """
 [pipeline]
 metrics = "127.0.0.1:0"

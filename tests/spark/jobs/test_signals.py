@@ -9,8 +9,6 @@ import pytest
 from tests.database import free_port
 from tests.spark.jobs.pipelines import PipelineProcess, running
 
-pytestmark = pytest.mark.xdist_group("spark")
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
