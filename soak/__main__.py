@@ -1,4 +1,4 @@
-"""`python -m soak [kill|subscriptions|chaos|spark|sync|faults|crash|scale …]`: run what was asked for, or all."""
+"""`python -m soak [kill|subscriptions|chaos|spark|lake|sync|faults|crash|scale …]`: run what was asked for, or all."""
 
 import argparse
 import importlib.util
@@ -118,6 +118,17 @@ def _spark(options: argparse.Namespace) -> None:
         )
 
 
+def _lake(options: argparse.Namespace) -> None:
+    missing = [name for name in ("pyspark", "deltalake") if importlib.util.find_spec(name) is None]
+    if missing:
+        say(f"no table of the lake was written: {', '.join(missing)} is missing (the extra lake)")
+        return
+    from soak.lake.killing import soak_lake  # noqa: PLC0415 - with deltalake
+
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        soak_lake(Path(folder), kills=options.kills or SPARK_KILLS, seed=options.seed, max_secs=SPARK_SECS)
+
+
 def _sync(options: argparse.Namespace) -> None:
     missing = [name for name in ("pyspark", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
@@ -164,6 +175,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "subscriptions": _subscriptions,
     "chaos": _chaos,
     "spark": _spark,
+    "lake": _lake,
     "sync": _sync,
     "faults": _faults,
     "crash": _crash,

@@ -17,6 +17,8 @@ from bench.report import machine
 from bench.spark.batch import measure_batch
 from bench.spark.capture import measure_capture
 from bench.spark.copying import measure_copying
+from bench.spark.folding import measure_folding
+from bench.spark.lake import measure_lake
 from bench.spark.latency import measure_latency
 from bench.spark.offsets import measure_offsets
 from bench.spark.scene import Scene, open_scene
@@ -33,6 +35,8 @@ PARTS: Mapping[str, Part] = {
     "batch": measure_batch,
     "capture": measure_capture,
     "copying": measure_copying,
+    "folding": measure_folding,
+    "lake": measure_lake,
     "latency": measure_latency,
     "offsets": measure_offsets,
     "postgres": measure_tables,

@@ -21,6 +21,7 @@ from soak.spark.journal import JOURNAL, RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT_BYTES = 6000
+PROGRAM = "soak.spark.program"
 STARVED = "Python worker failed to connect back"
 _SESSION_FIELD = 3
 _GONE_SECS = 20.0
@@ -29,13 +30,15 @@ _GONE_SECS = 20.0
 class Driver:
     """One run of the program."""
 
-    def __init__(self, settings: Mapping[str, Any], *, run: int, journal: Path, log: Path) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], *, run: int, journal: Path, log: Path, program: str = PROGRAM
+    ) -> None:
         scratch = Path(settings["scratch"])
         scratch.mkdir(parents=True, exist_ok=True)
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", "soak.spark.program", json.dumps(settings)],
+                [sys.executable, "-m", program, json.dumps(settings)],
                 cwd=scratch,
                 env=_environment(scratch) | {JOURNAL: str(journal), RUN: str(run)},
                 stdin=subprocess.DEVNULL,

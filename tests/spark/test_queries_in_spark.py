@@ -188,7 +188,7 @@ def test_what_a_kill_left_of_the_first_batch_is_no_hindrance(
     fill(client, prefix)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / ".0.left.tmp").touch()
-    options = {"url": server, "stream": f"{prefix}out", "autoCreate": "true"}
-    query = write_stream(source().select("value"), str(tmp_path), trigger={"availableNow": True}, **options)
+    rows, now = source().select("value"), {"availableNow": True}
+    query = write_stream(rows, str(tmp_path), trigger=now, url=server, stream=f"{prefix}out", autoCreate=True)
     assert query.awaitTermination(TIMEOUT_SECS)
     assert in_order(client, f"{prefix}out")

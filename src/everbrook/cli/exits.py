@@ -128,6 +128,7 @@ _KNOWN: dict[str, Callable[[Exception], Ending]] = {
     "everbrook.spark.jobs.errors:PipelineBusy": _other,
     "everbrook.spark.java:NoJava": _other,
     "everbrook.spark.capture.errors:CaptureError": _other,
+    "everbrook.spark.lake.errors:LakeError": _other,
     "psycopg:Error": _other,
     "builtins:OSError": _system,
 }

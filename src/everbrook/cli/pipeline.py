@@ -7,6 +7,7 @@ import click
 
 from everbrook.cli.exits import REFUSED
 from everbrook.cli.output import align, json_option, print_json
+from everbrook.cli.pipeline_query import query
 
 if TYPE_CHECKING:
     from everbrook.spark.jobs.job import Job, Pipeline
@@ -19,6 +20,9 @@ _NUMBERS = frozenset(range(2, 7))
 @click.group()
 def pipeline() -> None:
     """Run jobs between streams and tables, from a file that describes them."""
+
+
+pipeline.add_command(query)
 
 
 @pipeline.command()

@@ -38,6 +38,8 @@ class StreamInfo(Struct, frozen=True, omit_defaults=True):
     tail_offset: int = 0
     earliest_offset: int = 0
     snapshot_offset: int | None = None
+    snapshot_bytes: int = 0
+    snapshot_at_ms: int | None = None
     size_bytes: int = 0
     created_at_ms: int = 0
     last_write_at_ms: int = 0

@@ -31,6 +31,8 @@ class Entry(Struct):
     earliest_offset: int | UnsetType = UNSET
     snapshot_offset: int | UnsetType | None = UNSET
     size_bytes: int | UnsetType = UNSET
+    snapshot_bytes: int | UnsetType = UNSET
+    snapshot_at_ms: int | UnsetType = UNSET
 
 
 class Listing(Struct):
@@ -150,4 +152,6 @@ def _entry(name: bytes, head: Head | None, root: bytes) -> Entry:
         earliest,
         snapshot.offset if snapshot else None,
         head.tail - earliest,
+        snapshot.size if snapshot else UNSET,
+        snapshot.published_at if snapshot else UNSET,
     )

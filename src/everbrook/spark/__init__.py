@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 from everbrook.spark.lazily import lazily
 
 if TYPE_CHECKING:
+    from everbrook.spark.folds.functions import Folded
+    from everbrook.spark.folds.queries import fold_streams
     from everbrook.spark.lags import lag
+    from everbrook.spark.lake.writing import write_lake
     from everbrook.spark.postgres.writing import write_postgres
     from everbrook.spark.progress import ProgressListener
     from everbrook.spark.sessions import register, session
@@ -22,20 +25,26 @@ if TYPE_CHECKING:
 
 _PLACES = {
     "EverbrookDataSource": "source",
+    "Folded": "folds.functions",
     "ProgressListener": "progress",
+    "fold_streams": "folds.queries",
     "lag": "lags",
     "register": "sessions",
     "session": "sessions",
+    "write_lake": "lake.writing",
     "write_postgres": "postgres.writing",
     "write_stream": "writing",
 }
 
 __all__ = [
     "EverbrookDataSource",
+    "Folded",
     "ProgressListener",
+    "fold_streams",
     "lag",
     "register",
     "session",
+    "write_lake",
     "write_postgres",
     "write_stream",
 ]

@@ -6,6 +6,7 @@ read, with a request for each.
 """
 
 import time
+from abc import ABC, abstractmethod
 from os.path import commonprefix
 from typing import Protocol
 
@@ -36,6 +37,10 @@ class Found(Struct, frozen=True):
     created_at_ms: int | None = None
     closed: bool = False
     content_type: str = ""
+    snapshot: str | None = None
+    """The offset of its snapshot, if it has one."""
+    snapshot_bytes: int = 0
+    snapshot_at_ms: int | None = None
 
     @property
     def end(self) -> Position:
@@ -85,7 +90,7 @@ def _extensions(connection: Connection, selection: Selection) -> frozenset[str]:
     return frozenset({_LISTING, _BOUNDED})
 
 
-class _Known:
+class _Known(ABC):
     """What both kinds of catalogue keep."""
 
     def __init__(self) -> None:
@@ -93,8 +98,8 @@ class _Known:
         self.ends: dict[str, str] = {}
         self._moves = 0
 
-    def refresh(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def refresh(self) -> None: ...
 
     def _keep(self, name: str, found: Found) -> None:
         end = format_position(found.end)
@@ -213,6 +218,9 @@ def _found(info: StreamInfo) -> Found:
         info.created_at_ms,
         info.closed,
         info.content_type,
+        None if info.snapshot_offset is None else offset_of(info.snapshot_offset),
+        info.snapshot_bytes,
+        info.snapshot_at_ms,
     )
 
 

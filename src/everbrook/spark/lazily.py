@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 _EXTRAS = {
+    "deltalake": "this needs a lake: pip install 'everbrook[lake]'",
     "psycopg": "this needs Postgres: pip install 'everbrook[postgres,spark]'",
     **dict.fromkeys(("pyspark", "pyarrow", "pandas", "numpy"), "this needs Spark: pip install 'everbrook[spark]'"),
 }

@@ -81,12 +81,12 @@ def _values(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _objects(batch: pa.RecordBatch, fields: tuple[str, ...]) -> pa.Array:
-    columns = [_plain(batch.column(name)) for name in fields]
+    columns = [plain(batch.column(name)) for name in fields]
     rows = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
     return pa.array([_encoder.encode(row) for row in rows], pa.binary())
 
 
-def _plain(column: pa.Array) -> list[Any]:
+def plain(column: pa.Array) -> list[Any]:
     """Give the values of a column as JSON has them. Times are of UTC, and maps are objects."""
     return [_jsonable(value) for value in column.to_pylist(maps_as_pydicts="strict")]
 

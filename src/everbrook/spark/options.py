@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count, parse_flag, parse_names
 from everbrook.spark.positions import EARLIEST, LATEST, Boundary, parse_boundary
 
-_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
+OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 
 
@@ -85,13 +85,13 @@ class SinkOptions(Struct, frozen=True):
 def parse_source(options: Mapping[str, str]) -> SourceOptions:
     """Read the options of `spark.read` or `spark.readStream`."""
     given = GivenOptions(options, of="everbrook source")
-    given.ignore(_OF_SPARK)
+    given.ignore(OF_SPARK)
     max_partitions = given.optional("maxPartitions", parse_count)
     min_partitions = given.parsed("minPartitions", parse_count, 1)
     if max_partitions is not None and min_partitions > max_partitions:
         raise InvalidOption(f"minPartitions is {min_partitions}, and maxPartitions only {max_partitions}")
     parsed = SourceOptions(
-        _server(given),
+        server_of(given),
         Selection(),
         starting=given.optional("startingOffsets", parse_boundary),
         ending=given.optional("endingOffsets", parse_boundary),
@@ -109,7 +109,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
     )
     if parsed.ending is not None and parsed.ending.everywhere == EARLIEST:
         raise InvalidOption("the option endingOffsets must be latest, or offsets as JSON, got 'earliest'")
-    return replace(parsed, selection=_selection(given))
+    return replace(parsed, selection=selection_of(given))
 
 
 def require_streaming(options: SourceOptions) -> None:
@@ -134,9 +134,9 @@ def require_batch(options: SourceOptions) -> None:
 def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     """Read the options of `df.write` or `df.writeStream`."""
     given = GivenOptions(options, of="everbrook sink")
-    given.ignore(_OF_SPARK)
+    given.ignore(OF_SPARK)
     parsed = SinkOptions(
-        _server(given),
+        server_of(given),
         stream=_one(given, "stream", "path"),
         bucket=given.text("bucket"),
         auto_create=given.parsed("autoCreate", parse_flag, default=False),
@@ -153,7 +153,8 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
     return parsed
 
 
-def _server(given: GivenOptions) -> ServerOptions:
+def server_of(given: GivenOptions) -> ServerOptions:
+    """Take the options that say where the server is."""
     server = ServerOptions(
         url=given.text("url") or os.environ.get("EVERBROOK_URL"),
         token=given.text("token"),
@@ -172,7 +173,8 @@ def _server(given: GivenOptions) -> ServerOptions:
     return server
 
 
-def _selection(given: GivenOptions) -> Selection:
+def selection_of(given: GivenOptions) -> Selection:
+    """Take the options that say which streams. It comes last: what nobody has taken until then is refused."""
     stream, bucket = _one(given, "stream", "path"), given.text("bucket")
     streams = given.optional("streams", parse_names)
     prefix, pattern = given.text("streamPrefix"), given.text("streamPattern")

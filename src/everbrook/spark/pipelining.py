@@ -1,14 +1,14 @@
 """Pipelining: many small requests over one connection, several of them under way, for tasks with many streams.
 
 A general client takes half a millisecond for each request, more than the server takes and more than a small page is
-worth. This knows GET, HEAD and 200 alone: whatever else is answered, and whatever breaks, is left to the general
-client, who asks again.
+worth. This knows GET, HEAD, PUT and their plain success alone: whatever else is answered, and whatever breaks, is left
+to the general client, who asks again.
 """
 
 import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -32,6 +32,14 @@ class Answer(Struct):
 
     status: int
     headers: dict[bytes, bytes]
+    body: bytes
+
+
+class Put(Struct, frozen=True):
+    """What is put where."""
+
+    target: str
+    headers: dict[str, str]
     body: bytes
 
 
@@ -101,6 +109,23 @@ class Pipeline:
     def head(self, targets: Iterator[str], headers: Credentials) -> Iterator[Answer]:
         """Ask for the headers of each target, and give the answers in their order."""
         return self._ask("HEAD", targets, headers, _Heads())
+
+    def put(self, requests: Sequence[Put], headers: Credentials) -> Iterator[Answer]:
+        """Send bodies one behind the other, which are few or small, and give the answers in their order."""
+        answers, given = _Answers(), headers()
+        try:
+            self._socket.sendall(b"".join(self._put(request, given) for request in requests))
+            for _ in requests:
+                while not answers.ready:
+                    self._receive(answers)
+                yield answers.ready.popleft()
+        except OSError as error:
+            raise Broken(str(error) or type(error).__name__) from error
+
+    def _put(self, request: Put, headers: Mapping[str, str]) -> bytes:
+        given = {"Host": self._host, **headers, **request.headers, "Content-Length": str(len(request.body))}
+        told = "".join(f"{name}: {value}\r\n" for name, value in given.items())
+        return f"PUT {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
 
     def _ask(
         self, method: str, targets: Iterator[str], headers: Credentials, answers: _Answers | _Heads

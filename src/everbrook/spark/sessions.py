@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 
 from everbrook.spark import shipping
+from everbrook.spark.folds.source import FoldsDataSource
 from everbrook.spark.java import ensure_java
 from everbrook.spark.launchers import ensure_python
 from everbrook.spark.source import EverbrookDataSource
@@ -67,10 +68,15 @@ def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
     if ship:
         shipping.ship(spark)
     _teach(spark, EverbrookDataSource)
+    _teach(spark, FoldsDataSource)
     if find_spec("psycopg") is not None:
         from everbrook.spark.capture.source import PostgresDataSource  # noqa: PLC0415 - only where there is psycopg
 
         _teach(spark, PostgresDataSource)
+    if find_spec("deltalake") is not None:
+        from everbrook.spark.lake.source import LakeDataSource  # noqa: PLC0415 - only where there is a lake
+
+        _teach(spark, LakeDataSource)
     return spark
 
 

@@ -61,6 +61,16 @@ def test_an_entry_has_the_sizes_of_its_stream(namespace: Namespace, stream: Stre
     assert [entry["tail_offset"] for entry in (before, after)] == [8, 8]
 
 
+def test_an_entry_has_the_size_and_the_time_of_its_snapshot(namespace: Namespace, stream: Stream) -> None:
+    """Ours: snapshot_bytes and snapshot_at_ms, of a stream that has a snapshot."""
+    tail = stream.append(b"12345")
+    [before] = namespace.listed(prefix=namespace.entry_id("")).json["streams"]
+    stream.published(tail, b"12")
+    [after] = namespace.listed(prefix=namespace.entry_id("")).json["streams"]
+    assert before.keys() & {"snapshot_bytes", "snapshot_at_ms"} == set()
+    assert (after["snapshot_bytes"], after["snapshot_at_ms"] >= after["last_write_at_ms"]) == (2, True)
+
+
 def test_an_entry_follows_writes_and_closing(namespace: Namespace, stream: Stream) -> None:
     """Ours: every field as 002 has it, on both surfaces."""
     tail = stream.append(b"12345")

@@ -1,5 +1,6 @@
 """A file of jobs: what it may say, and how a mistake in it is told."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_mistake_is_told_with_the_file_and_the_key(tmp_path: Path, line: str, 
         ("{ stream = '${MISSING}' }", "jobs.b.source.stream: the variable MISSING is not set"),
         ("{ stream = '${x y}' }", "jobs.b.source.stream: ${x y} must be ${NAME} or ${NAME:-otherwise}"),
         ("{ tables = ['t'], slot = 'Slot' }", "jobs.b.source: the option slot must be at most 63 of a-z"),
-        ("{}", "jobs.b.source: which? Give one of stream, streams, prefix, pattern, bucket, tables"),
+        ("{}", "jobs.b.source: which? Give one of stream, streams, prefix, pattern, bucket, "),
         ("{ prefix = 'b' }", "jobs.b: it reads what it writes, without end: the stream b of http://127.0.0.1:4437"),
         ("{ pattern = '*' }", "jobs.b: it reads what it writes, without end: the stream b of http://127.0.0.1:4437"),
         ("{ stream = 'b' }", "jobs.b: it reads what it writes, without end: the stream b of http://127.0.0.1:4437"),
@@ -112,6 +113,45 @@ def test_a_sink_that_makes_no_sense_is_refused(tmp_path: Path, sink: str, words:
 def test_streams_that_do_not_match_what_is_written_may_be_read(tmp_path: Path, source: str) -> None:
     text = f"{GOOD}\n[jobs.b]\nsource = {{ {source} }}\nsink = {{ stream = 'b' }}"
     assert "b" in loaded(tmp_path, text).jobs
+
+
+def chain(*streams: str) -> str:
+    """Write jobs, each of which hands a stream on to the next."""
+    return "".join(
+        f"[jobs.{first}-{second}]\nsource = {{ stream = '{first}' }}\nsink = {{ stream = '{second}' }}\n"
+        for first, second in pairwise(streams)
+    )
+
+
+def test_jobs_that_hand_on_to_each_other_in_a_circle_are_refused(tmp_path: Path) -> None:
+    told = complaint(tmp_path, chain("x", "y", "z", "x"))
+    assert "what it writes comes back to it, without end, through jobs." in told
+    assert len(loaded(tmp_path, chain("x", "y", "z")).jobs) == 2
+
+
+@pytest.mark.parametrize("source", ["pattern = '**'", "prefix = 'pipe'", "stream = 'pipeline-progress'"])
+def test_a_job_can_not_read_what_is_told_of_it(tmp_path: Path, source: str) -> None:
+    job = f"[jobs.b]\nsource = {{ {source} }}\nsink = {{ table = 't' }}\n"
+    assert "jobs.b.source: it reads the stream pipeline-progress of" in complaint(tmp_path, f"{GOOD}\n{job}")
+    quiet = "[pipeline]\nprogress = ''\n"
+    assert "b" in loaded(tmp_path, f"{quiet}{GOOD}\n{job}").jobs
+
+
+def test_dead_letters_may_come_back(tmp_path: Path) -> None:
+    text = f"{GOOD}\n[jobs.b]\nsource = {{ stream = 'in' }}\nsink = {{ table = 't', dead_letters = 'stream:bad' }}\n"
+    text += "[jobs.mend]\nsource = { stream = 'bad' }\nsink = { stream = 'in' }\n"
+    assert "mend" in loaded(tmp_path, text).jobs
+
+
+def test_changes_of_tables_do_not_go_to_a_table_at_once(tmp_path: Path) -> None:
+    text = f"{GOOD}\n[jobs.b]\nsource = {{ tables = ['a'] }}\nsink = {{ table = 'b' }}\n"
+    assert "jobs.b.sink: changes of tables go to a stream first" in complaint(tmp_path, text)
+
+
+@pytest.mark.parametrize("memory", ["lots", "1", "0g", "1 g"])
+def test_memory_is_a_size(tmp_path: Path, memory: str) -> None:
+    told = complaint(tmp_path, f"[pipeline]\nmemory = '{memory}'\n{chain('x', 'y')}")
+    assert told.startswith('jobs.toml: pipeline.memory: must be a size such as "512m" or "2g"')
 
 
 def test_a_password_is_not_in_a_complaint(tmp_path: Path) -> None:

@@ -52,6 +52,10 @@ class JobState(Struct, frozen=True):
     restarts: int = 0
     failures: int = 0
     dead_letters: int = 0
+    folds: dict[str, int] = {}
+    """How many streams were folded, by what became of them."""
+    folded_bytes: int = 0
+    snapshot_bytes: int = 0
     error: str | None = None
 
 
@@ -91,11 +95,17 @@ class Board:
         for observer in self._observers:
             observer(before, after)
 
-    def add(self, name: str, **amounts: int) -> None:
+    def add(self, name: str, **amounts: int | dict[str, int]) -> None:
         """Add to what is counted of a job."""
         with self._lock:
             before = self._states[name]
-            sums = {key: getattr(before, key) + amount for key, amount in amounts.items()}
+            sums = {key: _sum(getattr(before, key), amount) for key, amount in amounts.items()}
             after = self._states[name] = replace(before, **sums)
         for observer in self._observers:
             observer(before, after)
+
+
+def _sum(before: Any, amount: Any) -> Any:  # noqa: ANN401 - a number, or several by name
+    if isinstance(amount, dict):
+        return {**before, **{key: before.get(key, 0) + more for key, more in amount.items() if more}}
+    return before + amount

@@ -159,6 +159,8 @@ class TableSink(Struct, frozen=True):
         from everbrook.spark.postgres.sinks import SinkOptions, parse_sink  # noqa: PLC0415 - with psycopg
 
         database = DatabaseOptions(self._url(job))
+        if isinstance(job.source, TableSource) and job.sql is None:
+            raise ValueError("changes of tables go to a stream first: a second job writes them to a table from there")
         if self.columns is not None and not self.columns:
             raise ValueError("columns must name at least one column")
         letters = parse_dead_letters(self.dead_letters, ServerOptions(url=server_url(job.server.url)))

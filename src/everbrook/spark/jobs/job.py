@@ -37,6 +37,10 @@ Address = Annotated[
     ),
 ]
 
+Memory = Annotated[
+    str, Meta(pattern=r"^[1-9][0-9]*[kmgtKMGT][bB]?$", extra={EXPECTED: 'a size such as "512m" or "2g"'})
+]
+
 DEFAULT_PROGRESS = "pipeline-progress"
 
 
@@ -47,7 +51,7 @@ class PipelineKeys(Struct, frozen=True):
     progress: str = DEFAULT_PROGRESS
     metrics: Address | None = None
     master: Text = "local[2]"
-    memory: Text = "1g"
+    memory: Memory = "1g"
     spark: dict[str, str] = {}
 
 
@@ -149,6 +153,8 @@ class Job(Struct, frozen=True):
     postgres: PostgresKeys
     sql: str | None = None
     max_restarts: int | None = None
+    folder: Path = Path()
+    """The folder of the file, which paths in it are relative to."""
 
     def describe(self) -> str:
         """Say what it does."""

@@ -5,6 +5,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from everbrook.spark.jobs.board import Board
+from everbrook.spark.jobs.folds import counts_of
 from everbrook.spark.jobs.metrics import Metrics
 from everbrook.spark.progress_stream import now
 
@@ -28,7 +29,7 @@ class JobListener(StreamingQueryListener):
             return
         batch_ms = int(progress.durationMs.get("triggerExecution", 0))
         self._board.change(progress.name, batch=progress.batchId, batch_ms=batch_ms, batch_at=now())
-        self._board.add(progress.name, batches=1, rows=progress.numInputRows)
+        self._board.add(progress.name, batches=1, rows=progress.numInputRows, **counts_of(progress))
         if self._metrics is not None:
             self._metrics.observe_batch(progress.name, batch_ms)
 

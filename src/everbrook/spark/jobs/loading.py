@@ -4,6 +4,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 from everbrook.spark.jobs.errors import InvalidJobs, PipelineMissing
 from everbrook.spark.jobs.job import Job, JobKeys, Pipeline, PipelineKeys, PostgresKeys, ServerKeys
 from everbrook.spark.jobs.kinds import build_sink, build_source
+from everbrook.spark.jobs.lake import LakeSink
+from everbrook.spark.jobs.places import server_url
+from everbrook.spark.jobs.streams import stream_name
 from everbrook.spark.jobs.tables import WrongValue, build, require_known, suggest
 from everbrook.spark.jobs.triggers import parse_trigger
 from everbrook.spark.jobs.variables import MissingVariable, expand
@@ -57,10 +61,13 @@ def _pipeline(path: Path, document: dict[str, Any]) -> Pipeline:
         raise WrongValue("jobs", "there are none: a job is a section such as [jobs.copy]")
     checkpoints = path.absolute().parent / Path(keys.checkpoints).expanduser()
     jobs = {
-        name: _job(name, _table(table, f"jobs.{name}"), checkpoints, server, postgres)
+        name: _job(name, _table(table, f"jobs.{name}"), checkpoints, server, postgres, path.absolute().parent)
         for name, table in tables["jobs"].items()
     }
     _require_apart(jobs)
+    _require_tables_apart(jobs)
+    _require_ends(jobs)
+    _require_progress_unread(keys, server, jobs)
     return Pipeline(str(path), keys, checkpoints, server, jobs)
 
 
@@ -70,7 +77,9 @@ def _table(value: object, key: str) -> dict[str, Any]:
     return value
 
 
-def _job(name: str, table: dict[str, Any], checkpoints: Path, server: ServerKeys, postgres: PostgresKeys) -> Job:
+def _job(
+    name: str, table: dict[str, Any], checkpoints: Path, server: ServerKeys, postgres: PostgresKeys, folder: Path
+) -> Job:
     key = f"jobs.{name}"
     if not _NAME.fullmatch(name):
         raise WrongValue(
@@ -91,6 +100,7 @@ def _job(name: str, table: dict[str, Any], checkpoints: Path, server: ServerKeys
         postgres,
         keys.sql,
         keys.max_restarts,
+        folder,
     )
     _check(job, key)
     return job
@@ -149,3 +159,40 @@ def _require_apart(jobs: Mapping[str, Job]) -> None:
                 raise WrongValue(
                     f"jobs.{name}.checkpoint", f"{job.checkpoint} is, or is within, that of jobs.{other.name}"
                 )
+
+
+def _require_tables_apart(jobs: Mapping[str, Job]) -> None:
+    """Refuse a table within the folder of another."""
+    folders = {name: job.sink.folder(job) for name, job in jobs.items() if isinstance(job.sink, LakeSink)}
+    for name, folder in folders.items():
+        outer = next((other for other in folders if folders[other] in folder.parents), None)
+        if outer is not None:
+            raise WrongValue(f"jobs.{name}.sink.lake", f"{folder} is within the table of jobs.{outer}")
+
+
+def _require_ends(jobs: Mapping[str, Job]) -> None:
+    """Refuse jobs that hand on to each other in a circle. Dead letters may come back: somebody mends them."""
+    feeding = {
+        name: {
+            other.name for other in jobs.values() if any(job.source.reads(job, it) for it in other.sink.claims(other))
+        }
+        for name, job in jobs.items()
+    }
+    try:
+        TopologicalSorter(feeding).prepare()
+    except CycleError as error:
+        first, *others = dict.fromkeys(error.args[1])
+        through = ", ".join(f"jobs.{name}" for name in others)
+        raise WrongValue(f"jobs.{first}", f"what it writes comes back to it, without end, through {through}") from None
+
+
+def _require_progress_unread(keys: PipelineKeys, server: ServerKeys, jobs: Mapping[str, Job]) -> None:
+    """Refuse a job that reads what is told of its own batches: each would make another."""
+    told = stream_name(server_url(server.url), None, keys.progress)
+    for name, job in jobs.items():
+        if keys.progress and job.source.reads(job, told):
+            raise WrongValue(
+                f"jobs.{name}.source",
+                f"it reads {told}, which is told of each of its batches, without end: "
+                "choose streams without it, or another name for it with pipeline.progress",
+            )

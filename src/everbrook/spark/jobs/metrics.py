@@ -20,6 +20,8 @@ _COUNTS = {
     "restarts": "Times that a job was started again.",
     "failures": "Times that a job failed.",
     "dead_letters": "Messages that did not fit, and were put aside.",
+    "folded_bytes": "Bytes of messages that snapshots stand for now.",
+    "snapshot_bytes": "Bytes of the snapshots that were published.",
 }
 _LEVELS = {
     "lag_bytes": "What was not read yet; of tables the log that the slot has not confirmed.",
@@ -74,6 +76,7 @@ class _OfBoard(Collector):
             yield _filled(CounterMetricFamily(f"everbrook_job_{name}", words, labels=["job"]), states, name)
         for name, words in _LEVELS.items():
             yield _filled(GaugeMetricFamily(f"everbrook_job_{name}", words, labels=["job"]), states, name)
+        yield _folds_metric(states)
         yield _state_metric(states)
 
 
@@ -82,6 +85,15 @@ def _filled(family: CounterMetricFamily | GaugeMetricFamily, states: list[JobSta
         value = getattr(state, name)
         if value is not None:
             family.add_metric([state.job], value)
+    return family
+
+
+def _folds_metric(states: list[JobState]) -> Metric:
+    words = "Streams that were folded, by what became of them."
+    family = CounterMetricFamily("everbrook_job_folds", words, labels=["job", "outcome"])
+    for state in states:
+        for outcome, count in state.folds.items():
+            family.add_metric([state.job, outcome], count)
     return family
 
 

@@ -50,7 +50,7 @@ class StreamSource(Struct, frozen=True):
         try:
             parse_source(self._options(job))
         except InvalidOption as error:
-            raise ValueError(_in_keys(str(error), self)) from None
+            raise ValueError(in_keys(str(error), self)) from None
 
     def describe(self) -> str:
         """Say which streams."""
@@ -108,7 +108,7 @@ class StreamSource(Struct, frozen=True):
         return lag
 
     def _options(self, job: Job) -> dict[str, str]:
-        return _options(job, self, self.url)
+        return options_of(job, self, self.url)
 
 
 class StreamSink(Struct, frozen=True):
@@ -136,7 +136,7 @@ class StreamSink(Struct, frozen=True):
         try:
             parse_sink(self._options(job))
         except InvalidOption as error:
-            raise ValueError(_in_keys(str(error), self)) from None
+            raise ValueError(in_keys(str(error), self)) from None
 
     def describe(self) -> str:
         """Say which stream."""
@@ -171,7 +171,7 @@ class StreamSink(Struct, frozen=True):
         return server_url(self.url or job.server.url)
 
     def _options(self, job: Job) -> dict[str, str]:
-        return {name: text for name, text in _options(job, self, self.url).items() if name != "byColumn"}
+        return {name: text for name, text in options_of(job, self, self.url).items() if name != "byColumn"}
 
 
 def stream_name(url: str, bucket: str | None, stream: str) -> str:
@@ -179,7 +179,7 @@ def stream_name(url: str, bucket: str | None, stream: str) -> str:
     return f"the stream {stream.strip('/')} of {f'{bucket} at ' if bucket else ''}{url.rstrip('/')}"
 
 
-def _options(job: Job, keys: Struct, url: str | None) -> dict[str, str]:
+def options_of(job: Job, keys: Struct, url: str | None) -> dict[str, str]:
     """Give keys as options of Spark. A server of its own gets nothing that was meant for that of all jobs."""
     server = {} if url is not None else structs.asdict(job.server)
     given = {**server, **structs.asdict(keys), "url": server_url(url or job.server.url)}
@@ -195,7 +195,7 @@ def _option(key: str) -> str:
     return _OPTIONS.get(key) or first + "".join(word.capitalize() for word in others)
 
 
-def _in_keys(words: str, keys: Struct) -> str:
+def in_keys(words: str, keys: Struct) -> str:
     """Say what is wrong with options in the words of a file."""
     names = {_option(key): key for key in (*keys.__struct_fields__, *ServerKeys.__struct_fields__)}
     return re.sub(r"\w+", lambda found: names.get(found[0], found[0]), words).replace("the option ", "")

@@ -1,0 +1,84 @@
+"""The driver's program: `python -m soak.lake.program SETTINGS`. It writes streams to tables until it is killed.
+
+The settings are JSON: where the server and the tables are, how this run parts its work, whether the rules hold, and
+whether the run takes what is there and ends.
+"""
+
+import json
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from everbrook.spark import session, write_lake, write_stream
+from everbrook.spark.lake import batches
+from soak.lake.moments import DELTA, KINDS, forget_batches, watch
+from soak.lake.verdict import ODD
+from soak.spark.cases import MAX_APPEND_BYTES
+from soak.spark.journal import BEGAN, note
+
+SOURCE, AGAIN = "many/", "again/"
+REPLAY = "replay"
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Run the queries. One that ends with an error ends the program."""
+    watch()
+    if settings["flaw"]:
+        forget_batches()
+    batches.LARGE_BYTES = settings["large_bytes"]
+    spark = _session(settings)
+    queries = [_replay(spark, settings)] if settings["replay"] else [_start(spark, kind, settings) for kind in KINDS]
+    note("driver", BEGAN)
+    if not settings["last"]:
+        spark.streams.awaitAnyTermination()
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+def _session(settings: dict[str, Any]) -> SparkSession:
+    scratch = settings["scratch"]
+    # A driver that lives for seconds is not worth the better of the two compilers.
+    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    config = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java,
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+    }
+    return session("soak", master=f"local[{settings['cores']}]", config=config)
+
+
+def _start(spark: SparkSession, kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query
+    options = {"url": settings["url"], "streamPrefix": SOURCE, "startingOffsets": "earliest"}
+    if settings["max_rows"]:
+        options["maxRowsPerTrigger"] = str(settings["max_rows"])
+    return write_lake(
+        spark.readStream.format("everbrook").options(**options).load(),
+        f"{settings['checkpoints']}/{kind}",
+        path=f"{settings['tables']}/{kind}",
+        format=kind,
+        compact_after=6,
+        retention_hours=0,
+        trigger={"availableNow": True} if settings["last"] else None,
+    )
+
+
+def _replay(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN401
+    table = f"{settings['tables']}/{DELTA}"
+    rows = spark.readStream.format("everbrook_lake").options(batchBytes=settings["batch_bytes"]).load(table)
+    copies = rows.where(f"stream <> '{ODD}'").selectExpr(
+        f"replace(stream, '{SOURCE}', '{AGAIN}') AS stream", "offset", "value"
+    )
+    options = {"url": settings["url"], "autoCreate": True, "maxAppendBytes": MAX_APPEND_BYTES}
+    trigger = {"availableNow": True}
+    return write_stream(copies, f"{settings['checkpoints']}/{REPLAY}", trigger=trigger, **options)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,72 @@
+"""Queries that fold: plans of the source become reports, and on the way snapshots."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from everbrook.spark.arrival import as_function
+from everbrook.spark.checkpoints import write_with
+from everbrook.spark.folds.folding import FoldTask
+from everbrook.spark.folds.functions import Function, load_function
+from everbrook.spark.folds.options import FoldOptions, parse_folds, selects
+from everbrook.spark.folds.reports import SCHEMA, as_messages
+from everbrook.spark.folds.source import FORMAT
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.writing import ClosingQuery, write_stream
+
+Option = str | int | float | bool
+
+_OF_SERVER = ("url", "token", "tokenFile", "caFile", "certFile", "keyFile", "insecure", "timeoutSecs", "bucket")
+
+
+def fold_streams(
+    spark: SparkSession,
+    checkpoint: str,
+    *,
+    function: Function | str | None = None,
+    reports: str | None = None,
+    trigger: Mapping[str, Any] | None = None,
+    query_name: str | None = None,
+    **options: Option,
+) -> StreamingQuery | ClosingQuery:
+    """Begin to fold streams, and publish their snapshots, and give the query.
+
+        fold_streams(spark, "/checkpoints/folds", streamPattern="sessions/**", trigger={"availableNow": True})
+
+    The options are those of the format `everbrook_folds`. What became of each stream is written to the stream
+    `reports`, if there is to be one. A `function`, or the name of one, folds what are no changes.
+    """
+    if isinstance(function, str):
+        options["function"], function = function, None
+    given = {name: _text(value) for name, value in options.items()}
+    parsed = parse_folds(given)
+    if reports is not None and selects(parsed.selection, reports):
+        raise InvalidOption(f"reports is {reports!r}, which is one of the streams that are folded: without end")
+    plans = spark.readStream.format(FORMAT).options(**given).load()
+    told = fold(plans, parsed, function)
+    if reports is not None:
+        server = {name: text for name, text in given.items() if _of_server(name)}
+        sink: dict[str, Any] = {"stream": reports, "autoCreate": True, **server}
+        return write_stream(as_messages(told), checkpoint, trigger=trigger, query_name=query_name, **sink)
+    writer = write_with(told, checkpoint).format("noop")
+    writer = writer if trigger is None else writer.trigger(**trigger)
+    return (writer if query_name is None else writer.queryName(query_name)).start()
+
+
+def fold(plans: DataFrame, options: FoldOptions, function: Function | None = None) -> DataFrame:
+    """Fold the streams of plans, when the rows of what is given are asked for: a report for each stream."""
+    if options.function is not None:
+        load_function(options.function)  # what is wrong with it is told now
+    task: Callable[[Any], Any] = as_function(FoldTask(options, function))
+    return plans.mapInArrow(task, SCHEMA)
+
+
+def _of_server(name: str) -> bool:
+    lowered = name.lower()
+    return lowered.startswith("header.") or lowered in {each.lower() for each in _OF_SERVER}
+
+
+def _text(value: Option) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,116 @@
+"""Columns of a table: those that tell where a message was, and those of its fields.
+
+A field has the column of its name. One that is called like a column of the table's own, or like one with underscores
+behind it, gets one underscore more, so that the name of the field can be told from that of the column. A name that no
+table can have, or that differs from another only in its case, has no column: such fields are kept in `_rescued`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from msgspec import Struct
+
+GROUP, DATE = "stream_group", "date"
+STREAM, OFFSET, NEXT_OFFSET, APPENDED_AT = "stream", "offset", "next_offset", "appended_at"
+RESCUED = "_rescued"
+PARTITION = (GROUP, DATE)
+_PLACE = (STREAM, OFFSET, NEXT_OFFSET)
+_OWN = {*PARTITION, *_PLACE, APPENDED_AT, RESCUED}
+_TAKEN = re.compile(rf"(?:{'|'.join(sorted(_OWN))})_*", re.IGNORECASE)
+_IMPOSSIBLE = re.compile(r"[ ,;{}()\n\t=\x00]")
+_LONGEST = 200
+_KIND = b"everbrook.kind"
+
+JSON, ANY = "json", "any"
+"""Kinds of columns of text: of JSON, whatever the value is; and what a schema calls STRING, which takes anything."""
+
+
+class Column(Struct, frozen=True):
+    """A column of a field."""
+
+    name: str
+    type: pa.DataType
+    kind: str = ""
+
+    @property
+    def field(self) -> str:
+        """The field whose values it has."""
+        return self.name[:-1] if self.name.endswith("_") and _TAKEN.fullmatch(self.name) else self.name
+
+    def arrow(self) -> pa.Field:
+        """Give it as Arrow has it, with what kind it is."""
+        return pa.field(self.name, self.type, metadata={_KIND: self.kind} if self.kind else None)
+
+
+Columns = tuple[Column, ...]
+
+
+def own_fields() -> list[pa.Field]:
+    """Give the columns that every table has, but for those that it is partitioned by."""
+    return [*(pa.field(name, pa.string()) for name in _PLACE), pa.field(APPENDED_AT, pa.timestamp("us", "UTC"))]
+
+
+def partition_fields() -> list[pa.Field]:
+    """Give the columns that tables are partitioned by."""
+    return [pa.field(GROUP, pa.string()), pa.field(DATE, pa.date32())]
+
+
+def file_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Give what is in the files of a table."""
+    return pa.schema([*own_fields(), *(column.arrow() for column in columns)])
+
+
+def table_schema(columns: Iterable[Column]) -> pa.Schema:
+    """Give all columns of a table."""
+    return pa.schema([*partition_fields(), *file_schema(columns)])
+
+
+def columns_in(schema: pa.Schema) -> Columns:
+    """Find the columns of fields in the schema of a table."""
+    own = {field.name for field in (*partition_fields(), *own_fields())}
+    return tuple(
+        Column(field.name, field.type, (field.metadata or {}).get(_KIND, b"").decode())
+        for field in schema
+        if field.name not in own
+    )
+
+
+def rescued_column() -> Column:
+    """Give the column of what fits in no other."""
+    return Column(RESCUED, pa.string(), JSON)
+
+
+def column_name(field: str) -> str | None:
+    """Name the column of a field. None if no table can have it."""
+    if not field or len(field) > _LONGEST or _IMPOSSIBLE.search(field):
+        return None
+    return f"{field}_" if _TAKEN.fullmatch(field) else field
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a name is that of a column which every table has."""
+    return name.lower() in _OWN
+
+
+def settle(known: Columns, found: Sequence[Columns], most: int) -> Columns:
+    """Add columns that several have found, each by itself. What they do not agree on is JSON, or DOUBLE if numbers."""
+    settled = {column.name: column for column in known}
+    lower = {name.lower() for name in settled}
+    for column in (column for columns in found for column in columns if column.name not in {c.name for c in known}):
+        before = settled.get(column.name)
+        if before is not None:
+            settled[column.name] = agreed(before, column)
+        elif column.name.lower() not in lower and len(settled) < most:
+            settled[column.name] = column
+            lower.add(column.name.lower())
+    return tuple(settled.values())
+
+
+def agreed(one: Column, other: Column) -> Column:
+    """Give the column that takes the values of both."""
+    if one == other:
+        return one
+    if {one.type, other.type} == {pa.int64(), pa.float64()}:
+        return Column(one.name, pa.float64())
+    return Column(one.name, pa.string(), JSON)

@@ -1,0 +1,226 @@
+"""Delta tables. The log of the table says which files count and which batches are in it, in one commit each.
+
+A batch is a transaction of the application that the query is, in Delta's words. Columns that are new are added in a
+commit before: they are empty then, and it does not matter if the batch comes later or never.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.lake.columns import (
+    DATE,
+    GROUP,
+    OFFSET,
+    PARTITION,
+    STREAM,
+    Column,
+    Columns,
+    columns_in,
+    table_schema,
+)
+from everbrook.spark.lake.errors import LakeUnwritable, TableMismatch, require_there, told_of
+from everbrook.spark.lake.files import SMALL_BYTES, File, Partition
+from everbrook.spark.lake.tables import LakeOptions, Written, new_columns, require_columns
+
+logger = logging.getLogger(__name__)
+_ATTEMPTS = 5
+_CHECKPOINT_EVERY = {"delta.checkpointInterval": "20"}
+
+
+class DeltaLake:
+    """A Delta table, as one query writes it."""
+
+    def __init__(self, options: LakeOptions, query: str) -> None:
+        self._options = options
+        self._folder = options.folder
+        self._query = query
+        self._app = f"everbrook-{query}"
+        self._opened: DeltaTable | None = None
+
+    def prepare(self, columns: Columns) -> None:
+        """Make the table, or see that it is one which can have these columns."""
+        with told_of(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if not DeltaTable.is_deltatable(str(self._folder)):
+                self._require_empty()
+                self._create(columns)
+        table = self._table()
+        if tuple(table.metadata().partition_columns) != PARTITION:
+            raise TableMismatch(
+                f"{self._folder} is a Delta table of somebody else: it is partitioned by "
+                f"{table.metadata().partition_columns}, and not by {list(PARTITION)}"
+            )
+        self._add_columns(table, require_columns(self._options, columns_of(table), columns))
+
+    def recover(self) -> None:
+        """Remove files of batches that this query began and never committed."""
+        done = self._done(self._table())
+        for path in self._folder.glob(f"{GROUP}=*/{DATE}=*/{self._query}-*.parquet"):
+            if int(path.name[len(self._query) + 1 :].partition("-")[0]) > done:
+                path.unlink(missing_ok=True)
+
+    def columns(self) -> Columns:
+        """Give the columns of fields that the table has."""
+        return columns_of(self._table())
+
+    def has(self, batch: int) -> bool:
+        """Tell whether a batch is in the table."""
+        return self._done(self._table()) >= batch
+
+    def staging(self, batch: int) -> Path:  # noqa: ARG002 - of all batches
+        """Give the folder of the table: files that its log does not name do not count."""
+        return self._folder
+
+    def commit(self, written: Written) -> None:
+        """Make files part of the table, and note the batch, in one commit."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            table = self._table()
+            if self._done(table) >= written.batch:
+                return
+            try:
+                self._add_columns(table, new_columns(self._options, columns_of(table), written.columns))
+                table = self._table()
+                new_columns(self._options, columns_of(table), written.columns)
+                self._append(table, written)
+            except CommitFailedError:
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def compact(self, retention_hours: int) -> None:
+        """Put small files together, and drop those that the table has not named for so long.
+
+        Only files that it has named once: what else is below its folder is somebody's.
+        """
+        table = self._table()
+        with told_of(self._folder):
+            try:
+                table.optimize.compact()
+                table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=False)
+            except CommitFailedError:
+                pass  # somebody else was quicker: the next time, then
+            except DeltaError as error:  # the rows are there, and that they are in many files stops nobody
+                logger.warning("small files of the table %s are not put together: %s", self._folder, error)
+
+    def loose_files(self) -> int:
+        """Count small files beyond the first of each partition."""
+        actions = pa.table(self._table().get_add_actions(flatten=True)).to_pylist()
+        small = (action for action in actions if action["size_bytes"] < SMALL_BYTES)
+        counts = Counter((action[f"partition.{GROUP}"], action[f"partition.{DATE}"]) for action in small)
+        return sum(count - 1 for count in counts.values())
+
+    def _table(self) -> DeltaTable:
+        """Give the table as it is now. Only what came since the last look is read: a large table takes time to open."""
+        if self._opened is None:
+            self._opened = open_delta(self._folder)
+        else:
+            self._opened.update_incremental()
+        return self._opened
+
+    def _done(self, table: DeltaTable) -> int:
+        done = table.transaction_version(self._app)
+        return -1 if done is None else done
+
+    def _require_empty(self) -> None:
+        if any(not path.name.startswith((".", "_")) for path in self._folder.iterdir()):
+            raise TableMismatch(f"{self._folder} is no Delta table, and is not empty: give another path")
+
+    def _create(self, columns: Columns) -> None:
+        try:
+            DeltaTable.create(
+                str(self._folder),
+                format_schema(columns),
+                mode="ignore",
+                partition_by=list(PARTITION),
+                configuration=_CHECKPOINT_EVERY,
+            )
+        except DeltaError as error:
+            raise LakeUnwritable(f"can't make the table {self._folder}: {error}") from error
+
+    def _add_columns(self, table: DeltaTable, new: Sequence[Column]) -> None:
+        if new:
+            schema = Schema.from_arrow(pa.schema([column.arrow() for column in new]))
+            table.alter.add_columns(list(schema.fields))
+
+    def _append(self, table: DeltaTable, written: Written) -> None:
+        require_there(self._folder, [file.path for file in written.files])
+        with told_of(self._folder):
+            try:
+                table.create_write_transaction(
+                    [_action(file) for file in written.files],
+                    "append",
+                    table.schema(),
+                    list(PARTITION),
+                    commit_properties=CommitProperties(app_transactions=[Transaction(self._app, written.batch)]),
+                )
+            except CommitFailedError:
+                raise
+            except DeltaError as error:
+                raise LakeUnwritable(f"can't commit to the table {self._folder}: {error}") from error
+
+
+def open_delta(folder: Path, version: int | None = None) -> DeltaTable:
+    """Open a table, of now or of a version."""
+    try:
+        return DeltaTable(str(folder), version=version)
+    except TableNotFoundError as error:
+        raise TableMismatch(f"{folder} is no Delta table: {error}") from error
+    except DeltaError as error:
+        if version is None:
+            raise
+        raise TableMismatch(f"{folder} can't be read at version {version}: {error}") from error
+
+
+def named_files(folder: Path) -> list[tuple[Path, Partition]]:
+    """Give the files that a table names now, with the partition of each."""
+    actions = pa.table(open_delta(folder).get_add_actions(flatten=True)).to_pylist()
+    return [
+        (folder / unquote(each["path"]), Partition(each[f"partition.{GROUP}"], each[f"partition.{DATE}"]))
+        for each in actions
+    ]
+
+
+def format_schema(columns: Columns) -> Schema:
+    """Give the schema of a table, or say that it can't have such columns."""
+    try:
+        return Schema.from_arrow(table_schema(columns))
+    except Exception as error:  # what deltalake raises for types that it does not know
+        raise InvalidOption(f"no table can have these columns: {error}") from error
+
+
+def columns_of(table: DeltaTable) -> Columns:
+    """Give the columns of fields that a table has."""
+    return columns_in(pa.schema(table.schema().to_arrow()))
+
+
+def _action(file: File) -> AddAction:
+    partition = {
+        GROUP: file.partition.group,
+        DATE: None if file.partition.date is None else file.partition.date.isoformat(),
+    }
+    return AddAction(
+        file.path, file.size_bytes, partition, int(time.time() * 1000), data_change=True, stats=_stats(file)
+    )
+
+
+def _stats(file: File) -> str:
+    """Give what lets readers pass over a file: only what is exact."""
+    bounds = {STREAM: file.streams} | ({OFFSET: file.offsets} if file.offsets[0] is not None else {})
+    stats = {
+        "numRecords": file.rows,
+        "minValues": {name: low for name, (low, _) in bounds.items()},
+        "maxValues": {name: high for name, (_, high) in bounds.items()},
+    }
+    return msgspec.json.encode(stats).decode()

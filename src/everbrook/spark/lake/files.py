@@ -1,0 +1,164 @@
+"""Files of a table: rows are parted by group and day, and written as Parquet, below a folder that nobody reads yet.
+
+Whoever asked for them decides whether they count. What waits in memory is bounded, and so is the number of files that
+are open at a time.
+"""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, OFFSET, STREAM
+from everbrook.spark.lake.errors import told_of
+from everbrook.spark.lake.groups import escaped
+
+FILE_BYTES = 128 * 1024 * 1024
+"""Where a file ends, and another begins."""
+SMALL_BYTES = FILE_BYTES // 4
+"""What is smaller is to be put together with others."""
+_ROW_GROUP_BYTES = 32 * 1024 * 1024
+_WAITING_BYTES = 96 * 1024 * 1024
+_OPEN_FILES = 32
+_DEFAULT = "__HIVE_DEFAULT_PARTITION__"
+COMPRESSION = "zstd"
+
+
+class Partition(Struct, frozen=True):
+    """A group of streams, and a day. Either may be unknown."""
+
+    group: str | None
+    date: date | None
+
+    @property
+    def path(self) -> str:
+        """The folder of its files, as all readers of such folders know it."""
+        group = _DEFAULT if self.group is None else escaped(self.group)
+        return f"{GROUP}={group}/{DATE}={_DEFAULT if self.date is None else self.date.isoformat()}"
+
+
+class File(Struct, frozen=True):
+    """A file that was written. Its path is relative to the folder of the table."""
+
+    path: str
+    partition: Partition
+    rows: int
+    size_bytes: int
+    streams: tuple[str, str]
+    offsets: tuple[str | None, str | None]
+
+
+class FileWriter:
+    """Writes rows to files of a folder."""
+
+    def __init__(self, folder: Path, name: str, group_of: Callable[[str], str]) -> None:
+        """Take the folder, what names of files begin with, and what tells the group of a stream."""
+        self.files: list[File] = []
+        self._folder = folder
+        self._name = name
+        self._group_of = group_of
+        self._waiting: dict[Partition, _Waiting] = {}
+        self._schema: pa.Schema | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows, some of which may wait. Other columns than before are for other files."""
+        if self._schema is not None and rows.schema != self._schema:
+            self.close()
+        self._schema = rows.schema
+        with told_of(self._folder):
+            for partition, part in parted(rows, self._group_of):
+                waiting = self._waiting.get(partition) or self._open(partition)
+                waiting.add(part)
+                if waiting.size_bytes >= FILE_BYTES:
+                    self._finish(partition)
+            while sum(each.waiting_bytes for each in self._waiting.values()) > _WAITING_BYTES:
+                max(self._waiting.values(), key=lambda each: each.waiting_bytes).flush()
+
+    def close(self) -> None:
+        """Finish all files."""
+        with told_of(self._folder):
+            for partition in list(self._waiting):
+                self._finish(partition)
+
+    def _open(self, partition: Partition) -> "_Waiting":
+        if len(self._waiting) >= _OPEN_FILES:
+            self._finish(next(iter(self._waiting)))
+        path = f"{partition.path}/{self._name}-{uuid4().hex}.parquet"
+        self._waiting[partition] = _Waiting(self._folder, path, partition)
+        return self._waiting[partition]
+
+    def _finish(self, partition: Partition) -> None:
+        self.files.append(self._waiting.pop(partition).finish())
+
+
+class _Waiting:
+    """A file to which rows are added."""
+
+    def __init__(self, folder: Path, path: str, partition: Partition) -> None:
+        self.waiting_bytes = 0
+        self.size_bytes = 0
+        self._folder, self._path, self._partition = folder, path, partition
+        self._tables: list[pa.Table] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._streams: list[str] = []
+        self._offsets: list[str | None] = []
+
+    def add(self, rows: pa.Table) -> None:
+        self._tables.append(rows)
+        self.waiting_bytes += rows.nbytes
+        self.size_bytes += rows.nbytes
+        if self.waiting_bytes >= _ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._tables:
+            return
+        rows = pa.concat_tables(self._tables)
+        if self._writer is None:
+            place = self._folder / self._path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(place, rows.schema, compression=COMPRESSION)
+        self._writer.write_table(rows)
+        self._note(rows)
+        self._tables, self.waiting_bytes = [], 0
+
+    def finish(self) -> File:
+        self.flush()
+        if self._writer is not None:
+            self._writer.close()
+        known = [offset for offset in self._offsets if offset is not None]
+        return File(
+            self._path,
+            self._partition,
+            self._rows,
+            (self._folder / self._path).stat().st_size,
+            (min(self._streams), max(self._streams)),
+            (min(known, default=None), max(known, default=None)),
+        )
+
+    def _note(self, rows: pa.Table) -> None:
+        self._rows += rows.num_rows
+        for name, bounds in ((STREAM, self._streams), (OFFSET, self._offsets)):
+            found = pc.min_max(rows.column(name))
+            bounds += [found["min"].as_py(), found["max"].as_py()]
+
+
+def parted(rows: pa.Table, group_of: Callable[[str], str]) -> list[tuple[Partition, pa.Table]]:
+    """Part rows by group and day, in their order."""
+    streams = rows.column(STREAM).combine_chunks().dictionary_encode()
+    groups = pa.array([group_of(name) or None for name in streams.dictionary.to_pylist()], pa.string())
+    of_rows = groups.take(streams.indices).dictionary_encode(null_encoding="encode")
+    days = rows.column(APPENDED_AT).combine_chunks().cast(pa.date32()).dictionary_encode(null_encoding="encode")
+    codes = of_rows.indices.to_numpy().astype(np.int64) * len(days.dictionary) + days.indices.to_numpy()
+    found, firsts = np.unique(codes, return_index=True)
+    partitions = [Partition(of_rows[first].as_py(), days[first].as_py()) for first in firsts.tolist()]
+    if len(found) == 1:
+        return [(partitions[0], rows)]
+    return [(each, rows.filter(pa.array(codes == code))) for each, code in zip(partitions, found.tolist(), strict=True)]

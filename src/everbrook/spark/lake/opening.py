@@ -1,0 +1,52 @@
+"""Opening tables to read them: a Delta table of now or of a version, or a folder of Parquet, as an Arrow dataset."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from everbrook.spark.lake.columns import DATE, GROUP, partition_fields
+from everbrook.spark.lake.errors import TableMismatch
+
+_SCHEMA = "_schema.json"
+_ENDING = ".parquet"
+
+
+def open_table(folder: Path, version: int | None = None) -> Any:  # noqa: ANN401 - a dataset of pyarrow, which is untyped
+    """Open a table, whichever kind it is."""
+    if (folder / "_delta_log").is_dir():
+        from everbrook.spark.lake.delta import open_delta  # noqa: PLC0415 - only where there is one
+
+        return open_delta(folder, version).to_pyarrow_dataset()
+    if version is not None:
+        raise TableMismatch(f"{folder} is no Delta table: only these have versions")
+    if not folder.is_dir():
+        raise TableMismatch(f"{folder} is no folder: there is no table yet")
+    return _open_folder(folder)
+
+
+def _open_folder(folder: Path) -> Any:  # noqa: ANN401
+    """Open a folder of Parquet: one of ours by its schema, any other by the columns of all its files."""
+    if (folder / _SCHEMA).exists():
+        from everbrook.spark.lake.folder import read_schema  # noqa: PLC0415
+
+        partitioning = ds.partitioning(pa.schema(partition_fields()), flavor="hive")
+        files = sorted(folder.absolute().glob(f"{GROUP}=*/{DATE}=*/*{_ENDING}"))
+        return _dataset(folder, files, schema=read_schema(folder), partitioning=partitioning)
+    files = [path for path in sorted(folder.absolute().rglob(f"*{_ENDING}")) if not _is_hidden(path, folder)]
+    if not files:
+        raise TableMismatch(f"{folder} has no file of Parquet in it: none whose name ends with {_ENDING}")
+    found = _dataset(folder, files, partitioning="hive")
+    schemas = [fragment.physical_schema for fragment in found.get_fragments()]
+    return found.replace_schema(pa.unify_schemas([found.schema, *schemas], promote_options="permissive"))
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder.absolute()).parts)
+
+
+def _dataset(folder: Path, files: list[Path], **options: Any) -> Any:  # noqa: ANN401
+    """Read these files, and no others that may be there."""
+    names = [str(path) for path in files]
+    return ds.dataset(names, format="parquet", partition_base_dir=str(folder.absolute()), **options)

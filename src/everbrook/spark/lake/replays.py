@@ -1,0 +1,73 @@
+"""What a replay is told, and how far it has come: which table, and which part of its streams is next.
+
+The table is pinned before anything is read: a Delta table by its version, a folder by the names of its files. Its
+streams are parted into buckets by a hash of their names, of which a batch has one, so that all rows of a stream are in
+one batch.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from everbrook.spark.given import GivenOptions, InvalidOption, parse_count, parse_names
+
+BATCH_BYTES = 32 * 1024 * 1024
+BUCKET, BUCKETS, PIN, SIZE = "bucket", "of", "pin", "bytes"
+_OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
+_SCHEME = "file://"
+
+
+class ReplayOptions(Struct, frozen=True):
+    """Which table is read, and how its rows become messages."""
+
+    path: str
+    version: int | None = None
+    stream_column: str | None = None
+    value_column: str | None = None
+    order_by: tuple[str, ...] = ()
+    batch_bytes: int = BATCH_BYTES
+
+    @property
+    def folder(self) -> Path:
+        """Where the table is."""
+        return Path(self.path.removeprefix(_SCHEME))
+
+
+def parse_replay(options: Mapping[str, str]) -> ReplayOptions:
+    """Read the options of the source."""
+    given = GivenOptions(options, of="everbrook_lake source")
+    given.ignore(_OF_SPARK)
+    parsed = ReplayOptions(
+        given.text("path") or "",
+        given.optional("version", _parse_version),
+        given.text("streamColumn"),
+        given.text("valueColumn"),
+        given.parsed("orderBy", parse_names, ()),
+        given.parsed("batchBytes", parse_count, BATCH_BYTES),
+    )
+    given.require_known()
+    if not parsed.path:
+        raise InvalidOption("which table? Give the path of its folder")
+    return parsed
+
+
+def _parse_version(text: str) -> int:
+    if text.isascii() and text.isdecimal():
+        return int(text)
+    raise ValueError("must be the number of a version")
+
+
+def bytes_left(progress: Any) -> int | None:  # noqa: ANN401 - Spark has several kinds of it
+    """Tell how many bytes of a table were not read yet, by the progress of the last batch."""
+    for source in getattr(progress, "sources", ()):
+        try:
+            position = json.loads(source.endOffset or "null")
+        except ValueError:
+            continue
+        if isinstance(position, dict) and PIN in position:
+            left = position[BUCKETS] - position[BUCKET]
+            return int(position[SIZE] * left // position[BUCKETS])
+    return None

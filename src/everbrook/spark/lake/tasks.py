@@ -1,0 +1,126 @@
+"""What is done with the rows of a batch, or of a task of it: they become files, and it is told which.
+
+The driver does it for a small batch, tasks for a large one. Either finds columns that are new by itself; what tasks do
+not agree on is settled by the driver, and the batch written again.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+
+from everbrook.spark.arrival import Arriving
+from everbrook.spark.lake.columns import APPENDED_AT, STREAM, Columns, columns_in, file_schema, own_fields
+from everbrook.spark.lake.dead_letters import letters_of
+from everbrook.spark.lake.files import File, FileWriter
+from everbrook.spark.lake.groups import Group, grouping
+from everbrook.spark.lake.messages import VALUE, Messages, messages_of
+from everbrook.spark.messages import InvalidRow
+from everbrook.spark.reading import settle_worker
+
+REPORT = "report BINARY"
+TIME = "time"
+_CHUNK_ROWS = 20_000
+_CHUNK_BYTES = 16 * 1024 * 1024
+
+
+class Work(Struct, frozen=True):
+    """What a task has to know."""
+
+    name: str
+    """What the names of files begin with: the query and the batch."""
+    rows: str
+    letters: str
+    columns: Columns
+    evolve: bool
+    group: Group
+    max_columns: int
+
+
+class Report(Struct):
+    """What a task has done."""
+
+    files: list[File]
+    letters: list[File]
+    schema: bytes
+    size_bytes: int
+    widened: bool
+    """Whether a column that is new has got another type on the way: files before that have the first."""
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that it knew at its end."""
+        return columns_in(pa.ipc.read_schema(pa.py_buffer(self.schema)))
+
+
+def write_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Report:
+    """Write rows to files."""
+    messages = messages_of(work.columns, evolve=work.evolve, most=work.max_columns)
+    group_of = grouping(work.group)
+    rows, letters = (FileWriter(Path(folder), work.name, group_of) for folder in (work.rows, work.letters))
+    size_bytes = 0
+    for chunk in _chunks(batches):
+        size_bytes += chunk.nbytes
+        _write_chunk(messages, chunk, rows, letters)
+    rows.close()
+    letters.close()
+    schema = file_schema(messages.columns).serialize().to_pybytes()
+    return Report(rows.files, letters.files, schema, size_bytes, messages.widened)
+
+
+def _write_chunk(messages: Messages, chunk: pa.Table, rows: FileWriter, letters: FileWriter) -> None:
+    if chunk.column(STREAM).null_count:
+        raise InvalidRow("a row can't be told from others: its column 'stream' is null")
+    values = chunk.column(VALUE).combine_chunks()
+    read = messages.read(values)
+    own = pa.Table.from_arrays([_own(chunk, field) for field in own_fields()], schema=pa.schema(own_fields()))
+    table = pa.Table.from_arrays([*own.columns, *read.arrays], schema=file_schema(messages.columns))
+    if read.refused:
+        letters.write(letters_of(own, chunk.column(VALUE), read.refused))
+        table = table.filter(pa.array([place not in read.refused for place in range(len(table))]))
+    if len(table):
+        rows.write(table)
+
+
+def _own(chunk: pa.Table, field: pa.Field) -> Any:  # noqa: ANN401 - a column
+    """Give a column that tells of the message. Not every server tells everything."""
+    name = TIME if field.name == APPENDED_AT else field.name
+    if name not in chunk.column_names:
+        return pa.nulls(len(chunk), field.type)
+    return chunk.column(name).cast(field.type)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put batches together, up to a size."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size_bytes = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
+        if rows >= _CHUNK_ROWS or size_bytes >= _CHUNK_BYTES:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size_bytes = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+class TaskWriting(metaclass=Arriving):
+    """What a task does with its rows."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write rows, and tell of it."""
+        settle_worker()
+        report = msgspec.msgpack.encode(write_rows(self._work, batches))
+        yield pa.RecordBatch.from_arrays([pa.array([report], pa.binary())], ["report"])
+
+
+def parse_report(report: bytes) -> Report:
+    """Read what a task told."""
+    return msgspec.msgpack.decode(report, type=Report)

@@ -1,0 +1,184 @@
+"""What becomes of a stream that is due."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everbrook import Client
+from everbrook.client import state_events
+from everbrook.protocol.errors import OffsetGone
+from everbrook.spark.connection import disconnect
+from everbrook.spark.folds import folding
+from tests.server.process import ServerProcess, serving
+from tests.spark.folds.compactors import Compactor
+from tests.spark.folds.histories import bootstrapped, replayed, written
+
+ADA, BOB = state_events.insert("user", "1", "Ada"), state_events.insert("user", "2", "Bob")
+
+
+def test_many_streams_are_folded_at_once(server: str, client: Client, prefix: str) -> None:
+    streams = [written(client, f"{prefix}{number:03d}", [ADA] * number) for number in range(100)]
+    outcomes = Compactor(server, streamPrefix=prefix).outcomes()
+    assert outcomes == {stream.name: "published" for stream in streams[1:]}  # the first is empty
+    for stream in streams[1:]:
+        stream.append(BOB)
+    reports = Compactor(server, streamPrefix=prefix).fold()
+    assert {(report["outcome"], report["events"]) for report in reports.values()} == {("published", 1)}
+    assert all(bootstrapped(stream) == {"user": {"1": "Ada", "2": "Bob"}} for stream in streams[1:])
+
+
+def test_a_report_tells_what_was_folded(server: str, client: Client, prefix: str) -> None:
+    stream = written(client, f"{prefix}a", [ADA, ADA, BOB])
+    (report,) = Compactor(server, stream=stream.name).fold().values()
+    head, snapshot = stream.head(), stream.snapshot()
+    assert snapshot is not None
+    assert (report["offset"], report["from_offset"]) == (head.offset, "0000000000000000") == (snapshot.offset, "0" * 16)
+    told = ("outcome", "events", "entities", "log_bytes", "state_bytes", "invalid", "error")
+    assert [report[name] for name in told] == ["published", 3, 2, int(head.offset), len(snapshot.data), 0, None]
+
+
+def test_history_is_kept_unless_it_is_to_be_dropped(server: str, client: Client, prefix: str) -> None:
+    stream = written(client, f"{prefix}a", [ADA, BOB])
+    Compactor(server, stream=stream.name).fold()
+    assert len(stream.read().all()) == 2
+    stream.append(ADA)
+    Compactor(server, stream=stream.name, history="drop").fold()
+    with pytest.raises(OffsetGone):
+        stream.read("-1").all()
+
+
+def test_a_stream_with_nothing_new_is_not_due(server: str, client: Client, prefix: str) -> None:
+    stream = written(client, f"{prefix}a", [ADA])
+    compactor = Compactor(server, stream=stream.name)
+    assert [compactor.outcomes(), compactor.outcomes()] == [{stream.name: "published"}, {}]
+
+
+def test_a_closed_stream_is_folded(server: str, client: Client, prefix: str) -> None:
+    stream = written(client, f"{prefix}a", [ADA])
+    stream.close(BOB)
+    assert Compactor(server, stream=stream.name).outcomes() == {stream.name: "published"}
+    assert bootstrapped(stream) == {"user": {"1": "Ada", "2": "Bob"}}
+
+
+def test_streams_of_a_bucket_are_folded(server: str, client: Client) -> None:
+    bucket = client.bucket("folds")
+    bucket.create()
+    bucket.stream("a").create()
+    bucket.stream("a").append(ADA)
+    assert Compactor(server, bucket="folds").outcomes() == {"a": "published"}
+    assert bootstrapped(bucket.stream("a")) == {"user": {"1": "Ada"}}
+
+
+# What can't be folded
+
+
+def test_a_message_that_is_no_change_refuses_its_stream_alone(server: str, client: Client, prefix: str) -> None:
+    bad = written(client, f"{prefix}bad", [ADA, {"x": 1}])
+    written(client, f"{prefix}good", [ADA])
+    reports = Compactor(server, streamPrefix=prefix, history="drop").fold()
+    assert {name: report["outcome"] for name, report in reports.items()} == {
+        f"{prefix}bad": "refused",
+        f"{prefix}good": "published",
+    }
+    offset = f"{next(bad.frames()).ends[0]:016d}"
+    assert reports[bad.name]["error"].startswith(f"the message at {offset} is no change: a change must have")
+    assert (bad.snapshot(), len(bad.read().all())) == (None, 2)
+
+
+def test_what_is_left_out_is_a_dead_letter_first(server: str, client: Client, prefix: str) -> None:
+    stream = written(client, f"{prefix}in/a", [{"x": 1}, ADA, 7])
+    options = {"stream": stream.name, "invalid": "skip", "history": "drop", "deadLetters": f"{prefix}letters"}
+    (report,) = Compactor(server, **options).fold().values()
+    assert (report["outcome"], report["invalid"]) == ("published", 2)
+    letters = client.stream(f"{prefix}letters").read().all()
+    assert [(letter["stream"], letter["payload"]) for letter in letters] == [
+        (stream.name, '{"x":1}'),
+        (stream.name, "7"),
+    ]
+    assert replayed(stream) == {"user": {"1": "Ada"}}
+
+
+def test_a_fold_that_is_done_again_has_its_dead_letters_once(
+    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = written(client, f"{prefix}in/a", [{"x": 1}, ADA])
+    compactor = Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters")
+    with monkeypatch.context() as dying:
+        dying.setattr(folding, "publish_all", _die)
+        with pytest.raises(KeyboardInterrupt):
+            compactor.fold()
+    assert compactor.outcomes() == {stream.name: "published"}
+    assert len(client.stream(f"{prefix}letters").read().all()) == 1
+
+
+def test_a_fold_that_goes_further_than_one_that_failed_has_its_dead_letters_once(
+    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = written(client, f"{prefix}in/a", [{"x": 1}, ADA])
+    options = {"stream": stream.name, "invalid": "skip", "deadLetters": f"{prefix}letters"}
+    with monkeypatch.context() as dying:
+        dying.setattr(folding, "publish_all", _die)
+        with pytest.raises(KeyboardInterrupt):
+            Compactor(server, **options).fold()
+    stream.append({"x": 2})
+    Compactor(server, **options).fold()
+    stream.append({"x": 3})
+    Compactor(server, **options).fold()
+    letters = client.stream(f"{prefix}letters").read().all()
+    assert [letter["payload"] for letter in letters] == ['{"x":1}', '{"x":2}', '{"x":3}']
+
+
+def test_dead_letters_that_the_server_does_not_take_refuse_their_stream_alone(tmp_path: Path) -> None:
+    limits = {"DS_LIMITS__MAX_PRODUCERS_PER_STREAM": "1", "DS_LIMITS__MAX_APPEND_BYTES": "2000"}
+    with serving(tmp_path, **limits) as small, Client(_url(small)) as client:
+        for name, bad in (("a", [7]), ("b", ['"' * 900]), ("c", [7]), ("d", [])):
+            written(client, f"s/{name}", [ADA, *bad])
+        reports = Compactor(_url(small), streamPrefix="s/", invalid="skip", deadLetters="letters").fold()
+        disconnect()
+    assert [report["outcome"] for _, report in sorted(reports.items())] == [
+        "published",
+        "refused",
+        "refused",
+        "published",
+    ]
+    assert reports["s/b"]["error"].startswith("its dead letters can't be written: ")
+
+
+def _die(*_given: object) -> Iterator[None]:
+    raise KeyboardInterrupt
+
+
+def test_a_stream_of_text_has_no_changes(server: str, client: Client, prefix: str) -> None:
+    client.stream(f"{prefix}a").create(content_type="text/plain", data="hello")
+    (report,) = Compactor(server, stream=f"{prefix}a").fold().values()
+    assert (report["outcome"], report["error"].partition(",")[0]) == ("refused", "it is no stream of JSON")
+
+
+@pytest.mark.parametrize("content_type, data", [("text/plain", b"mine"), ("application/json", b'{"mine":1}')])
+def test_a_snapshot_that_is_somebodys_own_stays(
+    server: str, client: Client, prefix: str, content_type: str, data: bytes
+) -> None:
+    stream = written(client, f"{prefix}a", [ADA])
+    stream.publish(data, offset=stream.head().offset, content_type=content_type)
+    stream.append(BOB)
+    (report,) = Compactor(server, stream=stream.name).fold().values()
+    assert (report["outcome"], "is no state of changes" in report["error"]) == ("refused", True)
+    snapshot = stream.snapshot()
+    assert snapshot is not None
+    assert snapshot.data == data
+
+
+def test_a_snapshot_that_the_server_does_not_take_is_told(tmp_path: Path) -> None:
+    with serving(tmp_path, DS_LIMITS__MAX_SNAPSHOT_BYTES="1000") as small, Client(_url(small)) as client:
+        for name, size in (("a", 2000), ("b", 10), ("c", 10), ("d", 10), ("e", 3000)):
+            written(client, f"s/{name}", [state_events.insert("text", "1", "x" * size)])
+        reports = Compactor(_url(small), streamPrefix="s/").fold()
+        disconnect()
+    assert [report["outcome"] for _, report in sorted(reports.items())] == ["refused", *["published"] * 3, "refused"]
+    assert "its snapshot has 20" in reports["s/a"]["error"]
+    assert "limits.max_snapshot_bytes" in reports["s/a"]["error"]
+
+
+def _url(server: ServerProcess) -> str:
+    return "http://{}:{}".format(*server.address)

@@ -1,0 +1,56 @@
+"""Rows as the source gives them, and tables that they are written to, without Spark."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+
+from everbrook.spark.lake.columns import Columns
+from everbrook.spark.lake.delta import DeltaLake
+from everbrook.spark.lake.folder import ParquetFolder
+from everbrook.spark.lake.messages import json_columns
+from everbrook.spark.lake.tables import LakeOptions, Table, Written
+from everbrook.spark.lake.tasks import Report, Work, write_rows
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+def rows_of(*messages: object, stream: str = "orders/eu", first: int = 0) -> pa.RecordBatch:
+    """Make rows of messages, of which one comes each hour."""
+    offsets = [f"{first + number:016d}" for number in range(len(messages) + 1)]
+    times = [NOON + timedelta(hours=first + number) for number in range(len(messages))]
+    return pa.RecordBatch.from_pydict(
+        {
+            "stream": [stream] * len(messages),
+            "offset": offsets[:-1],
+            "next_offset": offsets[1:],
+            "value": [json.dumps(message) for message in messages],
+            "time": pa.array(times, pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def table_at(folder: Path, kind: str, query: str = QUERY, columns: Columns = ()) -> Table:
+    """Make a table, or open it as the next start of a query does."""
+    options = LakeOptions(str(folder), kind)
+    made: Table = DeltaLake(options, query) if kind == "delta" else ParquetFolder(options, query)
+    made.prepare(json_columns(columns))
+    made.recover()
+    return made
+
+
+def write_files(table: Table, batch: int, *rows: pa.RecordBatch) -> tuple[Written, Report]:
+    """Write files of a batch, which are not part of the table yet."""
+    staging = table.staging(batch)
+    name = f"{table._query}-{batch:09d}"  # type: ignore[attr-defined]
+    work = Work(name, str(staging), str(staging / "letters"), table.columns(), evolve=True, group=1, max_columns=100)
+    report = write_rows(work, rows)
+    return Written(batch, staging, report.columns, report.files), report
+
+
+def write(table: Table, batch: int, *rows: pa.RecordBatch) -> None:
+    """Write a batch, unless it is there."""
+    if not table.has(batch):
+        table.commit(write_files(table, batch, *rows)[0])

@@ -1,0 +1,51 @@
+"""Dead letters that their stream can't take: they are in the table, and stop nothing."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everbrook import Client
+from everbrook.spark.connection import disconnect
+from everbrook.spark.lake import dead_letters as letters
+from everbrook.spark.lake.batches import BatchWriting, _tables
+from everbrook.spark.lake.messages import json_columns
+from everbrook.spark.lake.opening import open_table
+from everbrook.spark.lake.tables import LakeOptions, Written
+from everbrook.spark.options import ServerOptions
+from tests.server.process import serving
+from tests.spark.lake.rows import rows_of, write_files
+
+
+@pytest.fixture
+def small_server(tmp_path: Path) -> Iterator[str]:
+    """A server that takes little at once."""
+    with serving(tmp_path, DS_LIMITS__MAX_APPEND_BYTES="2000") as started:
+        yield "http://{}:{}".format(*started.address)
+        disconnect()
+
+
+@pytest.mark.parametrize("size, in_stream, in_table", [(10, 1, 0), (3000, 0, 1)])
+def test_a_letter_that_is_too_large_for_the_server_is_in_the_table(
+    tmp_path: Path, small_server: str, size: int, in_stream: int, in_table: int
+) -> None:
+    options = LakeOptions(str(tmp_path / "table"))
+    to_stream = letters.DeadLetterOptions("letters", ServerOptions(url=small_server))
+    writing = BatchWriting(options, json_columns(()), to_stream)
+    writing.prepare()
+    rows, refused = _tables(options, "q")
+    for _ in range(2):
+        written, report = write_files(rows, 0, rows_of("x" * size))
+        put_aside = Written(0, written.staging / "letters", letters.COLUMNS, report.letters)
+        writing._put_aside("q", _moved(put_aside, options.folder / "_dead_letters"), refused)
+    with Client(small_server) as client:
+        assert len(client.stream("letters").read().all()) == in_stream
+    assert open_table(options.folder / "_dead_letters").count_rows() == in_table
+
+
+def _moved(written: Written, folder: Path) -> Written:
+    """Have files where those of dead letters are written."""
+    for file in written.files:
+        (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (written.staging / file.path).rename(folder / file.path)
+    return Written(written.batch, folder, written.columns, written.files)

@@ -1,0 +1,42 @@
+"""Queries that share a table, or lose theirs: none begins a table in the middle, and a folder of Parquet has one."""
+
+from pathlib import Path
+
+import pytest
+
+from everbrook.spark.lake.errors import TableMismatch
+from everbrook.spark.lake.queries import introduce
+from tests.spark.lake.rows import rows_of, table_at, write
+
+
+def test_a_query_goes_on_with_a_table_that_knows_it(tmp_path: Path) -> None:
+    introduce(tmp_path, "one", 0, known=False, alone=True)
+    introduce(tmp_path, "one", 7, known=False, alone=True)
+
+
+def test_a_query_that_has_a_table_already_does_not_begin_another_in_the_middle(tmp_path: Path) -> None:
+    with pytest.raises(TableMismatch, match=r"has never had a batch of this query, whose checkpoint is at batch 7"):
+        introduce(tmp_path, "one", 7, known=False, alone=False)
+    introduce(tmp_path, "one", 7, known=True, alone=False)
+
+
+def test_a_folder_of_parquet_has_one_query(tmp_path: Path) -> None:
+    introduce(tmp_path, "one", 0, known=False, alone=True)
+    with pytest.raises(TableMismatch, match="is written by another query, one, and a folder of Parquet has one"):
+        introduce(tmp_path, "other", 0, known=False, alone=True)
+    introduce(tmp_path, "one", 1, known=False, alone=True)
+
+
+def test_a_delta_table_has_several_queries(tmp_path: Path) -> None:
+    introduce(tmp_path, "one", 0, known=False, alone=False)
+    introduce(tmp_path, "other", 0, known=False, alone=False)
+    introduce(tmp_path, "other", 1, known=False, alone=False)
+
+
+def test_compaction_does_not_forget_queries(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "delta")
+    introduce(tmp_path, "one", 0, known=False, alone=False)
+    for batch in range(2):
+        write(table, batch, rows_of({"n": batch}, first=batch))
+    table.compact(retention_hours=0)
+    introduce(tmp_path, "one", 1, known=False, alone=False)
