@@ -33,6 +33,7 @@ class Interpreter:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
+        _end_java()  # of tests before this page: it has their environment
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -42,7 +43,8 @@ class Interpreter:
             elif isinstance(value, AsyncClient):
                 self._runner.run(value.close())
             elif isinstance(value, SparkSession):
-                _end_spark(value)
+                value.stop()
+                _end_java()
         self.names.clear()
         self._runner.close()
 
@@ -56,10 +58,9 @@ class Interpreter:
         return output.getvalue()
 
 
-def _end_spark(session: SparkSession) -> None:
-    """End a session with its Java, which would hand the environment of this page on to the next one."""
+def _end_java() -> None:
+    """End the Java of Spark, which would hand the environment of one page on to the next one."""
     gateway: Any = SparkContext._gateway
-    session.stop()
     if gateway is not None:
         gateway.shutdown()
         gateway.proc.stdin.close()

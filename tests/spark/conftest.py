@@ -42,7 +42,7 @@ def connection(server: str) -> Connection:
     return connect(ServerOptions(url=server))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator["SparkSession"]:
     """Spark in this process, with the format registered."""
     from everbrook.spark import session  # noqa: PLC0415 - only for tests that need it
