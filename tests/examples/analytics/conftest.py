@@ -31,7 +31,7 @@ def client(server: str) -> Iterator[Client]:
         yield connected
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     config = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
     started = session("tests", master="local[2]", config=config | SETTINGS)
