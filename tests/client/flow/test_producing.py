@@ -238,6 +238,19 @@ def test_the_first_batch_goes_alone_and_others_together() -> None:
     assert not writes.ready(0.0)
 
 
+def test_what_closes_the_stream_goes_when_everything_before_has_arrived() -> None:
+    sending = production(max_batch_items=1, max_in_flight=3)
+    sending.add(b"1", 0.0)
+    sending.accepted(sending.take())
+    sending.add(b"2", 0.0)
+    under_way = sending.take()
+    sending.end(None)
+    assert not sending.ready(0.0)
+    sending.accepted(under_way)
+    assert sending.ready(0.0)
+    assert sending.take().closes
+
+
 def test_nobody_looks_at_the_clock_while_all_slots_are_taken() -> None:
     writes = production(linger_secs=0)
     writes.add(b"a", 0.0)

@@ -134,10 +134,16 @@ class Production:
         self._full_bytes += _size(batch)
 
     def ready(self, now: float) -> bool:
-        """Tell whether a batch may go out now. The first of an epoch goes alone: it has to arrive before the others."""
+        """Tell whether a batch may go out now. The first of an epoch goes alone: it has to arrive before the others.
+
+        So does one that closes the stream: of others whose answers were lost a closed stream does not say whether it
+        has them.
+        """
         if not self._free:
             return False
-        return bool(self._numbered or self._full) or (bool(self._messages) and now >= self._due)
+        if queue := self._numbered or self._full:
+            return not (queue[0].closes and self._in_flight)
+        return bool(self._messages) and now >= self._due
 
     @property
     def _free(self) -> bool:
