@@ -52,7 +52,8 @@ def write_stream(
     layout = layout_of(df.schema, sink)
     if sink.close_on_finish and not (trigger and ("availableNow" in trigger or "once" in trigger)):
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
-    keep_append_bytes(checkpoint, sink.max_append_bytes)
+    if not is_remote(df.sparkSession):
+        keep_append_bytes(checkpoint, sink.max_append_bytes)
     writer = write_with(df, checkpoint).outputMode(output_mode)
     writer = writer if trigger is None else writer.trigger(**trigger)
     writer = writer if query_name is None else writer.queryName(query_name)
