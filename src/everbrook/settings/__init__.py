@@ -2,18 +2,13 @@
 
 from everbrook.settings.errors import SettingsError
 from everbrook.settings.layers import Layered, load_layers, load_settings
-from everbrook.settings.schema import (
-    HttpSettings,
-    LimitSettings,
-    LogFormat,
-    LogLevel,
-    LogSettings,
-    ServerSettings,
-    Settings,
-    StorageMode,
-    StorageSettings,
-    WebhookSettings,
-)
+from everbrook.settings.schema import Settings
+from everbrook.settings.sections.http import HttpSettings
+from everbrook.settings.sections.limits import LimitSettings
+from everbrook.settings.sections.log import LogFormat, LogLevel, LogSettings
+from everbrook.settings.sections.server import ServerSettings
+from everbrook.settings.sections.storage import StorageMode, StorageSettings
+from everbrook.settings.sections.webhooks import WebhookSettings
 from everbrook.settings.values import parse_origins
 
 __all__ = [

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, inspect
 
-from everbrook.settings.schema import EXPECTED, Settings
+from everbrook.settings.kinds import EXPECTED
+from everbrook.settings.schema import Settings
 
 ENV_PREFIX = "DS_"
 ENV_SEPARATOR = "__"

@@ -8,7 +8,7 @@ import re
 
 from msgspec import Struct
 
-from everbrook.settings.schema import LogLevel
+from everbrook.settings.sections.log import LogLevel
 
 ROOT_LOGGER = "everbrook"
 # What the Rust server calls itself, so that its filters can be kept as they are.

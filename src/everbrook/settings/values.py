@@ -12,7 +12,7 @@ import msgspec
 from everbrook.settings.errors import SettingsError
 from everbrook.settings.fields import Field
 from everbrook.settings.logfilter import parse_filter
-from everbrook.settings.schema import LogLevel
+from everbrook.settings.sections.log import LogLevel
 
 ANY_ORIGIN = "*"
 
