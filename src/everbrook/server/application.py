@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
@@ -12,7 +12,7 @@ from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, Control
 from everbrook.server.cors import METHODS, Cors
-from everbrook.server.exchange import Reply, Request, Response, Upload
+from everbrook.server.exchange import Gate, Reply, Request, Response, Upload
 from everbrook.server.listing import ListingResource
 from everbrook.server.location import Locator
 from everbrook.server.problem import problem_response
@@ -31,9 +31,11 @@ READING = {b"GET", b"HEAD"}
 class Application:
     """Turns requests into replies."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, gates: Sequence[Gate] = ()) -> None:
+        """Take the gates that every request passes, in their order."""
         self.engine = engine
         self.settings = settings
+        self._gates = tuple(gates)
         self._cors = Cors(settings.http.cors_origins)
         locator = Locator(settings.server.public_url)
         self._streams = StreamResource(engine, settings, locator).methods
@@ -70,6 +72,8 @@ class Application:
         """Answer a request. Whatever goes wrong is an answer too."""
         common = self._cors.headers(request)
         try:
+            for gate in self._gates:
+                gate.admit(request)
             if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
                 return self._handle_other(request, common)
             method = self._streams.get(request.method)
@@ -83,6 +87,8 @@ class Application:
     def receive(self, request: Request) -> Upload | None:
         """Give what takes the body of a request as it comes, or None if it is to come as a whole."""
         try:
+            for gate in self._gates:
+                gate.admit(request)
             route = find_route(request.path)
             if request.method != b"PUT" or route.resource is not Resource.SNAPSHOT_AT:
                 return None

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
-from everbrook.server.exchange import STREAMED_PATH, Deferred, Reply, Request, Response, Upload
+from everbrook.server.exchange import NOBODY, STREAMED_PATH, Deferred, Peer, Reply, Request, Response, Upload
 from everbrook.settings import Settings, load_settings
 
 Message = MutableMapping[str, Any]
@@ -151,6 +151,7 @@ def _read_head(scope: Scope) -> Request:
         body=b"",
         scheme=scope.get("scheme", "http").encode(),
         root=root,
+        peer=Peer(scope["client"][0]) if scope.get("client") else NOBODY,
     )
 
 

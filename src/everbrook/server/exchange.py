@@ -5,11 +5,24 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from everbrook.server.auth.identity import Identity
+
+
+class Peer(Struct, frozen=True, gc=False):
+    """The other end of a connection: its address, and the subject of the certificate that it has shown, if any."""
+
+    address: str = ""
+    certificate: str | None = None
+
+
+NOBODY = Peer()
+
 
 class Request(Struct, gc=False):
     """A whole request. `path` and `query` are as sent; header names are lower-case.
 
-    `root` is the prefix under which another application mounts this one; `path` does not have it.
+    `root` is the prefix under which another application mounts this one; `path` does not have it. `identity` is set by
+    the gate that proves it.
     """
 
     method: bytes
@@ -19,6 +32,8 @@ class Request(Struct, gc=False):
     body: bytes
     scheme: bytes = b"http"
     root: bytes = b""
+    peer: Peer = NOBODY
+    identity: Identity | None = None
 
 
 class Response(Struct, gc=False):
@@ -60,6 +75,13 @@ class Exchange(Protocol):
 
     def abort(self) -> None:
         """End a streamed response so that the client sees that it is not whole."""
+
+
+class Gate(Protocol):
+    """What a request must pass before anything is done for it: one looks at load, one at who asks, one at how often."""
+
+    def admit(self, request: Request) -> None:
+        """Let a request pass, or raise why not."""
 
 
 class Deferred(Protocol):

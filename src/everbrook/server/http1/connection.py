@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from everbrook.protocol.errors import ProtocolError, RequestTimeout, Unavailable
-from everbrook.server.exchange import Deferred, Response
+from everbrook.server.exchange import NOBODY, Deferred, Peer, Response
 from everbrook.server.http1.incoming import Incoming
 from everbrook.server.http1.parser import Http1Request, RequestParser, StreamedRequest
 from everbrook.server.http1.rendering import (
@@ -48,6 +48,12 @@ NO_REQUEST = Http1Request(b"", b"", b"", {}, b"", connection=None, chunkable=Tru
 
 def _held_bytes(request: Http1Request) -> int:
     return request.incoming.held_bytes if isinstance(request, StreamedRequest) else len(request.body)
+
+
+def peer_of(transport: asyncio.BaseTransport) -> Peer:
+    """Give who is at the other end."""
+    name = transport.get_extra_info("peername")
+    return Peer(name[0]) if isinstance(name, tuple) else NOBODY
 
 
 class Parked:
@@ -99,6 +105,7 @@ class Connection(asyncio.Protocol):
         """Begin; or refuse at once when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._parser.peer = peer_of(self._transport)
         self.admitted = self._listener.admit(self)
         if not self.admitted:
             self._refuse(Unavailable("the server has too many connections"))

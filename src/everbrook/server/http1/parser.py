@@ -16,7 +16,7 @@ from everbrook.protocol.errors import (
     quoted,
 )
 from everbrook.protocol.memory import remember
-from everbrook.server.exchange import STREAMED_PATH, Request
+from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, Request
 from everbrook.server.http1.incoming import Incoming
 
 # What a header line has beside its name and value: a colon, a space and the line end.
@@ -78,6 +78,7 @@ class RequestParser:
         self._upgrading = False
         self.body_bytes = 0
         self.receiving = False
+        self.peer: Peer = NOBODY
 
     def feed(self, data: bytes) -> None:
         """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
@@ -230,8 +231,9 @@ class RequestParser:
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
-        method = self._method
-        self._on_request(Http1Request(method, path, query, headers, body, connection=connection, chunkable=chunkable))
+        request = Http1Request(self._method, path, query, headers, body, connection=connection, chunkable=chunkable)
+        request.peer = self.peer
+        self._on_request(request)
 
     def _begin_streamed(self, length: int) -> None:
         """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
@@ -247,6 +249,7 @@ class RequestParser:
             connection=(KEPT if chunkable else KEPT_1_0) if self._parser.should_keep_alive() else None,
             chunkable=chunkable,
             incoming=Incoming(length, self._max_body_bytes),
+            peer=self.peer,
         )
         self._on_head(self._streamed)
 

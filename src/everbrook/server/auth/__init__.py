@@ -1,0 +1,1 @@
+"""Who may do what: identities, and what is granted to them."""
