@@ -2,12 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 
 import httpx2
 import psutil  # type: ignore[import-untyped]
+from pyspark.sql.streaming.query import StreamingQuery
 
 import everbrook.spark
 from bench.channel import Expectation, LoadFailed
@@ -18,6 +19,7 @@ from bench.spark.figures import Figure, at_least, at_most, section_of
 from bench.spark.scene import Scene, Server, names_below
 from bench.streams import stream_path
 from everbrook import Client
+from everbrook.spark.writing import ClosingQuery
 
 _PREFIX, _LONG = "folded/", "long"
 _JSON = "application/json"
@@ -43,8 +45,8 @@ def _folds(scene: Scene, server: Server) -> Iterator[Figure]:
     puts = [format_request("PUT", stream_path(name), b"", _JSON) for name in names]
     send_all(server.port, puts, Expectation(201))
     _append(server, names[:1], 1)
-    _fold(scene, server)  # what is slower the first time is Java's
-    each = events // len(names)
+    _fold(scene, server, 1)  # what is slower the first time is Java's
+    each, percent = events // len(names), max(1, len(names) // 100)
     _append(server, names, each)
     whole = Figure(case=f"{events:,} events read, folded and published", unit="s", aim=at_most(120))
     with _watching() as peaks:
@@ -53,37 +55,87 @@ def _folds(scene: Scene, server: Server) -> Iterator[Figure]:
         f"At the most {peaks['python']:,} MB of Python (driver and workers), {peaks['java']:,} MB of Java."
     )
     yield whole
-    percent = max(1, len(names) // 100)
-    _append(server, names[:percent], each)
-    yield _again(scene, server, "1% more events, in 1% of the streams", percent, whole)
-    _append(server, names, max(1, each // 100))
-    yield _again(scene, server, "1% more events, spread over all streams", len(names), whole)
+    few, spread = "1% more events, in 1% of the streams", "1% more events, spread over all streams"
+    yield _again(f"{few}, in batch", whole, _rounds(scene, server, names[:percent], each, _fold))
+    yield _again(f"{few}, by a query that runs", whole, _by_query(scene, server, names[:percent], each))
+    yield _again(f"{few}, by a query that begins", whole, _rounds(scene, server, names[:percent], each, _fold_anew))
+    yield _again(f"{spread}, in batch", whole, _rounds(scene, server, names, max(1, each // 100), _fold))
 
 
-def _again(scene: Scene, server: Server, case: str, streams: int, whole: Figure) -> Figure:
+def _again(case: str, whole: Figure, took: list[float]) -> Figure:
     figure = Figure(case=f"{case}, of the whole fold", unit="%", aim=at_most(5))
-    took = _fold(scene, server, streams)
-    figure.ours.append(100 * took / whole.ours[0])
-    figure.remarks.append(f"{case}: {took:.1f} s.")
+    figure.ours.extend(100 * secs / whole.ours[0] for secs in took)
+    figure.remarks.append(f"{case}: {median(took):.2f} s.")
     return figure
 
 
-def _fold(scene: Scene, server: Server, streams: int | None = None) -> float:
-    """Fold what is due, and make sure that so many streams have a snapshot of all of it."""
+Query = StreamingQuery | ClosingQuery
+_Fold = Callable[[Scene, Server, int], float]
+
+
+def _rounds(scene: Scene, server: Server, names: Sequence[str], events: int, fold: _Fold) -> list[float]:
+    """Append and fold, and again: a single fold of a second says little."""
+    took = []
+    for _ in range(scene.size.rounds):
+        _append(server, names, events)
+        took.append(fold(scene, server, len(names)))
+    return took
+
+
+def _fold(scene: Scene, server: Server, streams: int) -> float:
+    """Fold what is due in a batch, and make sure that so many streams have a snapshot of all of it."""
     began = time.perf_counter()
-    query = everbrook.spark.fold_streams(
-        scene.spark, scene.checkpoint(), url=server.url, streamPrefix=_PREFIX, trigger={"availableNow": True}
-    )
+    folded = everbrook.spark.fold_due(scene.spark, url=server.url, streamPrefix=_PREFIX)
+    took = time.perf_counter() - began
+    _require_folded(server, streams, folded.num_rows)
+    return took
+
+
+def _fold_anew(scene: Scene, server: Server, streams: int) -> float:
+    """Fold what is due by a query that begins, and ends."""
+    began = time.perf_counter()
+    query = _query(scene, server, {"availableNow": True})
     query.awaitTermination()
     took = time.perf_counter() - began
-    rows = sum(progress.numInputRows for progress in query.recentProgress)
-    if streams is not None and rows != streams:
-        raise LoadFailed(f"{streams} streams were due, {rows} were planned")
+    _require_folded(server, streams, _rows(query))
+    return took
+
+
+def _by_query(scene: Scene, server: Server, names: Sequence[str], events: int) -> list[float]:
+    """Tell how long the batches of a query without an end take that fold what is appended."""
+    query = _query(scene, server, None)
+    try:
+        query.processAllAvailable()
+        return _rounds(scene, server, names, events, lambda _, server, streams: _next(query, server, streams))
+    finally:
+        query.stop()
+
+
+def _next(query: Query, server: Server, streams: int) -> float:
+    seen = {progress.batchId for progress in query.recentProgress if progress.numInputRows}
+    query.processAllAvailable()
+    new = [each for each in query.recentProgress if each.numInputRows and each.batchId not in seen]
+    _require_folded(server, streams, sum(progress.numInputRows for progress in new))
+    return sum(progress.durationMs["triggerExecution"] for progress in new) / 1000
+
+
+def _query(scene: Scene, server: Server, trigger: dict[str, bool] | None) -> Query:
+    return everbrook.spark.fold_streams(
+        scene.spark, scene.checkpoint(), url=server.url, streamPrefix=_PREFIX, trigger=trigger
+    )
+
+
+def _rows(query: Query) -> int:
+    return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def _require_folded(server: Server, streams: int, planned: int) -> None:
+    if planned != streams:
+        raise LoadFailed(f"{streams} streams were due, {planned} were planned")
     with Client(server.url) as client:
         left = [info.name for info in client.list(_PREFIX) if info.tail_offset != (info.snapshot_offset or 0)]
     if left:
         raise LoadFailed(f"{len(left)} streams were not folded, {left[0]} among them")
-    return took
 
 
 def _append(server: Server, names: Sequence[str], events: int, keys: int = _KEYS, first: int = 0) -> None:

@@ -28,7 +28,7 @@ from soak.spark.verdict import Compared, compare
 _START_SECS, _MOMENT_SECS, _FINISH_SECS = 300.0, 60.0, 600.0
 _ATTEMPTS_PER_KILL = 4
 _MAX_LET_GO = 4
-_REPLAY_SECS = 3.0
+_REPLAY_SECS = 1.0
 _REPLAY_BATCH_BYTES = 2 * 1024 * 1024
 
 
@@ -115,7 +115,7 @@ class Fire:
     def finish(self) -> dict[str, Compared]:
         """Append no more, let a last run take all that is there, and compare."""
         self._load.stop()
-        self._finished(self._start(last=True))
+        self._run_to_the_end()
         sent = {source.name: source.sent for source in self._load.sources[MANY]}
         found = {kind: judge(self._folder / "tables" / kind, sent, self._odd) for kind in KINDS}
         for kind, compared in found.items():
@@ -128,13 +128,14 @@ class Fire:
 
     def replay(self, kills: int) -> None:
         """Write the Delta table back into streams, kill that too, and compare."""
-        hits = 0
+        hits, checkpoint = 0, self._folder / "checkpoints" / REPLAY
         for _ in range(kills):
             driver = self._start(last=True, replay=True)
+            self._await_another_batch(checkpoint, driver)
             time.sleep(self._random.uniform(0, _REPLAY_SECS))
             driver.kill(workers=True)
-            hits += in_flight(self._folder / "checkpoints" / REPLAY) is not None
-        self._finished(self._start(last=True, replay=True))
+            hits += in_flight(checkpoint) is not None
+        self._run_to_the_end(replay=True)
         with closing(Client(self._port)) as client:
             for source in self._load.sources[MANY]:
                 again = read(client, source.name.replace(MANY, AGAIN))
@@ -144,9 +145,19 @@ class Fire:
         batches = batches_done(self._folder / "checkpoints" / REPLAY)
         say(f"replay: exactly once and in order, in {batches} batches; {kills} kills, {hits} of them in mid-batch")
 
-    def _finished(self, driver: Driver) -> None:
-        if not driver.finish(_FINISH_SECS):
-            raise PromiseBroken(f"the last run failed:\n{driver.output}")
+    def _await_another_batch(self, checkpoint: Path, driver: Driver) -> None:
+        """Wait until a batch is begun that was not begun before, if there is one left."""
+        before, deadline = in_flight(checkpoint), time.monotonic() + _MOMENT_SECS
+        while in_flight(checkpoint) in {None, before} and driver.running and time.monotonic() < deadline:
+            time.sleep(0.02)
+
+    def _run_to_the_end(self, *, replay: bool = False) -> None:
+        """Let a run take all that is there; another one if the machine had too much to do for it."""
+        driver = self._start(last=True, replay=replay)
+        while not driver.finish(_FINISH_SECS):
+            if not driver.starved:
+                raise PromiseBroken(f"the last run failed:\n{driver.output}")
+            driver = self._start(last=True, replay=replay)
 
     def _start(self, *, last: bool, replay: bool = False) -> Driver:
         self.runs += 1

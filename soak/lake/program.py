@@ -6,18 +6,25 @@ whether the run takes what is there and ends.
 
 import json
 import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from everbrook.spark import session, write_lake, write_stream
+from everbrook.spark import write_lake, write_stream
 from everbrook.spark.lake import batches
 from soak.lake.moments import DELTA, KINDS, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES
+from soak.spark.driver import STARVED
 from soak.spark.journal import BEGAN, note
+from soak.spark.sessions import begin_session
 
 SOURCE, AGAIN = "many/", "again/"
+_TRIES = 5
+_INITIALISING = "Initializing sources"
 REPLAY = "replay"
 
 
@@ -27,8 +34,9 @@ def main(settings: dict[str, Any]) -> None:
     if settings["flaw"]:
         forget_batches()
     batches.LARGE_BYTES = settings["large_bytes"]
-    spark = _session(settings)
-    queries = [_replay(spark, settings)] if settings["replay"] else [_start(spark, kind, settings) for kind in KINDS]
+    spark = begin_session(settings["scratch"], settings["cores"])
+    starts = [partial(_start, spark, kind, settings) for kind in KINDS]
+    queries = [_begin(start) for start in ([partial(_replay, spark, settings)] if settings["replay"] else starts)]
     note("driver", BEGAN)
     if not settings["last"]:
         spark.streams.awaitAnyTermination()
@@ -37,21 +45,15 @@ def main(settings: dict[str, Any]) -> None:
     spark.stop()
 
 
-def _session(settings: dict[str, Any]) -> SparkSession:
-    scratch = settings["scratch"]
-    # A driver that lives for seconds is not worth the better of the two compilers.
-    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    config = {
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java,
-        "spark.local.dir": scratch,
-        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-    }
-    return session("soak", master=f"local[{settings['cores']}]", config=config)
+def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
+    """Start a query, and wait until its reader is there: all at once take longer to start than Spark has patience."""
+    for _ in range(_TRIES):
+        query = start()
+        while query.isActive and query.status["message"] == _INITIALISING:
+            time.sleep(0.05)
+        if STARVED not in str(query.exception()):
+            return query
+    raise RuntimeError(STARVED)
 
 
 def _start(spark: SparkSession, kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query

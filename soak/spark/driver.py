@@ -62,8 +62,10 @@ class Driver:
 
     @property
     def output(self) -> str:
-        """The last of what it has printed."""
-        return self._log.read_bytes().decode(errors="replace")[-OUTPUT_BYTES:]
+        """What it has printed: the beginning, where the first error is, and the end."""
+        printed = self._log.read_bytes().decode(errors="replace")
+        short = len(printed) <= 2 * OUTPUT_BYTES
+        return printed if short else f"{printed[:OUTPUT_BYTES]}\n…\n{printed[-OUTPUT_BYTES:]}"
 
     @property
     def starved(self) -> bool:

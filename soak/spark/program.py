@@ -13,11 +13,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from everbrook.spark import session, write_stream, writing
+from everbrook.spark import write_stream, writing
 from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER
 from soak.spark.journal import BEGAN, JOURNAL, READER, Journal, note
+from soak.spark.sessions import begin_session
 from soak.spark.watching import Watched, watch_helper
 
 LARGE_BYTES = 128 * 1024
@@ -42,21 +43,9 @@ def main(settings: dict[str, Any]) -> None:
 
 
 def _session(settings: dict[str, Any]) -> SparkSession:
-    shape, scratch = settings["shape"], settings["scratch"]
-    # A driver that lives for seconds is not worth the better of the two compilers.
-    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    config = {
-        "spark.ui.enabled": "false",
-        "spark.log.level": "ERROR",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": java,
-        "spark.local.dir": scratch,
-        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
-        "spark.sql.shuffle.partitions": str(shape["shuffle_partitions"]),
-    }
-    spark = session("soak", master=f"local[{shape['cores']}]", config=config)
+    shape = settings["shape"]
+    partitions = {"spark.sql.shuffle.partitions": str(shape["shuffle_partitions"])}
+    spark = begin_session(settings["scratch"], shape["cores"], partitions)
     spark.dataSource.register(Watched)
     return spark
 

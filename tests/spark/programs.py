@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from everbrook.spark import ProgressListener, register, session, write_stream
+from everbrook.spark import ProgressListener, fold_due, fold_streams, register, session, write_stream
 
 TIMEOUT_SECS = 200
 T = TypeVar("T")
@@ -104,6 +104,18 @@ def copy_with_listener(source: dict[str, str], sink: dict[str, Any], checkpoint:
     copy_with_helper(source, sink, checkpoint)
     time.sleep(1)  # events come a little later
     _spark().streams.removeListener(listener)
+
+
+def fold(options: dict[str, Any]) -> list[str]:
+    """Fold what is due in a batch, and tell what became of each stream."""
+    outcomes: list[str] = fold_due(_spark(), **options).column("outcome").to_pylist()
+    return outcomes
+
+
+def fold_by_query(options: dict[str, Any], checkpoint: Path, reports: str) -> None:
+    """Fold what is due by a query, which reports to a stream."""
+    query = fold_streams(_spark(), str(checkpoint), reports=reports, trigger={"availableNow": True}, **options)
+    assert query.awaitTermination(TIMEOUT_SECS)
 
 
 def _live(options: dict[str, str]) -> DataFrame:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from everbrook import Client
+from everbrook.client.state_events import insert
 from tests.spark import programs
 from tests.spark.cluster import QUIET, SMALL, Cluster, Program, bare_python, program, standalone
+from tests.spark.folds.histories import bootstrapped, written
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,13 @@ def test_a_query_goes_on_from_its_checkpoint(
     fill(client, prefix, start=50)
     driver.run(programs.copy, source, sink, tmp_path)
     assert in_order(client, f"{prefix}out", 100)
+
+
+def test_streams_are_folded_by_the_workers(driver: Program, client: Client, server: str, prefix: str) -> None:
+    streams = [written(client, f"{prefix}{number}", [insert("user", "1", number)]) for number in range(5)]
+    outcomes = driver.run(programs.fold, {"url": server, "streamPrefix": prefix})
+    assert outcomes == ["published"] * 5
+    assert bootstrapped(streams[4]) == {"user": {"1": 4}}
 
 
 def test_the_package_is_sent_to_workers_that_lack_it(

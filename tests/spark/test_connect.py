@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from everbrook import Client
+from everbrook.client.state_events import insert
 from tests.spark import programs
 from tests.spark.cluster import Program, bare_python, connect_server, program
+from tests.spark.folds.histories import bootstrapped, written
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,16 @@ def test_the_helper_writes_and_progress_is_published(
     assert client.stream(f"{prefix}out").read().all() == filled
     told = client.stream(f"{prefix}progress").read().all()
     assert any(change.get("value", {}).get("rows") == 10 for change in told)
+
+
+def test_streams_are_folded(remote: Program, client: Client, server: str, prefix: str, tmp_path: Path) -> None:
+    streams = [written(client, f"{prefix}in/{number}", [insert("user", "1", "Ada")]) for number in range(5)]
+    options = {"url": server, "streamPrefix": f"{prefix}in/", "history": "drop"}
+    assert remote.run(programs.fold, options) == ["published"] * 5
+    streams[0].append(insert("user", "2", "Bob"))
+    remote.run(programs.fold_by_query, options, tmp_path, f"{prefix}folds")
+    assert bootstrapped(streams[0]) == {"user": {"1": "Ada", "2": "Bob"}}
+    assert [change["key"] for change in client.stream(f"{prefix}folds").read()] == [streams[0].name]
 
 
 def test_a_server_without_the_package_says_so(bare: Program, server: str) -> None:

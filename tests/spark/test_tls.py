@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from everbrook import Client
+from everbrook.client.state_events import insert
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions
+from tests.spark.folds.compactors import Compactor
+from tests.spark.folds.histories import bootstrapped, written
 from tests.spark.readers import read_batch
 from tests.spark.tls import TlsProxy, write_certificate
 
@@ -34,6 +37,14 @@ def test_a_certificate_that_was_named_is_trusted(
         client.stream(f"{prefix}{number}").create(data=number)
     rows = read_batch({"url": secure, "streamPrefix": prefix, "caFile": str(certificate[0])})
     assert len(rows) == streams
+
+
+def test_streams_are_folded_over_tls(client: Client, secure: str, certificate: tuple[Path, Path], prefix: str) -> None:
+    streams = [written(client, f"{prefix}in/{number}", [insert("user", "1", number), 7]) for number in range(6)]
+    options = {"streamPrefix": f"{prefix}in/", "invalid": "skip", "deadLetters": f"{prefix}letters"}
+    outcomes = Compactor(secure, caFile=str(certificate[0]), **options).outcomes()
+    assert [*outcomes.values()] == ["published"] * 6
+    assert bootstrapped(streams[5]) == {"user": {"1": 5}}
 
 
 def test_nothing_is_checked_where_the_user_says_so(client: Client, secure: str, prefix: str) -> None:

@@ -14,7 +14,7 @@ from everbrook.spark.lazily import lazily
 
 if TYPE_CHECKING:
     from everbrook.spark.folds.functions import Folded
-    from everbrook.spark.folds.queries import fold_streams
+    from everbrook.spark.folds.queries import fold_due, fold_streams
     from everbrook.spark.lags import lag
     from everbrook.spark.lake.writing import write_lake
     from everbrook.spark.postgres.writing import write_postgres
@@ -27,6 +27,7 @@ _PLACES = {
     "EverbrookDataSource": "source",
     "Folded": "folds.functions",
     "ProgressListener": "progress",
+    "fold_due": "folds.queries",
     "fold_streams": "folds.queries",
     "lag": "lags",
     "register": "sessions",
@@ -40,6 +41,7 @@ __all__ = [
     "EverbrookDataSource",
     "Folded",
     "ProgressListener",
+    "fold_due",
     "fold_streams",
     "lag",
     "register",

@@ -7,7 +7,9 @@ A batch that was begun and not finished is run again, and must be written in the
 Spark's files, and may change only between batches.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -18,10 +20,14 @@ _SCHEME = "file://"
 _PIECES = "everbrook-append-bytes"
 
 
-def write_with(df: DataFrame, checkpoint: str) -> DataStreamWriter:
+def write_with(
+    df: DataFrame, checkpoint: str, trigger: Mapping[str, Any] | None = None, query_name: str | None = None
+) -> DataStreamWriter:
     """Begin to write a streaming data frame, with a checkpoint that Spark can go on with."""
     clear_unfinished(checkpoint)
-    return df.writeStream.option("checkpointLocation", checkpoint)
+    writer = df.writeStream.option("checkpointLocation", checkpoint)
+    writer = writer if trigger is None else writer.trigger(**trigger)
+    return writer if query_name is None else writer.queryName(query_name)
 
 
 def clear_unfinished(checkpoint: str) -> None:

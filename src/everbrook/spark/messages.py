@@ -28,6 +28,21 @@ class InvalidRow(ValueError):
     """A row can't be a message."""
 
 
+def require_messages(schema: StructType, beside: Iterable[str]) -> None:
+    """Refuse a data frame that does not say which message is where: in `value`, with these columns beside it."""
+    types = {field.name: field.dataType for field in schema.fields}
+    for name in (*beside, VALUE):
+        if name not in types:
+            raise InvalidOption(
+                f"rows need the column {name!r}, as the source has it where nothing else is chosen; "
+                f"the columns are {', '.join(types)}"
+            )
+    if not isinstance(types[VALUE], StringType | BinaryType):
+        raise InvalidOption(
+            f"the column 'value' must be the message, as STRING or BINARY, got {types[VALUE].simpleString()}"
+        )
+
+
 class Layout(Struct, frozen=True):
     """How rows of a table become messages."""
 

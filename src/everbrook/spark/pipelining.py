@@ -1,8 +1,8 @@
 """Pipelining: many small requests over one connection, several of them under way, for tasks with many streams.
 
 A general client takes half a millisecond for each request, more than the server takes and more than a small page is
-worth. This knows GET, HEAD, PUT and their plain success alone: whatever else is answered, and whatever breaks, is left
-to the general client, who asks again.
+worth. This knows GET, HEAD, PUT, POST and their plain success alone: whatever else is answered, and whatever breaks, is
+left to the general client, who asks again.
 """
 
 import socket
@@ -41,6 +41,7 @@ class Put(Struct, frozen=True):
     target: str
     headers: dict[str, str]
     body: bytes
+    method: str = "PUT"
 
 
 class _Answers:
@@ -125,7 +126,7 @@ class Pipeline:
     def _put(self, request: Put, headers: Mapping[str, str]) -> bytes:
         given = {"Host": self._host, **headers, **request.headers, "Content-Length": str(len(request.body))}
         told = "".join(f"{name}: {value}\r\n" for name, value in given.items())
-        return f"PUT {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
+        return f"{request.method} {request.target} HTTP/1.1\r\n{told}\r\n".encode() + request.body
 
     def _ask(
         self, method: str, targets: Iterator[str], headers: Credentials, answers: _Answers | _Heads

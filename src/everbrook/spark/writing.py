@@ -54,9 +54,7 @@ def write_stream(
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
     if not is_remote(df.sparkSession):
         keep_append_bytes(checkpoint, sink.max_append_bytes)
-    writer = write_with(df, checkpoint).outputMode(output_mode)
-    writer = writer if trigger is None else writer.trigger(**trigger)
-    writer = writer if query_name is None else writer.queryName(query_name)
+    writer = write_with(df, checkpoint, trigger, query_name).outputMode(output_mode)
     if is_remote(df.sparkSession):
         return _write_remotely(writer, sink, given)
     batches = BatchWriting(sink, layout)

@@ -1,14 +1,10 @@
 """The driver killed with -9 while transactions run: in the end the stream is the table, and no message is twice."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,10 +17,10 @@ from everbrook.protocol.errors import NotFound
 from everbrook.protocol.folding import State
 from everbrook.spark.capture import status
 from everbrook.spark.capture.options import default_slot
+from tests.spark.drivers import driving
 
 Sql = psycopg.Connection[Any]
 _DRIVER = Path(__file__).with_name("driver.py")
-_ROOT = Path(__file__).parents[3]
 _CHANGES = 15_000
 """So many fit in a stream of the tests' server, however long the kills take."""
 _STILL_SECS = 60.0
@@ -79,28 +75,6 @@ class Writer:
                     [key, number],
                 )
                 return True
-
-
-@contextmanager
-def driving(way: str, database: str, server: str, folder: Path, *more: str) -> Iterator[None]:
-    """Run a driver, and kill it with all that it has started."""
-    process = subprocess.Popen(
-        [sys.executable, str(_DRIVER), way, database, server, str(folder), *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"begun")
-        yield
-        assert process.poll() is None, "the driver has ended by itself"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
 def tail(client: Client) -> str:
@@ -163,13 +137,13 @@ def test_nothing_is_lost_or_repeated_by_a_driver_that_is_killed_again_and_again(
     table: Sql, stream: Client, database: str, server: str, tmp_path: Path
 ) -> None:
     chance = random.Random(1)
-    with driving("loop", database, server, tmp_path / "run"):
+    with driving(_DRIVER, "loop", database, server, str(tmp_path / "run")):
         wait_for_news(stream, 0)
     with Writer(database) as writer:
         for _ in range(5):
-            with driving("loop", database, server, tmp_path / "run"):
+            with driving(_DRIVER, "loop", database, server, str(tmp_path / "run")):
                 wait_for_news(stream, chance.random())
-    with driving("loop", database, server, tmp_path / "run"):
+    with driving(_DRIVER, "loop", database, server, str(tmp_path / "run")):
         assert settled(stream, table) == rows_of(table)
     assert state_of(stream)[1] == writer.committed
 
@@ -178,13 +152,13 @@ def test_the_test_above_sees_a_slot_that_is_confirmed_too_early(
     table: Sql, stream: Client, database: str, server: str, tmp_path: Path
 ) -> None:
     chance = random.Random(1)
-    with driving("loop", database, server, tmp_path / "run", "broken"):
+    with driving(_DRIVER, "loop", database, server, str(tmp_path / "run"), "broken"):
         wait_for_news(stream, 0)
     with Writer(database) as writer:
         for _ in range(3):
-            with driving("loop", database, server, tmp_path / "run", "broken"):
+            with driving(_DRIVER, "loop", database, server, str(tmp_path / "run"), "broken"):
                 wait_for_news(stream, chance.random())
-    with driving("loop", database, server, tmp_path / "run", "broken"):
+    with driving(_DRIVER, "loop", database, server, str(tmp_path / "run"), "broken"):
         settled(stream, table, still_secs=5.0)
     assert set(writer.committed) - set(state_of(stream)[1])
 
@@ -192,11 +166,11 @@ def test_the_test_above_sees_a_slot_that_is_confirmed_too_early(
 def test_nothing_is_lost_or_repeated_in_spark(
     table: Sql, stream: Client, database: str, server: str, tmp_path: Path
 ) -> None:
-    with driving("spark", database, server, tmp_path / "run"):
+    with driving(_DRIVER, "spark", database, server, str(tmp_path / "run")):
         wait_for_news(stream, 0.1)
-    with Writer(database) as writer, driving("spark", database, server, tmp_path / "run"):
+    with Writer(database) as writer, driving(_DRIVER, "spark", database, server, str(tmp_path / "run")):
         wait_for_news(stream, 1.0)
-    with driving("spark", database, server, tmp_path / "run"):
+    with driving(_DRIVER, "spark", database, server, str(tmp_path / "run")):
         assert settled(stream, table, still_secs=240.0) == rows_of(table)
     assert state_of(stream)[1] == writer.committed
     assert status(database, default_slot(tmp_path / "run" / "copy")).wal_status == "reserved"

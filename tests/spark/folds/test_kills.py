@@ -1,16 +1,10 @@
 """The driver killed with -9 while streams grow: a stream has the old or the new snapshot, whole, and never a mix."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
@@ -19,10 +13,10 @@ from urllib.request import urlopen
 from everbrook import Client
 from everbrook.client import session_events, state_events
 from everbrook.client._sync.stream import Stream
+from tests.spark.drivers import driving
 from tests.spark.folds.histories import applied, plain, replayed, restored, written
 
 _DRIVER = Path(__file__).with_name("driver.py")
-_ROOT = Path(__file__).parents[3]
 _STREAMS, _KILLS, _MOST = 12, 3, 20_000
 _WAIT_SECS = 240.0
 
@@ -71,28 +65,6 @@ def _change(chance: random.Random, number: int) -> dict[str, Any]:
             return dict(state_events.upsert("item", key, {"number": number}))
 
 
-@contextmanager
-def _driving(*arguments: str) -> Iterator[None]:
-    """Run a driver, and kill it with all that it has started."""
-    process = subprocess.Popen(
-        [sys.executable, str(_DRIVER), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=os.environ | {"PYTHONPATH": str(_ROOT)},
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith(b"begun")
-        yield
-        assert process.poll() is None, "the driver has ended by itself"
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
 def _offsets(writer: Writer) -> list[str | None]:
     return [folded.head().snapshot_offset for folded, _ in writer.pairs]
 
@@ -121,7 +93,7 @@ def test_a_killed_driver_leaves_whole_snapshots_and_the_next_goes_on(
     chance, writer = random.Random(10), Writer(client, prefix)
     with writer:
         for _ in range(_KILLS):
-            with _driving(server, prefix, str(tmp_path / "checkpoint")):
+            with driving(_DRIVER, server, prefix, str(tmp_path / "checkpoint")):
                 _wait_for_folds(writer)
                 time.sleep(chance.random())
             for folded, twin in writer.pairs:

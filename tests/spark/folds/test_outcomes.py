@@ -130,19 +130,39 @@ def test_a_fold_that_goes_further_than_one_that_failed_has_its_dead_letters_once
 
 
 def test_dead_letters_that_the_server_does_not_take_refuse_their_stream_alone(tmp_path: Path) -> None:
-    limits = {"DS_LIMITS__MAX_PRODUCERS_PER_STREAM": "1", "DS_LIMITS__MAX_APPEND_BYTES": "2000"}
-    with serving(tmp_path, **limits) as small, Client(_url(small)) as client:
-        for name, bad in (("a", [7]), ("b", ['"' * 900]), ("c", [7]), ("d", [])):
+    with serving(tmp_path, DS_LIMITS__MAX_APPEND_BYTES="2000") as small, Client(_url(small)) as client:
+        for name, bad in (("a", [7]), ("b", ['"' * 900]), ("c", [])):
             written(client, f"s/{name}", [ADA, *bad])
         reports = Compactor(_url(small), streamPrefix="s/", invalid="skip", deadLetters="letters").fold()
         disconnect()
-    assert [report["outcome"] for _, report in sorted(reports.items())] == [
-        "published",
-        "refused",
-        "refused",
-        "published",
-    ]
+    assert [report["outcome"] for _, report in sorted(reports.items())] == ["published", "refused", "published"]
     assert reports["s/b"]["error"].startswith("its dead letters can't be written: ")
+
+
+def test_a_stream_whose_producer_is_one_too_many_for_the_dead_letters_is_folded_all_the_same(tmp_path: Path) -> None:
+    with serving(tmp_path, DS_LIMITS__MAX_PRODUCERS_PER_STREAM="1") as small, Client(_url(small)) as client:
+        for name in "ab":
+            written(client, f"s/{name}", [ADA, *range(6)])
+        reports = Compactor(_url(small), streamPrefix="s/", invalid="skip", deadLetters="letters").fold()
+        letters = client.stream("letters").read().all()
+        disconnect()
+    assert [report["outcome"] for report in reports.values()] == ["published", "published"]
+    assert [letter["payload"] for letter in letters] == [*map(str, range(6))] * 2
+
+
+def test_many_dead_letters_are_written_once_and_in_order(
+    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = written(client, f"{prefix}in/a", [ADA, *range(150)])
+    compactor = Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters")
+    with monkeypatch.context() as dying:
+        dying.setattr(folding, "publish_all", _die)
+        with pytest.raises(KeyboardInterrupt):
+            compactor.fold()
+    stream.append(150)
+    Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters").fold()
+    letters = client.stream(f"{prefix}letters").read().all()
+    assert [letter["payload"] for letter in letters] == [*map(str, range(151))]
 
 
 def _die(*_given: object) -> Iterator[None]:

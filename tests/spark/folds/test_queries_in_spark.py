@@ -12,7 +12,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.client import session_events, state_events
-from everbrook.spark import fold_streams
+from everbrook.spark import fold_due, fold_streams
 from everbrook.spark.given import InvalidOption
 from tests.spark.folds.histories import applied, bootstrapped, plain, replayed, restored, written
 
@@ -36,6 +36,19 @@ def test_what_is_due_can_be_looked_at(spark: "SparkSession", server: str, client
     due = spark.read.format("everbrook_folds").options(url=server, streamPrefix=prefix).load()
     assert [(row.stream, row.offset) for row in due.collect()] == [(stream.name, stream.head().offset)]
     assert stream.snapshot() is None
+
+
+def test_what_is_due_is_folded_without_a_query(spark: "SparkSession", server: str, client: Client, prefix: str) -> None:
+    streams = [written(client, f"{prefix}{name}", [ADA]) for name in "ab"]
+    first = fold_due(spark, url=server, streamPrefix=prefix)
+    streams[0].append(BOB)
+    second = fold_due(spark, url=server, streamPrefix=prefix)
+    told = [table.select(["stream", "outcome", "events"]).to_pylist() for table in (first, second)]
+    assert [[tuple(row.values()) for row in rows] for rows in told] == [
+        [(stream.name, "published", 1) for stream in streams],
+        [(streams[0].name, "published", 1)],
+    ]
+    assert bootstrapped(streams[0]) == {"user": {"1": "Ada", "2": "Bob"}}
 
 
 def test_streams_are_folded_and_what_became_of_them_is_a_state_itself(

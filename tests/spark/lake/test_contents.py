@@ -157,3 +157,23 @@ def test_a_file_that_was_written_anew_is_refused(foreign: Path) -> None:
     pq.write_table(pa.table({"user": ["eve"]}), foreign / "part-1.parquet")
     with pytest.raises(TableMismatch, match="has other files"):
         contents(foreign, pin)
+
+
+def test_files_whose_columns_are_of_several_types_are_read_if_one_type_takes_all(tmp_path: Path) -> None:
+    for number, value in enumerate((1, 1.5)):
+        pq.write_table(pa.table({"a": [value]}), tmp_path / f"{number}.parquet")
+    assert [value for _, value in messages(contents(tmp_path))] == [{"a": 1.0}, {"a": 1.5}]
+    pq.write_table(pa.table({"a": ["text"]}), tmp_path / "2.parquet")
+    with pytest.raises(TableMismatch, match=r"2\.parquet has a column of another type than files before it"):
+        contents(tmp_path)
+
+
+def test_a_version_whose_files_were_removed_is_told(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "delta")
+    for batch in range(2):
+        write(table, batch, rows_of({"n": batch}, first=batch))
+    before = contents(tmp_path)
+    pin = before.pin()
+    table.compact(retention_hours=0)
+    with pytest.raises(TableMismatch, match="is gone, and the replay needs it to the end"):
+        messages(contents(tmp_path, pin))

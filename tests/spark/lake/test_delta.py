@@ -1,14 +1,37 @@
-"""Delta tables: compaction removes what the table has named once, and nothing that is somebody else's."""
+"""Delta tables: two runs of a query, what other writers promise, and what compaction leaves alone."""
 
 import logging
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.table import TableOptimizer
 
+from everbrook.spark.lake import delta
+from everbrook.spark.lake.errors import RunSuperseded, TableMismatch
 from everbrook.spark.lake.opening import open_table
-from tests.spark.lake.rows import rows_of, table_at, write
+from tests.spark.lake.rows import rows_of, table_at, write, write_files
+
+
+def test_a_run_that_another_takes_over_from_in_the_last_moment_commits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_at(tmp_path, "delta")
+    written, _ = write_files(table, 0, rows_of({"n": 1}))
+    monkeypatch.setattr(delta, "require_there", lambda *_: table_at(tmp_path, "delta"))
+    with pytest.raises(RunSuperseded):
+        table.commit(written)
+    assert open_table(tmp_path).count_rows() == 0
+
+
+def test_a_constraint_of_another_writer_is_kept_and_told(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "delta")
+    write(table, 0, rows_of({"n": 1}))
+    DeltaTable(tmp_path).alter.add_constraint({"positive": "n > 0"})
+    with pytest.raises(TableMismatch, match="the constraint 'positive' \\(n > 0\\)"):
+        write(table, 1, rows_of({"n": -1}, first=1))
+    assert open_table(tmp_path).count_rows() == 1
 
 
 def test_compaction_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> None:
@@ -20,6 +43,15 @@ def test_compaction_leaves_other_files_of_the_folder_alone(tmp_path: Path) -> No
     table.compact(retention_hours=0)
     assert (tmp_path / "export" / "mine.parquet").exists()
     assert open_table(tmp_path).count_rows() == 3
+
+
+def test_compaction_drops_what_a_task_that_failed_has_left(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "delta")
+    write(table, 0, rows_of({"n": 1}), rows_of({"n": 2}, stream="日本/x"))
+    failed, _ = write_files(table, 0, rows_of({"n": 1}), rows_of({"n": 2}, stream="日本/x"))
+    table.compact(retention_hours=0)
+    assert not any((tmp_path / file.path).exists() for file in failed.files)
+    assert open_table(tmp_path).to_table(columns=["n"])["n"].to_pylist() == [1, 2]
 
 
 def test_a_compaction_that_delta_does_not_do_is_told_and_stops_nothing(

@@ -19,6 +19,7 @@ from everbrook.spark.lake.groups import Group, check_group, grouping
         (r"^tenants/([^/]+)", "tenants/ada/inbox", "ada"),
         (r"\d+", "room-42/x", "42"),
         (r"^tenants/([^/]+)", "other", ""),
+        (1, "__HIVE_DEFAULT_PARTITION__/x", ""),
     ],
 )
 def test_a_stream_is_of_the_group_that_its_path_says(group: Group, stream: str, expected: str) -> None:

@@ -1,11 +1,12 @@
 """Queries that share a table, or lose theirs: none begins a table in the middle, and a folder of Parquet has one."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 
 from everbrook.spark.lake.errors import TableMismatch
-from everbrook.spark.lake.queries import introduce
+from everbrook.spark.lake.queries import held, introduce
 from tests.spark.lake.rows import rows_of, table_at, write
 
 
@@ -40,3 +41,11 @@ def test_compaction_does_not_forget_queries(tmp_path: Path) -> None:
         write(table, batch, rows_of({"n": batch}, first=batch))
     table.compact(retention_hours=0)
     introduce(tmp_path, "one", 1, known=False, alone=False)
+
+
+def test_two_runs_of_a_query_take_turns(tmp_path: Path) -> None:
+    lock = tmp_path / "_queries" / ".one"
+    with held(tmp_path, "one"), held(tmp_path, "other"), lock.open("ab") as file, pytest.raises(BlockingIOError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with held(tmp_path, "one"):
+        introduce(tmp_path, "one", 0, known=False, alone=True)

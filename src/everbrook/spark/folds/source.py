@@ -13,11 +13,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.arrival import Arriving
-from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
-from everbrook.spark.connection import connect
+from everbrook.spark.catalogue import Catalogue, Found
+from everbrook.spark.folds.listing import look_again, open_streams
 from everbrook.spark.folds.options import FoldOptions, parse_folds
 from everbrook.spark.folds.plans import (
     SCHEMA,
@@ -71,25 +70,6 @@ class Partition(InputPartition):
         super().__init__(plans)
 
 
-def open_streams(options: FoldOptions) -> Catalogue:
-    """Look at the streams of a server that has what folds need, or say what is missing."""
-    try:
-        catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
-    except Unsupported as error:
-        raise _unsupported() from error
-    if not catalogue.exact:
-        raise _unsupported()
-    catalogue.refresh()
-    return catalogue
-
-
-def _unsupported() -> Unsupported:
-    return Unsupported(
-        "folds need a server that has snapshots, lists its streams and bounds reads (snapshots, listing and "
-        "bounded-reads in Stream-Extensions), which this one does not"
-    )
-
-
 class Reader(metaclass=Arriving):
     """What both readers share. It travels to executors, so it holds no connection."""
 
@@ -111,7 +91,7 @@ class DueReader(Reader, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks."""
-        streams = open_streams(self._options).streams
+        streams = look_again(self._options).streams
         missing = [name for name in self._options.selection.names if name not in streams]
         if missing:
             raise StreamNotFound(f"there is no stream {missing[0]!r}")

@@ -6,9 +6,10 @@ a text that grows by a word a thousand times is not copied a thousand times.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
 from everbrook.protocol.dialects import Append, InvalidChange, StateMessage, parse_message
 from everbrook.protocol.folding import State, parse_snapshot
@@ -18,6 +19,25 @@ _NOTHING = object()
 
 OnInvalid = Callable[[int, InvalidChange], None]
 """Told of a message that is no change: which of those that were taken at once it is, and why."""
+
+
+_Name = Annotated[str, Meta(min_length=1)]
+
+
+class _Inserted(Struct, forbid_unknown_fields=True):
+    operation: Literal["insert"]
+
+
+class _Entity(Struct, forbid_unknown_fields=True):
+    """An entity as `format` writes it."""
+
+    type: _Name
+    key: _Name
+    value: Any
+    headers: _Inserted
+
+
+_own_snapshot = msgspec.json.Decoder(list[_Entity])
 
 
 class _Text(list[str]):
@@ -81,6 +101,14 @@ class FoldedState(State):
 
     def restore(self, data: bytes) -> None:
         """Begin with a snapshot. Raise `InvalidChange` if it is none of a state."""
+        try:
+            for entity in _own_snapshot.decode(data):
+                self._entities.setdefault(entity.type, {})[entity.key] = entity.value
+        except (ValueError, RecursionError):
+            self._restore_of_others(data)
+
+    def _restore_of_others(self, data: bytes) -> None:
+        """Begin with a snapshot that is written otherwise: it may be in the other dialect, or have more headers."""
         try:
             messages = msgspec.json.decode(data)
         except (ValueError, RecursionError):

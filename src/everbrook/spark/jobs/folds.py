@@ -138,8 +138,8 @@ class FoldLag:
 
     def find(self, _progress: Any) -> Lag:  # noqa: ANN401 - the server knows better than Spark
         """Look at the streams. Nothing is said if the server can't be asked now."""
+        from everbrook.spark.folds.listing import open_streams  # noqa: PLC0415
         from everbrook.spark.folds.policy import log_bytes_of  # noqa: PLC0415 - only jobs that fold need it
-        from everbrook.spark.folds.source import open_streams  # noqa: PLC0415
 
         try:
             if self._catalogue is None:

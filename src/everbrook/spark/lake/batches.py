@@ -18,7 +18,7 @@ from everbrook.spark.lake.columns import Columns, settle
 from everbrook.spark.lake.delta import DeltaLake
 from everbrook.spark.lake.files import File
 from everbrook.spark.lake.folder import ParquetFolder
-from everbrook.spark.lake.queries import introduce
+from everbrook.spark.lake.queries import held, introduce
 from everbrook.spark.lake.tables import DEAD_LETTERS, DELTA, PARQUET, LakeOptions, Table, Written, require_apart
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
 from everbrook.spark.postgres.plans import size_of_batch
@@ -54,7 +54,7 @@ class BatchWriting:
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Write a batch, unless it is there."""
         query = self._begun.result()
-        with self._writing:
+        with self._writing, held(self._options.folder, str(query.id)):
             rows, refused = self._open(str(query.id), batch_id)
             if not rows.has(batch_id):
                 self._write(query, batch, batch_id, rows, refused)

@@ -7,7 +7,9 @@ names, or of one that is called like the folder, in an order that is given, or i
 import hashlib
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -68,8 +70,11 @@ class Contents:
 
     def size_bytes(self) -> int:
         """Tell how large the rows are, as far as Parquet tells."""
-        groups = (group for fragment in self._dataset.get_fragments() for group in fragment.row_groups)
-        return sum(group.total_byte_size for group in groups)
+        return sum(self._bytes_of(fragment) for fragment in self._dataset.get_fragments())
+
+    def _bytes_of(self, fragment: Any) -> int:  # noqa: ANN401 - of pyarrow, which is untyped
+        with self._explained(fragment.path):
+            return sum(group.total_byte_size for group in fragment.row_groups)
 
     def read(self, numbers: range, of: int) -> Iterator[pa.RecordBatch]:
         """Read the rows of streams whose names have these hashes."""
@@ -88,27 +93,50 @@ class Contents:
 
     def _rows(self, numbers: range, of: int) -> Iterator[pa.Table]:
         """Give rows, with where they are in the table if nothing else says in which order they are."""
+        if self._stream is None and _hash(self._name) % of not in numbers:
+            return
         fragments = sorted(self._dataset.get_fragments(), key=lambda each: str(each.path))
         for place, fragment in enumerate(fragments):
             first = 0
-            for batch in fragment.to_batches(schema=self._dataset.schema):
-                rows = pa.Table.from_batches([batch])
-                if not self._ours:
-                    ordinals = [f"{place:06d}-{number:012d}" for number in range(first, first + len(rows))]
-                    rows = rows.append_column(_ORDINAL, pa.array(ordinals, pa.string()))
-                first += len(rows)
-                chosen = rows.filter(self._chosen(rows, numbers, of))
-                if len(chosen):
-                    yield chosen
+            with self._explained(fragment.path):
+                for group in fragment.split_by_row_group():
+                    chosen = self._chosen(group, numbers, of)
+                    for rows, start in self._of_group(group, chosen) if chosen.any() else ():
+                        yield rows if self._ours else _numbered(rows, place, first, start, chosen)
+                    first += len(chosen)
 
-    def _chosen(self, rows: pa.Table, numbers: range, of: int) -> pa.Array:
+    def _of_group(self, group: Any, chosen: Any) -> Iterator[tuple[pa.Table, int]]:  # noqa: ANN401 - numpy's
+        """Read what is chosen of a part of a file, each with the row of the part at which it was looked for."""
+        start = 0
+        for batch in group.to_batches(schema=self._dataset.schema):
+            rows = pa.Table.from_batches([batch]).filter(pa.array(chosen[start : start + len(batch)]))
+            if len(rows):
+                yield rows, start
+            start += len(batch)
+
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        """Say what is wrong with a file."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise TableMismatch(
+                f"the file {path} of {self._options.folder} is gone, and the replay needs it to the end: was the table "
+                "vacuumed, or compacted? Begin anew with the newest version, into other streams"
+            ) from error
+        except pa.ArrowException as error:
+            raise TableMismatch(f"the file {path} can't be read with the columns of all: {error}") from error
+
+    def _chosen(self, group: Any, numbers: range, of: int) -> Any:  # noqa: ANN401 - of pyarrow, and numpy's
+        """Tell which rows of a part of a file are chosen, by the one column that says it: the others are much more."""
         if self._stream is None:
-            return pa.array([_hash(self._name) % of in numbers] * len(rows), pa.bool_())
-        names = rows.column(self._stream).combine_chunks().cast(pa.string()).dictionary_encode()
+            return np.ones(group.count_rows(), dtype=bool)
+        column = group.to_table(schema=self._dataset.schema, columns=[self._stream]).column(0)
+        names = column.combine_chunks().cast(pa.string()).dictionary_encode()
         if names.null_count:
             raise TableMismatch(f"a row has no stream: the column {self._stream!r} is null")
         chosen = np.array([_hash(name) % of in numbers for name in names.dictionary.to_pylist()], dtype=bool)
-        return pa.array(chosen[names.indices.to_numpy()])
+        return chosen[names.indices.to_numpy()]
 
     def _batch(self, rows: pa.Table, offsets: pa.Array) -> pa.RecordBatch:
         if self._stream is None:
@@ -123,6 +151,12 @@ class Contents:
     def _name(self) -> str:
         """The stream of rows that do not say theirs, if the sink does not either."""
         return self._options.folder.name
+
+
+def _numbered(rows: pa.Table, place: int, first: int, start: int, chosen: Any) -> pa.Table:  # noqa: ANN401
+    """Say where rows are: the place of their file, and which of its rows they are, counted with those not chosen."""
+    ordinals = first + start + np.flatnonzero(chosen[start:])[: len(rows)]
+    return rows.append_column(_ORDINAL, pa.array([f"{place:06d}-{number:012d}" for number in ordinals], pa.string()))
 
 
 def _hash(name: str) -> int:

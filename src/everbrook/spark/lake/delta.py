@@ -2,39 +2,34 @@
 
 A batch is a transaction of the application that the query is, in Delta's words. Columns that are new are added in a
 commit before: they are empty then, and it does not matter if the batch comes later or never.
+
+A run of the query clears what an earlier one has left. So that it clears nothing of one that still lives, it notes
+itself in the log first: a commit of the earlier run is refused from then on, by Delta if both come at once.
 """
 
 import logging
-import time
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.columns import (
-    DATE,
-    GROUP,
-    OFFSET,
-    PARTITION,
-    STREAM,
-    Column,
-    Columns,
-    columns_in,
-    table_schema,
-)
-from everbrook.spark.lake.errors import LakeUnwritable, TableMismatch, require_there, told_of
-from everbrook.spark.lake.files import SMALL_BYTES, File, Partition
+from everbrook.spark.lake.actions import action_of
+from everbrook.spark.lake.columns import DATE, GROUP, PARTITION, Column, Columns, columns_in, table_schema
+from everbrook.spark.lake.errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
+from everbrook.spark.lake.files import SMALL_BYTES, Partition
+from everbrook.spark.lake.promises import require_plain
 from everbrook.spark.lake.tables import LakeOptions, Written, new_columns, require_columns
 
 logger = logging.getLogger(__name__)
 _ATTEMPTS = 5
+_OWN = re.compile(rf"{GROUP}=[^/]*/{DATE}=[^/]*/[0-9a-f-]{{36}}-\d{{9,}}-[0-9a-f]{{32}}\.parquet")
 _CHECKPOINT_EVERY = {"delta.checkpointInterval": "20"}
 
 
@@ -46,6 +41,8 @@ class DeltaLake:
         self._folder = options.folder
         self._query = query
         self._app = f"everbrook-{query}"
+        self._runs = f"{self._app}-runs"
+        self._run: int | None = None
         self._opened: DeltaTable | None = None
 
     def prepare(self, columns: Columns) -> None:
@@ -61,10 +58,12 @@ class DeltaLake:
                 f"{self._folder} is a Delta table of somebody else: it is partitioned by "
                 f"{table.metadata().partition_columns}, and not by {list(PARTITION)}"
             )
+        require_plain(self._folder, table)
         self._add_columns(table, require_columns(self._options, columns_of(table), columns))
 
     def recover(self) -> None:
-        """Remove files of batches that this query began and never committed."""
+        """Remove files of batches that this query began and never committed, once no other run can commit them."""
+        self._begin_run()
         done = self._done(self._table())
         for path in self._folder.glob(f"{GROUP}=*/{DATE}=*/{self._query}-*.parquet"):
             if int(path.name[len(self._query) + 1 :].partition("-")[0]) > done:
@@ -102,17 +101,26 @@ class DeltaLake:
     def compact(self, retention_hours: int) -> None:
         """Put small files together, and drop those that the table has not named for so long.
 
-        Only files that it has named once: what else is below its folder is somebody's.
+        Of files that it has never named only those are dropped that are called like its own: tasks that failed have
+        left them. What else is below its folder is somebody's.
         """
         table = self._table()
         with told_of(self._folder):
             try:
                 table.optimize.compact()
                 table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=False)
+                self._drop_left(retention_hours)
             except CommitFailedError:
                 pass  # somebody else was quicker: the next time, then
             except DeltaError as error:  # the rows are there, and that they are in many files stops nobody
                 logger.warning("small files of the table %s are not put together: %s", self._folder, error)
+
+    def _drop_left(self, retention_hours: int) -> None:
+        named = {path for path, _ in named_files(self._folder)}
+        unknown = self._table().vacuum(retention_hours, dry_run=True, enforce_retention_duration=False, full=True)
+        for path in (self._folder / path for path in unknown if _OWN.fullmatch(path)):
+            if path not in named:
+                path.unlink(missing_ok=True)
 
     def loose_files(self) -> int:
         """Count small files beyond the first of each partition."""
@@ -130,8 +138,26 @@ class DeltaLake:
         return self._opened
 
     def _done(self, table: DeltaTable) -> int:
-        done = table.transaction_version(self._app)
-        return -1 if done is None else done
+        return _noted(table, self._app)
+
+    def _begin_run(self) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            table = self._table()
+            run = _noted(table, self._runs) + 1
+            try:
+                self._log(table, [], [Transaction(self._runs, run)])
+            except CommitFailedError:
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                self._run = run
+                return
+
+    def _require_run(self, table: DeltaTable) -> None:
+        if self._run is not None and _noted(table, self._runs) != self._run:
+            raise RunSuperseded(
+                f"another run of this query writes the table {self._folder}: let one of them go on with the checkpoint"
+            )
 
     def _require_empty(self) -> None:
         if any(not path.name.startswith((".", "_")) for path in self._folder.iterdir()):
@@ -155,20 +181,32 @@ class DeltaLake:
             table.alter.add_columns(list(schema.fields))
 
     def _append(self, table: DeltaTable, written: Written) -> None:
+        require_plain(self._folder, table)
+        self._require_run(table)
         require_there(self._folder, [file.path for file in written.files])
+        runs = [] if self._run is None else [Transaction(self._runs, self._run)]
+        self._log(table, [action_of(file) for file in written.files], [Transaction(self._app, written.batch), *runs])
+
+    def _log(self, table: DeltaTable, actions: Sequence[AddAction], notes: list[Transaction]) -> None:
+        """Commit files and notes to the log, unless somebody has committed one of these notes since the table's."""
         with told_of(self._folder):
             try:
                 table.create_write_transaction(
-                    [_action(file) for file in written.files],
+                    [*actions],
                     "append",
                     table.schema(),
                     list(PARTITION),
-                    commit_properties=CommitProperties(app_transactions=[Transaction(self._app, written.batch)]),
+                    commit_properties=CommitProperties(app_transactions=notes),
                 )
             except CommitFailedError:
                 raise
             except DeltaError as error:
                 raise LakeUnwritable(f"can't commit to the table {self._folder}: {error}") from error
+
+
+def _noted(table: DeltaTable, app: str) -> int:
+    version = table.transaction_version(app)
+    return -1 if version is None else version
 
 
 def open_delta(folder: Path, version: int | None = None) -> DeltaTable:
@@ -203,24 +241,3 @@ def format_schema(columns: Columns) -> Schema:
 def columns_of(table: DeltaTable) -> Columns:
     """Give the columns of fields that a table has."""
     return columns_in(pa.schema(table.schema().to_arrow()))
-
-
-def _action(file: File) -> AddAction:
-    partition = {
-        GROUP: file.partition.group,
-        DATE: None if file.partition.date is None else file.partition.date.isoformat(),
-    }
-    return AddAction(
-        file.path, file.size_bytes, partition, int(time.time() * 1000), data_change=True, stats=_stats(file)
-    )
-
-
-def _stats(file: File) -> str:
-    """Give what lets readers pass over a file: only what is exact."""
-    bounds = {STREAM: file.streams} | ({OFFSET: file.offsets} if file.offsets[0] is not None else {})
-    stats = {
-        "numRecords": file.rows,
-        "minValues": {name: low for name, (low, _) in bounds.items()},
-        "maxValues": {name: high for name, (_, high) in bounds.items()},
-    }
-    return msgspec.json.encode(stats).decode()

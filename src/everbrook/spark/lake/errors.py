@@ -17,6 +17,10 @@ class FilesGone(LakeError):
     """Files that were just written are not there: another run of the query has cleared them."""
 
 
+class RunSuperseded(LakeError):
+    """Another run of the query has begun since: this one must not commit, as its files may be cleared at any time."""
+
+
 class ColumnsChanged(LakeError):
     """Somebody else has given the table a column meanwhile that the files of a batch have otherwise."""
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, OFFSET, STREAM
 from everbrook.spark.lake.errors import told_of
-from everbrook.spark.lake.groups import escaped
+from everbrook.spark.lake.groups import NO_GROUP, escaped
 
 FILE_BYTES = 128 * 1024 * 1024
 """Where a file ends, and another begins."""
@@ -26,7 +26,6 @@ SMALL_BYTES = FILE_BYTES // 4
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _WAITING_BYTES = 96 * 1024 * 1024
 _OPEN_FILES = 32
-_DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 COMPRESSION = "zstd"
 
 
@@ -39,8 +38,8 @@ class Partition(Struct, frozen=True):
     @property
     def path(self) -> str:
         """The folder of its files, as all readers of such folders know it."""
-        group = _DEFAULT if self.group is None else escaped(self.group)
-        return f"{GROUP}={group}/{DATE}={_DEFAULT if self.date is None else self.date.isoformat()}"
+        group = NO_GROUP if self.group is None else escaped(self.group)
+        return f"{GROUP}={group}/{DATE}={NO_GROUP if self.date is None else self.date.isoformat()}"
 
 
 class File(Struct, frozen=True):

@@ -6,6 +6,7 @@
 
 A group is the name of a folder. One that would be too long for that is cut, and ends with a digest of all of it; and
 one with a `~` has a `-` instead, as delta-rs does not find the files of such a folder again that it has compacted.
+The name of the folder of what has no group is no group either.
 """
 
 import hashlib
@@ -18,6 +19,8 @@ from everbrook.spark.given import InvalidOption
 Group = int | str
 OTHERS = ""
 """Of streams in which nothing is found: tables have NULL for it, as they do not know an empty text."""
+NO_GROUP = "__HIVE_DEFAULT_PARTITION__"
+"""How all readers of such folders know that there is none."""
 PREFIX = "prefix"
 _LONGEST = 200
 """Bytes of a group in the name of its folder: file systems take 255, and some are for what comes before."""
@@ -41,7 +44,12 @@ def check_group(group: Group) -> None:
 def grouping(group: Group) -> Callable[[str], str]:
     """Make what tells the group of a stream."""
     find = _finding(group)
-    return lambda stream: _cut(find(stream).replace("~", "-"))
+
+    def group_of(stream: str) -> str:
+        found = find(stream)
+        return OTHERS if found == NO_GROUP else _cut(found.replace("~", "-"))
+
+    return group_of
 
 
 def escaped(group: str) -> str:

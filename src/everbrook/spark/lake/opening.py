@@ -38,8 +38,28 @@ def _open_folder(folder: Path) -> Any:  # noqa: ANN401
     if not files:
         raise TableMismatch(f"{folder} has no file of Parquet in it: none whose name ends with {_ENDING}")
     found = _dataset(folder, files, partitioning="hive")
-    schemas = [fragment.physical_schema for fragment in found.get_fragments()]
-    return found.replace_schema(pa.unify_schemas([found.schema, *schemas], promote_options="permissive"))
+    return _dataset(folder, files, partitioning="hive", schema=_agreed(folder, found))
+
+
+def _agreed(folder: Path, found: Any) -> pa.Schema:  # noqa: ANN401
+    """Give the columns of all files, each of a type that takes the values of all."""
+    agreed = _without_dictionaries(found.schema)
+    for fragment in found.get_fragments():
+        columns = _without_dictionaries(fragment.physical_schema)
+        try:
+            agreed = pa.unify_schemas([agreed, columns], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise TableMismatch(
+                f"the files of {folder} do not go together: {Path(fragment.path).name} has a column of another type "
+                f"than files before it ({error}). Replay files of one kind at a time"
+            ) from error
+    return agreed
+
+
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """Give columns as if each value stood in its row."""
+    types = (field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema)
+    return pa.schema([field.with_type(type_) for field, type_ in zip(schema, types, strict=True)])
 
 
 def _is_hidden(path: Path, folder: Path) -> bool:

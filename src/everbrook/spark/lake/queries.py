@@ -2,8 +2,12 @@
 
 A query that has written batches already, and whose name is not there, writes to another table than before: it would
 begin that one in the middle. And a folder of Parquet has no log in which writers could meet, so it has one query only.
+Two runs of one query take turns, batch by batch: the second finds that the first has written it.
 """
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from everbrook.spark.lake.errors import TableMismatch, told_of
@@ -36,8 +40,20 @@ def introduce(folder: Path, query: str, batch: int, *, known: bool, alone: bool)
             raise
 
 
+@contextmanager
+def held(folder: Path, query: str) -> Iterator[None]:
+    """Keep other runs of a query from its table for a while. Whoever dies lets go of it."""
+    lock = folder / _QUERIES / f".{query}"
+    with told_of(folder):
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("ab")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    with file:
+        yield
+
+
 def _require_alone(name: Path, *, alone: bool) -> None:
-    other = next((path for path in name.parent.glob("*") if path != name), None)
+    other = next((path for path in name.parent.glob("[!.]*") if path != name), None)
     if alone and other is not None:
         raise TableMismatch(
             f"the folder {name.parent.parent} is written by another query, {other.name}, and a folder of Parquet has "

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkTypeError
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
@@ -16,8 +16,9 @@ from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own
 from everbrook.spark.lake.dead_letters import parse_dead_letters
 from everbrook.spark.lake.groups import Group
-from everbrook.spark.lake.messages import VALUE, json_columns, raw_columns
+from everbrook.spark.lake.messages import json_columns, raw_columns
 from everbrook.spark.lake.tables import INFERRED, MOST_COLUMNS, RAW, LakeOptions, check_options
+from everbrook.spark.messages import VALUE, require_messages
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.shipping import is_remote
 
@@ -64,28 +65,15 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     letters = parse_dead_letters(dead_letters, server or ServerOptions(url=server_url, token=server_token))
     batches = BatchWriting(options, _columns(df, schema), letters, on_dead_letters)
     batches.prepare()
-    writer = write_with(df, checkpoint).foreachBatch(batches.write)
-    writer = writer if trigger is None else writer.trigger(**trigger)
-    writer = writer if query_name is None else writer.queryName(query_name)
-    query = writer.start()
+    query = write_with(df, checkpoint, trigger, query_name).foreachBatch(batches.write).start()
     batches.begin(query)
     return query
 
 
 def _require_schema(schema: StructType) -> None:
-    """Refuse a data frame that does not say which message is where."""
-    types = {field.name: field.dataType for field in schema.fields}
-    for name in (*_NEEDED, VALUE):
-        if name not in types:
-            raise InvalidOption(
-                f"rows need the column {name!r}, as the source has it where nothing else is chosen; "
-                f"the columns are {', '.join(types)}"
-            )
-    if not isinstance(types[VALUE], StringType | BinaryType):
-        raise InvalidOption(
-            f"the column 'value' must be the message, as STRING or BINARY, got {types[VALUE].simpleString()}"
-        )
-    other = [name for name in types if name not in _TAKEN]
+    """Refuse a data frame that does not say which message is where, or that says more than a table has."""
+    require_messages(schema, _NEEDED)
+    other = [name for name in schema.names if name not in _TAKEN]
     if other:
         raise InvalidOption(
             f"the column {other[0]!r} would be lost: a table has what is in the messages. Make it a field of 'value', "

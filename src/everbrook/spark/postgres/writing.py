@@ -8,18 +8,18 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, StringType, StructType
 
 from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
+from everbrook.spark.messages import require_messages
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres import dead_letters as letters
 from everbrook.spark.postgres.batches import BatchWriting
 from everbrook.spark.postgres.database import Database, parse_database
 from everbrook.spark.postgres.paths import TOLD, Told
-from everbrook.spark.postgres.pieces import NEXT_OFFSET, OFFSET, STREAM, VALUE
+from everbrook.spark.postgres.pieces import NEXT_OFFSET, OFFSET, STREAM
 from everbrook.spark.postgres.plans import whole_streams
-from everbrook.spark.postgres.sinks import Plan, SinkOptions, parse_sink, prepare
+from everbrook.spark.postgres.sinks import SinkOptions, parse_sink, prepare
 from everbrook.spark.shipping import is_remote
 
 SESSION_EVENTS = "session_events"
@@ -74,36 +74,18 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     database = Database(options.database)
     try:
         plan = prepare(database, options)
-        _require_schema(df.schema, plan)
+        told = [path.name for path in plan.paths.values() if isinstance(path, Told) and path.name in TOLD]
+        require_messages(df.schema, (STREAM, OFFSET, NEXT_OFFSET, *told))
     finally:
         database.close()
     batches = BatchWriting(plan, sink_id, in_order=whole_streams(df), on_dead_letters=on_dead_letters)
     return _start(df, checkpoint, batches, trigger, query_name)
 
 
-def _require_schema(schema: StructType, plan: Plan) -> None:
-    """Refuse a data frame that does not say which message is where."""
-    types = {field.name: field.dataType for field in schema.fields}
-    told = [path.name for path in plan.paths.values() if isinstance(path, Told) and path.name in TOLD]
-    for name in (STREAM, OFFSET, NEXT_OFFSET, VALUE, *told):
-        if name not in types:
-            raise InvalidOption(
-                f"rows need the column {name!r}, as the source has it where nothing else is chosen; "
-                f"the columns are {', '.join(types)}"
-            )
-    if not isinstance(types[VALUE], StringType | BinaryType):
-        raise InvalidOption(
-            f"the column 'value' must be the message, as STRING or BINARY, got {types[VALUE].simpleString()}"
-        )
-
-
 def _start(
     df: DataFrame, checkpoint: str, batches: BatchWriting, trigger: Mapping[str, Any] | None, query_name: str | None
 ) -> StreamingQuery:
-    writer = write_with(df, checkpoint).foreachBatch(batches.write)
-    writer = writer if trigger is None else writer.trigger(**trigger)
-    writer = writer if query_name is None else writer.queryName(query_name)
-    query = writer.start()
+    query = write_with(df, checkpoint, trigger, query_name).foreachBatch(batches.write).start()
     batches.begin(query)
     threading.Thread(target=_close_at_end, args=(query, batches), daemon=True, name="everbrook-postgres").start()
     return query

@@ -1,0 +1,24 @@
+"""The session of a driver that is to be killed: small, quick to begin, and with all that it leaves in one folder."""
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from everbrook.spark import session
+
+
+def begin_session(scratch: str, cores: int, config: Mapping[str, str] | None = None) -> SparkSession:
+    """Begin a session on so many cores, with more settings if there are any."""
+    # A driver that lives for seconds is not worth the better of the two compilers.
+    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java,
+        "spark.local.dir": scratch,
+        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+    }
+    return session("soak", master=f"local[{cores}]", config={**settings, **(config or {})})
