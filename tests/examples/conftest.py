@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,14 +10,14 @@ from pathlib import Path
 
 import pytest
 from msgspec import Struct
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
+from tests.browser import chromium
 from tests.client.faults.proxy import Proxy
 from tests.server.process import serving
 from tools.node import find_node, install_packages
 
 CHAT = Path(__file__).parents[2] / "examples/chat"
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 WORDS_PER_SEC = "60"
 
 
@@ -76,17 +75,8 @@ def _address(process: subprocess.Popen[str]) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A Chromium of this system, or the one that playwright installed."""
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with sync_playwright() as playwright:
-        try:
-            started = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        except Error as error:
-            if executable is not None:
-                raise
-            pytest.skip(f"no Chromium: install one ({', '.join(BROWSERS)}), or `playwright install chromium`: {error}")
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture

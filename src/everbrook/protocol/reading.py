@@ -59,7 +59,8 @@ def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
     if query.at is not None:
         start = boundaries.first_since(earliest, tail, query.at)
     elif query.last is not None:
-        start = boundaries.seek(tail, -query.last, earliest)
+        end = tail if query.until is None else end_of_read(head, boundaries, earliest, query.until)
+        start = boundaries.seek(end, -query.last, earliest)
     else:
         start = locate(head, boundaries, query.offset)
     return boundaries.seek(start, query.skip, tail) if query.skip else start

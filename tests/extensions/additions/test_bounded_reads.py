@@ -108,6 +108,15 @@ def test_last_begins_so_many_messages_before_the_end(words: tuple[Stream, list[s
     assert (page.next_offset, page.headers["cache-control"]) == (offsets[-1], "no-store")
 
 
+def test_last_with_until_is_what_lies_before_that(words: tuple[Stream, list[str]]) -> None:
+    """Ours: the last N messages of what the read may reach, so that one can page backwards."""
+    stream, offsets = words
+    page = stream.read(last=2, until=offsets[4])
+    assert (page.body, page.headers["stream-offset"], page.next_offset) == (b"threefour", offsets[2], offsets[4])
+    assert stream.read(last=9, until=offsets[1]).body == b"one"
+    assert stream.read(last=1, until=beyond(offsets[-1], 10)).body == b"five"
+
+
 def test_last_does_not_reach_behind_the_earliest_offset(words: tuple[Stream, list[str]]) -> None:
     """Ours: the last N retained messages."""
     stream, offsets = words

@@ -1,0 +1,1 @@
+"""How quick the web page is, in a real browser on this machine."""

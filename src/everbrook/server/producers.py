@@ -1,0 +1,48 @@
+"""The producers of a stream: who has appended idempotently, and how far each has come (§5.2.1)."""
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.engine.engine import Engine
+from everbrook.protocol.state import Producer
+from everbrook.server.exchange import Request, Response
+from everbrook.server.render import json_response
+from everbrook.server.routes import Route
+
+MAX_TOLD = 1000
+
+
+class Entry(Struct):
+    """A producer, as it is told of."""
+
+    producer_id: str
+    epoch: int
+    seq: int
+    last_append_at_ms: int
+
+
+class Producers(Struct):
+    """Those of a stream that appended last, the last one first, and how many there are in all."""
+
+    producer_count: int
+    producers: list[Entry]
+
+
+class ProducerResource:
+    """What can be asked of a stream's producers."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self, _request: Request, common: bytes, route: Route) -> Response:
+        """GET."""
+        known = self._engine.find(route.name, self._engine.clock.now()).producers
+        last = list(known.items())[: -MAX_TOLD - 1 : -1]
+        told = Producers(len(known), [_entry(producer_id, producer) for producer_id, producer in last])
+        response = json_response(200, common, msgspec.json.encode(told))
+        response.rests_on = self._engine.last_change
+        return response
+
+
+def _entry(producer_id: bytes, producer: Producer) -> Entry:
+    return Entry(producer_id.decode("utf-8", "backslashreplace"), producer.epoch, producer.seq, producer.seen_at)

@@ -1,0 +1,91 @@
+"""The files of the web page, as they are in the package: compressed once, checked by their ETags, and fenced in.
+
+The rule of the fence: scripts and styles come from here, requests go to this server and to those that the settings
+name, and nothing else is loaded.
+"""
+
+import gzip
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from msgspec import Struct
+
+from everbrook.protocol.caching import matches
+from everbrook.protocol.errors import MethodNotAllowed
+from everbrook.server.exchange import Request, Response
+from everbrook.server.routes import nothing_at
+
+ROOT = b"/ui"
+INDEX = b"index.html"
+
+_KINDS = {
+    ".html": b"text/html; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".js": b"text/javascript; charset=utf-8",
+    ".svg": b"image/svg+xml",
+    ".txt": b"text/plain; charset=utf-8",
+}
+
+
+class File(Struct, frozen=True):
+    """A file of the page, as it is sent."""
+
+    kind: bytes
+    body: bytes
+    compressed: bytes
+    etag: bytes
+
+
+class Pages:
+    """Answers requests for the page."""
+
+    def __init__(self, connect_origins: str = "") -> None:
+        """Take the origins, beside this one, that the page may ask."""
+        self._headers = (
+            b"X-Content-Type-Options: nosniff\r\n"
+            b"Referrer-Policy: no-referrer\r\n"
+            b"Cross-Origin-Opener-Policy: same-origin\r\n"
+            b"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+            b"connect-src 'self'%b; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+            b"Cache-Control: no-cache\r\nVary: Accept-Encoding\r\n"
+        ) % b"".join(b" %b" % origin.strip().encode() for origin in connect_origins.split(",") if origin.strip())
+
+    @cached_property
+    def _files(self) -> Mapping[bytes, File]:
+        return {name.encode(): _load(found) for name, found in _walk(files(__package__) / "static", "")}
+
+    def answer(self, request: Request) -> Response:
+        """Answer a request for the page or one of its files."""
+        if request.method not in {b"GET", b"HEAD"}:
+            raise MethodNotAllowed("the page knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
+        if request.path == ROOT:
+            # What the page names is below it, wherever that is mounted.
+            return Response(308, b"Location: ui/\r\nCache-Control: no-cache\r\n")
+        file = self._files.get(request.path[len(ROOT) + 1 :] or INDEX)
+        if file is None:
+            raise nothing_at(request.path)
+        lines = b"%bETag: %b\r\n" % (self._headers, file.etag)
+        if matches(request.headers.get(b"if-none-match", b""), file.etag):
+            return Response(304, lines)
+        lines += b"Content-Type: %b\r\n" % file.kind
+        if b"gzip" in request.headers.get(b"accept-encoding", b""):
+            return Response(200, lines + b"Content-Encoding: gzip\r\n", file.compressed)
+        return Response(200, lines, file.body)
+
+
+def _walk(folder: Traversable, below: str) -> list[tuple[str, Traversable]]:
+    found = []
+    for each in folder.iterdir():
+        name = f"{below}{each.name}"
+        found += _walk(each, f"{name}/") if each.is_dir() else [(name, each)]
+    return found
+
+
+def _load(found: Traversable) -> File:
+    body = found.read_bytes()
+    suffix = found.name[found.name.rfind(".") :]
+    etag = b'"%b"' % sha256(body).hexdigest()[:32].encode()
+    return File(_KINDS[suffix], body, gzip.compress(body, 9, mtime=0), etag)

@@ -1,0 +1,99 @@
+// The page: where it is (in the address, so that it can be shared), what stays in sight, and the keyboard.
+
+import { html, render, useEffect, useMemo, useState } from "../vendor/preact.js";
+import { Catalogue } from "./catalogue.js";
+import { useRedraw, useStored, useToken, useWork } from "./parts/hooks.js";
+import { THEMES, applyTheme } from "./parts/theme.js";
+import { idOf } from "./names.js";
+import { onTokenAsked, root, token } from "./server.js";
+import { CreateDialog, OpenDialog, TokenDialog } from "./views/actions.js";
+import { PipelineView } from "./views/pipeline.js";
+import { ServerView } from "./views/status.js";
+import { StreamView } from "./views/stream.js";
+import { Tree } from "./views/tree.js";
+import { Welcome } from "./views/welcome.js";
+
+const PAGES = [["streams", "Streams"], ["pipeline", "Pipeline"], ["server", "Server"]];
+
+// "#/streams", "#/stream/<path>?tab=log", "#/pipeline", "#/server"
+function parseHash() {
+  const [path, query] = location.hash.slice(1).split("?");
+  const tab = new URLSearchParams(query).get("tab") ?? "log";
+  if (path.startsWith("/stream/")) return { page: "streams", name: decoded(path.slice("/stream".length)), tab };
+  const page = path.slice(1) || "streams";
+  return { page: PAGES.some(([id]) => id === page) ? page : "streams", name: null, tab };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return null;
+  }
+}
+
+const streamHash = (name, tab = "log") => `#/stream${name.split("/").map(encodeURIComponent).join("/")}${tab === "log" ? "" : `?tab=${tab}`}`;
+
+function usePlace() {
+  const [place, setPlace] = useState(parseHash);
+  useEffect(() => {
+    const follow = () => setPlace(parseHash());
+    addEventListener("hashchange", follow);
+    return () => removeEventListener("hashchange", follow);
+  }, []);
+  return [place, (hash) => { location.hash = hash; }];
+}
+
+function useCatalogue() {
+  const redraw = useRedraw();
+  const given = useToken();
+  const catalogue = useMemo(() => new Catalogue(redraw), [given]);
+  useWork((signal) => catalogue.run(signal), [catalogue]);
+  return catalogue;
+}
+
+function useKeys(actions) {
+  useEffect(() => {
+    const press = (event) => {
+      if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
+      const action = actions[event.key];
+      if (action) { event.preventDefault(); action(); }
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  });
+}
+
+function App() {
+  const [place, go] = usePlace();
+  const catalogue = useCatalogue();
+  const [theme, setTheme] = useStored("theme", "system");
+  const [dialog, setDialog] = useState(null);
+  useEffect(() => applyTheme(theme), [theme]);
+  useEffect(() => onTokenAsked(() => setDialog("token")), []);
+  useEffect(() => catalogue.note(place.name), [catalogue, catalogue.listed, place.name]);
+  useEffect(() => { document.title = `${place.name ? idOf(place.name) : PAGES.find(([id]) => id === place.page)[1]} · Everbrook`; }, [place]);
+  useKeys({
+    "/": () => document.getElementById("search")?.focus(),
+    n: () => setDialog("create"), o: () => setDialog("open"), s: () => go("#/streams"), p: () => go("#/pipeline"), i: () => go("#/server"),
+    t: () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]),
+  });
+  const open = (name) => go(streamHash(name));
+  const main = place.page === "pipeline" ? html`<${PipelineView} theme=${theme} catalogue=${catalogue} />`
+    : place.page === "server" ? html`<${ServerView} theme=${theme} />`
+    : place.name ? html`<${StreamView} key=${place.name} name=${place.name} tab=${place.tab} entry=${catalogue.entries.get(place.name)} onTab=${(tab) => go(streamHash(place.name, tab))} onOpen=${open} onGone=${() => go("#/streams")} />`
+    : html`<${Welcome} catalogue=${catalogue} hrefOf=${streamHash} onCreate=${() => setDialog("create")} onFind=${() => setDialog("open")} />`;
+  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a><header class="top"><a class="brand" href="#/streams"><img src="icon.svg" alt="" width="22" height="22" /> Everbrook</a>
+      <nav aria-label="Pages">${PAGES.map(([id, label]) => html`<a key=${id} href=${`#/${id}`} aria-current=${place.page === id ? "page" : undefined}>${label}</a>`)}</nav>
+      <span class="grow"></span><span class=${`server ${catalogue.state}`} role="status" title=${catalogue.error?.message ?? ""}>${root.replace(/^https?:\/\//, "")}${catalogue.state === "live" ? "" : ` · ${catalogue.state}`}</span>
+      <button onClick=${() => setDialog("token")} aria-pressed=${token() !== ""}>${token() ? "Token set" : "Token"}</button>
+      <label class="theme"><span class="hidden">Theme</span><select value=${theme} onChange=${(event) => setTheme(event.target.value)}>${THEMES.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label></header>
+    <div class=${place.page === "streams" ? `body with-tree${place.name ? " on-stream" : ""}` : "body"}>
+      ${place.page === "streams" ? html`<${Tree} catalogue=${catalogue} selected=${place.name} onOpen=${open} onCreate=${() => setDialog("create")} onFind=${() => setDialog("open")} />` : null}
+      <main id="main" tabindex="-1">${main}</main></div>
+    ${dialog === "create" && html`<${CreateDialog} buckets=${catalogue.buckets} onClose=${() => setDialog(null)} onDone=${open} />`}
+    ${dialog === "open" && html`<${OpenDialog} onClose=${() => setDialog(null)} onDone=${open} />`}
+    ${dialog === "token" && html`<${TokenDialog} onClose=${() => setDialog(null)} />`}`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,153 @@
+"""Streams that go, come back, are cut or closed while somebody looks at them; networks that are slow."""
+
+from playwright.sync_api import Page, Route, expect
+
+from everbrook import Client
+from tests.ui.conftest import Complaints
+
+
+def show(page: Page, ui: str, name: str, tab: str = "log") -> None:
+    page.goto(f"{ui}#/stream/v1/stream/{name}?tab={tab}")
+
+
+def test_a_stream_that_is_deleted_is_said_to_be_gone(
+    page: Page, ui: str, client: Client, complaints: Complaints
+) -> None:
+    stream = client.stream("trouble/deleted")
+    stream.create()
+    show(page, ui, "trouble/deleted")
+    expect(page.locator(".state.live")).to_be_visible()
+    stream.delete()
+    expect(page.get_by_role("alert")).to_contain_text("no such stream")
+    complaints.said.clear()
+
+
+def test_a_stream_that_is_made_anew_is_shown_anew(page: Page, ui: str, client: Client, complaints: Complaints) -> None:
+    stream = client.stream("trouble/anew")
+    stream.create()
+    stream.extend([{"old": number} for number in range(3)])
+    show(page, ui, "trouble/anew")
+    expect(page.locator(".message")).to_have_count(3)
+    expect(page.locator(".server.live")).to_be_visible()
+    stream.delete()
+    stream.create()
+    stream.append({"new": 1})
+    expect(page.locator(".message")).to_have_count(1)
+    expect(page.locator(".message")).to_contain_text("new")
+    complaints.said.clear()
+
+
+def test_a_stream_that_comes_later_is_shown_when_it_comes(
+    page: Page, ui: str, client: Client, complaints: Complaints
+) -> None:
+    show(page, ui, "trouble/later")
+    expect(page.get_by_role("alert")).to_contain_text("no such stream")
+    client.stream("trouble/later").create()
+    client.stream("trouble/later").append({"here": 1})
+    expect(page.locator(".message")).to_contain_text("here")
+    complaints.said.clear()
+
+
+def test_what_was_cut_off_above_is_no_error(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("trouble/cut")
+    stream.create()
+    offsets = [stream.extend([{"n": first + at} for at in range(1000)]) for first in range(0, 3000, 1000)]
+    show(page, ui, "trouble/cut")
+    expect(page.locator(".message").last).to_contain_text("2999")
+    stream.publish(b"{}", offset=offsets[-1])
+    page.get_by_role("listbox", name="messages").evaluate("list => { list.scrollTop = 0 }")
+    page.wait_for_timeout(500)
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_jump_to_no_boundary_says_so_and_the_latest_are_one_click_away(
+    page: Page, ui: str, client: Client, complaints: Complaints
+) -> None:
+    stream = client.stream("trouble/jump")
+    stream.create()
+    stream.append({"n": 1})
+    show(page, ui, "trouble/jump")
+    page.get_by_label("Jump to an offset or a time").fill("3")
+    page.get_by_label("Jump to an offset or a time").press("Enter")
+    expect(page.get_by_role("alert")).to_contain_text("inside a message")
+    page.get_by_role("button", name="Latest").click()
+    expect(page.locator(".message")).to_have_count(1)
+    complaints.said.clear()
+
+
+def test_enter_twice_on_a_slow_network_appends_once(page: Page, ui: str, client: Client) -> None:
+    def slowly(route: Route) -> None:
+        page.wait_for_timeout(300)
+        route.continue_()
+
+    stream = client.stream("trouble/slow")
+    stream.create()
+    show(page, ui, "trouble/slow")
+    page.route(lambda url: url.endswith("trouble/slow"), slowly)
+    box = page.get_by_label("Message to append")
+    box.fill("1")
+    box.press("Enter")
+    box.press("Enter")
+    expect(page.locator(".message")).to_have_count(1)
+    page.unroute_all(behavior="wait")
+    assert list(stream.read()) == [1]
+
+
+def test_what_is_searched_goes_on_as_messages_come(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("trouble/search")
+    stream.create()
+    stream.extend([{"n": number} for number in range(700)])
+    show(page, ui, "trouble/search")
+    page.get_by_label("Search in what is shown").fill("99")
+    expect(page.locator(".log .count")).to_contain_text("found")
+    before = page.locator(".message").count()
+    stream.append({"n": 9900})
+    expect(page.locator(".message")).to_have_count(before + 1)
+
+
+def test_a_tab_that_nobody_sees_lets_its_connection_go(page: Page, ui: str, client: Client) -> None:
+    """A browser has six connections for a server: a seventh tab would wait for ever."""
+    stream = client.stream("trouble/hidden")
+    stream.create()
+    page.clock.install()
+    show(page, ui, "trouble/hidden")
+    expect(page.locator(".state.live")).to_be_visible()
+    hide = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    with page.expect_event("requestfailed", lambda request: "live=sse" in request.url):
+        page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')) }", True)
+        page.clock.run_for(6000)
+    stream.append({"meanwhile": 1})
+    page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')) }", False)
+    expect(page.locator(".message")).to_contain_text("meanwhile")
+
+
+def test_the_bootstrap_of_a_large_stream_is_not_downloaded_whole(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("trouble/large", content_type="application/octet-stream")
+    stream.create()
+    for _ in range(30):
+        stream.append(bytes(range(256)) * 2000)
+    show(page, ui, "trouble/large", "bootstrap")
+    expect(page.get_by_label("Bootstrap", exact=True)).to_contain_text("00 01 02 03")
+    expect(page.get_by_label("Bootstrap", exact=True)).to_contain_text("are shown")
+
+
+def test_an_address_that_is_no_text_shows_the_streams(page: Page, ui: str) -> None:
+    page.goto(f"{ui}#/stream/v1/stream/%zz")
+    expect(page.get_by_role("listbox", name="streams")).to_be_visible()
+
+
+def test_skipping_to_the_content_stays_where_one_is(page: Page, ui: str, client: Client) -> None:
+    client.stream("trouble/skip").create()
+    show(page, ui, "trouble/skip")
+    expect(page.get_by_role("heading", name="trouble/skip")).to_be_visible()
+    page.get_by_role("link", name="Skip to the content").press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert "trouble/skip" in page.url
+
+
+def test_focus_comes_back_when_a_dialog_is_left(page: Page, ui: str) -> None:
+    page.goto(ui)
+    page.get_by_role("button", name="New").press("Enter")
+    expect(page.get_by_label("Path")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="New")).to_be_focused()
