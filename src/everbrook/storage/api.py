@@ -14,7 +14,9 @@ from msgspec import Struct
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.blobs import Blobs
+from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.index import Messages
+from everbrook.storage.pin import Pin
 
 
 class StorageFull(Exception):
@@ -48,6 +50,10 @@ class Storage(Protocol):
     @property
     def blobs(self) -> Blobs:
         """Where the bytes of snapshots are."""
+
+    @property
+    def checkpoints(self) -> Checkpoints | None:
+        """What became of its journal, where it has one."""
 
     @property
     def last_incarnation(self) -> int:
@@ -114,5 +120,12 @@ class Storage(Protocol):
     def keeps(self, owner: int, blob: int) -> bool:
         """Tell whether a blob is the snapshot of its owner, or one that a fork of it began with."""
 
+    def pin(self) -> Pin | None:
+        """Hold on to everything that is durable now, to be read while the storage goes on. None: nothing is on a disk.
+
+        It is called while nothing is being persisted, and returns at once. Until the pin is released or the storage
+        closed, nothing of that moment is lost; what is removed meanwhile takes up room until then.
+        """
+
     def close(self) -> None:
-        """Let go of everything the engine holds open. Nothing may be called after it."""
+        """Let go of everything the engine holds open, pins too. Nothing may be called after it."""

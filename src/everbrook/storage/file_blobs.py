@@ -12,6 +12,7 @@ from pathlib import Path
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.api import refusal
 from everbrook.storage.disk import Disk, File, Reader
+from everbrook.storage.pin import ABSENT, Hold
 
 BLOBS = "blobs"
 """What the folder of the blobs is called in that of a store."""
@@ -41,11 +42,13 @@ class FileBlobs:
         self._folder = folder
         self._durable = durable
         self._made: set[Path] = set()
+        self.hold = Hold(disk)
 
     def begin(self, owner: int, number: int) -> "FileDraft":
         path = blob_path(self._folder, owner, number)
         try:
             self._make(path.parent)
+            self.hold.note(path, ABSENT)
             return FileDraft(self._disk, path, self._disk.create(path), durable=self._durable)
         except OSError as error:
             raise refusal(error) from error
@@ -64,7 +67,7 @@ class FileBlobs:
 
     def remove(self, owner: int, number: int) -> None:
         with suppress(FileNotFoundError):
-            self._disk.remove(blob_path(self._folder, owner, number))
+            self.hold.remove(blob_path(self._folder, owner, number))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
         """Go through the blobs, one folder at a time. Files that are none are left alone."""

@@ -21,6 +21,7 @@ class MemoryStorage:
 
     promise = "streams are gone when this process ends"
     blocking = False
+    checkpoints = None
 
     def __init__(self) -> None:
         self._incarnations: dict[bytes, int] = {}
@@ -145,6 +146,9 @@ class MemoryStorage:
 
     def keeps(self, owner: int, blob: int) -> bool:
         return needs_blob(self._heads.get(owner), self._forks.get(owner, {}).values(), blob)
+
+    def pin(self) -> None:
+        """There are no files."""
 
     def close(self) -> None:
         for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks):

@@ -4,8 +4,10 @@ Opening replays the journal over the shelf, skipping what a shard has already, s
 """
 
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -16,8 +18,10 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.acid.journal import Damage, Journal
 from everbrook.storage.acid.listing import Counts, Listing
+from everbrook.storage.acid.pinning import AcidPin
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shelf import Shelf
+from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.manifest import FORMAT, Manifest, StoreError, open_folder, open_manifest
@@ -80,6 +84,9 @@ class AcidStorage(Listing):
         self._fold_paths: list[Path] = []
         self._retry_at_bytes = 0
         self._thread = ThreadPoolExecutor(1, "everbrook-fold")
+        self._folder = folder
+        self._pins: set[AcidPin] = set()
+        self.checkpoints = Checkpoints()
         self._replay()
 
     def _replay(self) -> None:
@@ -144,6 +151,7 @@ class AcidStorage(Listing):
 
     def persist(self, group: Sequence[Change]) -> None:
         self._journal.append([pack_change(change) for change in group])
+        self.checkpoints.journal_bytes = self._journal.size
 
     def apply(self, group: Sequence[Change]) -> None:
         for change in group:
@@ -165,8 +173,14 @@ class AcidStorage(Listing):
         self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     def _fold_aside(self, recent: Recent, number: int, paths: list[Path]) -> None:
-        self._shelf.fold(recent, number, self._damaged)
-        self._journal.remove(paths)
+        began = time.perf_counter()
+        try:
+            self._shelf.fold(recent, number, self._damaged)
+            self._journal.remove(paths)
+        except BaseException:
+            self.checkpoints.note(time.perf_counter() - began, failed=True)
+            raise
+        self.checkpoints.note(time.perf_counter() - began)
 
     def _end_fold(self) -> None:
         """See whether a fold is done. One that failed is tried again: until it succeeds the journal keeps it all."""
@@ -228,11 +242,31 @@ class AcidStorage(Listing):
         except StreamDamaged:
             return True
 
+    # Pinning
+
+    def pin(self) -> AcidPin:
+        pin = AcidPin(self._folder, self._shelf.pin, self.blobs, self._unpin)
+        self._pins.add(pin)
+        return pin
+
+    def _unpin(self, pin: AcidPin, removable: list[Path]) -> None:
+        self._pins.discard(pin)
+        if removable:
+            self._thread.submit(self._remove_blobs, removable)
+
+    def _remove_blobs(self, paths: list[Path]) -> None:
+        """Remove what was put off. What can't be, the next start finds."""
+        for path in paths:
+            with suppress(OSError):
+                self.blobs.hold.remove(path)
+
     def close(self) -> None:
         """Fold what is left, so that the next opening has nothing to replay, and let everything go.
 
         A group that was persisted and never applied is only in the journal, which then stays.
         """
+        for pin in list(self._pins):
+            pin.release()
         self._thread.shutdown()
         if self._fold and self._fold.exception() is None:
             self._folding = None

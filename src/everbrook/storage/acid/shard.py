@@ -1,12 +1,14 @@
 """A shard: one LMDB environment with everything that was folded into it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
 import lmdb
 
 from everbrook.storage.acid.chunks import CHUNK_BYTES, Chunk, cut_chunks, joined, pack_index, unpack_index
+from everbrook.storage.acid.pinned_shard import PinnedShard
 from everbrook.storage.acid.reading import ShardReader
 from everbrook.storage.acid.recent import RecentStream
 from everbrook.storage.acid.residency import Residency
@@ -19,6 +21,9 @@ DATA = "data.mdb"
 MAP_BYTES = 1 << 40
 # A last chunk smaller than this takes the next appends in, so that a slow stream is not a heap of crumbs.
 CRUMB_BYTES = 16 * 1024
+
+# Each of them fails only if two folds end while a page is read.
+PIN_ATTEMPTS = 100
 
 NUMBER = Struct("<Q")
 APPLIED = b"applied"
@@ -64,6 +69,13 @@ class Shard(ShardReader):
             for incarnation, floor in floors.items():
                 fold.discard(incarnation, floor)
         self.let_go()
+
+    def pin(self) -> PinnedShard:
+        """Hold on to what is in the shard now."""
+        for _ in range(PIN_ATTEMPTS - 1):
+            with suppress(BlockingIOError):
+                return PinnedShard(self._env, self._folder / DATA)
+        return PinnedShard(self._env, self._folder / DATA)
 
     def let_go(self) -> None:
         """Let go of the pages that a fold has left in the process."""

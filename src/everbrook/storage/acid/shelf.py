@@ -13,6 +13,7 @@ from pathlib import Path
 from everbrook.protocol.change import Edit
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.acid.pages import problem_of
+from everbrook.storage.acid.pinned_shard import PinnedShard
 from everbrook.storage.acid.reading import Glance
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import DATA, Fold, Shard
@@ -191,6 +192,18 @@ class Shelf:
             here = {each: floor for each, floor in floors.items() if self.number_of(each) == number}
             if here:
                 shard.discard(here)
+
+    def pin(self) -> dict[str, PinnedShard]:
+        """Hold on to what is in every shard now, by the names of their folders."""
+        pinned: dict[str, PinnedShard] = {}
+        try:
+            for number, shard in enumerate(self._shards):
+                pinned[f"shard-{number:03d}"] = shard.pin()
+        except BaseException:
+            for each in pinned.values():
+                each.close()
+            raise
+        return pinned
 
     def close(self) -> None:
         """Close every shard."""

@@ -14,7 +14,7 @@ from everbrook.protocol.state import Head
 from everbrook.storage.api import Record, StorageFull
 from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import FileBlobs
-from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents, Doubts
+from everbrook.storage.files.catalogue import GENERATION_SHIFT, Catalogue, Contents, Doubts, catalogue_files
 from everbrook.storage.files.damage import Damage
 from everbrook.storage.files.discarding import Discarder
 from everbrook.storage.files.doubt import Doubt
@@ -22,6 +22,7 @@ from everbrook.storage.files.handles import Syncer
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.pens import SEGMENT_BYTES, Pens
+from everbrook.storage.files.pinning import FilesPin
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.recovery import recover, sweep
 from everbrook.storage.files.removals import Removals
@@ -45,6 +46,7 @@ class FileStorage:
 
     blocking = True
     used_bytes = 0
+    checkpoints = None
 
     def __init__(
         self, disk: Disk, folder: Path, *, durable: bool, salt: int, segment_bytes: int = SEGMENT_BYTES
@@ -64,6 +66,8 @@ class FileStorage:
         self._layout = Layout(folder)
         disk.make_folder(self._layout.streams)
         self.blobs = FileBlobs(disk, self._layout.blobs, durable=syncer.durable)
+        self._folder, self._pins = folder, set[FilesPin]()
+        hold = self._hold = self.blobs.hold
         logs = self._logs = Logs(disk, self._layout)
         contents, damages = recover(disk, folder, self._layout, logs, syncer)
         self._entries = contents.entries
@@ -73,8 +77,8 @@ class FileStorage:
         pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, segment_bytes=segment_bytes)
         self._catalogue = Catalogue(disk, folder, salt, syncer)
         number = generation << GENERATION_SHIFT
-        self._writer = Writer(disk, self._catalogue, pens, number)
-        self._removals = Removals(disk, self._layout, self._writer.removed, durable=syncer.durable)
+        self._writer = Writer(disk, self._catalogue, pens, number, hold)
+        self._removals = Removals(disk, self._layout, self._writer.removed, hold, durable=syncer.durable)
         self._reader = Reader(disk, self._layout, logs, doubt, number)
         self._reader.damages += damages
         self._discarder = Discarder(self._entries, logs, self._reader, self._removals)
@@ -145,7 +149,7 @@ class FileStorage:
         with suppress(OSError):
             segment = self._logs.first(incarnation) or 0
             while True:
-                self._disk.remove(self._layout.segment(incarnation, segment))
+                self._hold.remove(self._layout.segment(incarnation, segment))
                 self._writer.removed(self._layout.bucket(incarnation))
                 segment += 1
 
@@ -214,8 +218,20 @@ class FileStorage:
     def keeps(self, owner: int, blob: int) -> bool:
         return self._discarder.keeps(owner, blob)
 
+    def pin(self) -> FilesPin:
+        catalogues = catalogue_files(self._disk, self._folder)
+        pin = FilesPin(self._folder, catalogues[-1].path if catalogues else None, self._hold, self._unpin)
+        self._pins.add(pin)
+        return pin
+
+    def _unpin(self, pin: FilesPin, removable: list[Path]) -> None:
+        self._pins.discard(pin)
+        self._removals.add_files(removable)
+
     def close(self) -> None:
         """Let everything go. The next opening has nothing to do if this one has finished everything."""
+        for pin in list(self._pins):
+            pin.release()
         self._removals.close()
         clean = not (self._writer.failed or self._removals.failed or self._doubt.failure)
         clean = clean and self._reader.applied == self._writer.number

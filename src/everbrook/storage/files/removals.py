@@ -11,6 +11,7 @@ from pathlib import Path
 
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.layout import Layout
+from everbrook.storage.pin import Hold
 
 logger = logging.getLogger(__name__)
 
@@ -18,11 +19,14 @@ logger = logging.getLogger(__name__)
 class Removals:
     """Removes files in a thread, so that nobody has to wait for it."""
 
-    def __init__(self, disk: Disk, layout: Layout, removed: Callable[[Path], None], *, durable: bool) -> None:
+    def __init__(
+        self, disk: Disk, layout: Layout, removed: Callable[[Path], None], hold: Hold, *, durable: bool
+    ) -> None:
         """Call `removed` with each folder that something was removed from."""
         self._disk = disk
         self._layout = layout
         self._removed = removed
+        self._hold = hold
         self._durable = durable
         self._thread: ThreadPoolExecutor | None = None
         self.failed = False
@@ -40,11 +44,28 @@ class Removals:
                 self._sync(self._layout.segment(incarnation, last))
             for segment in segments:
                 with suppress(FileNotFoundError):
-                    self._disk.remove(self._layout.segment(incarnation, segment))
+                    self._hold.remove(self._layout.segment(incarnation, segment))
         except OSError as error:
             self.failed = True
             logger.warning("what a stream does not retain could not be removed; an opening tries it again: %s", error)
         self._removed(self._layout.bucket(incarnation))
+
+    def add_files(self, paths: list[Path]) -> None:
+        """Remove files soon that were kept for somebody."""
+        if paths:
+            self._thread = self._thread or ThreadPoolExecutor(1, "everbrook-discard")
+            self._thread.submit(self._remove_files, paths)
+
+    def _remove_files(self, paths: list[Path]) -> None:
+        for path in paths:
+            try:
+                self._hold.remove(path)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self.failed = True
+                logger.warning("%s could not be removed; an opening tries it again: %s", path, error)
+            self._removed(path.parent)
 
     def _sync(self, path: Path) -> None:
         """Sync what would otherwise only be in the memory of the machine, if it was not dropped meanwhile."""

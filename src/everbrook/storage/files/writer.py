@@ -16,6 +16,7 @@ from everbrook.storage.disk import Disk, File
 from everbrook.storage.files.catalogue import Catalogue, is_joint, pack_commit, pack_joint
 from everbrook.storage.files.handles import SyncFailed
 from everbrook.storage.files.pens import Pens
+from everbrook.storage.pin import ABSENT, Hold
 
 RENEW_AT_BYTES = 4 * 1024 * 1024
 
@@ -25,10 +26,11 @@ Numbered = tuple[int, Change]
 class Writer:
     """Makes groups of changes durable. `number` is that of the last change."""
 
-    def __init__(self, disk: Disk, catalogue: Catalogue, pens: Pens, number: int) -> None:
+    def __init__(self, disk: Disk, catalogue: Catalogue, pens: Pens, number: int, hold: Hold) -> None:
         self._disk = disk
         self._catalogue = catalogue
         self._pens = pens
+        self._hold = hold
         self._made: set[Path] = set()
         self._folders: set[Path] = set()
         self._removed_from: deque[Path] = deque()
@@ -120,6 +122,7 @@ class Writer:
     def _open(self, path: Path) -> File:
         file = self._pens.handles.use(path)
         size = file.size
+        self._hold.note(path, size)
         self._undo.append(lambda: self._cut(path, size))
         return file
 
@@ -130,6 +133,7 @@ class Writer:
 
     def _create(self, path: Path) -> File:
         folder = path.parent
+        self._hold.note(path, ABSENT)
         if folder not in self._made:
             self._disk.make_folder(folder)
             self._made.add(folder)

@@ -1,0 +1,181 @@
+"""``everbrook backup``: a copy of a whole store at one moment, while its server goes on.
+
+The rule: what has the name of a backup is whole and verified. A run that fails or is killed leaves no backup, and the
+next one goes on with what it has copied.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from everbrook.cli.connection import given_context, given_token, given_url, server_options
+from everbrook.cli.output import format_time, json_option, print_json
+from everbrook.cli.progress import progress, waiting
+
+if TYPE_CHECKING:
+    from everbrook.storage.backups.backup import Manifest
+    from everbrook.storage.backups.destination import Destination
+    from everbrook.storage.backups.file_copy import Source
+    from everbrook.storage.check import Report
+
+LEASE_SECS = 30
+
+
+@click.command()
+@click.argument("places", metavar="[URL] DEST", nargs=-1, required=True)
+@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Copy a store that no server uses.")
+@click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Then remove all backups in DEST but the last N.")
+@click.option("--full", is_flag=True, help="Take nothing over from earlier backups: copy every byte.")
+@click.option("--check/--no-check", "checked", default=True, help="Read the copy as `check` does.  [default: check]")
+@json_option
+@server_options
+def backup(
+    places: tuple[str, ...],
+    data_dir: Path | None,
+    keep: int | None,
+    *,
+    full: bool,
+    checked: bool,
+    as_json: bool,
+) -> None:
+    """Copy the store of the server at URL into DEST, a folder for backups, as it is at one moment.
+
+    Everything that was acknowledged before is in it. What the last backup in DEST has is not copied again: it is the
+    same file under a second name. DEST/latest is the last one that is whole; `everbrook restore` makes a data folder of
+    it.
+    """
+    # Imported here: help needs none of it.
+    from everbrook.storage.backups.backup import BackupError  # noqa: PLC0415
+    from everbrook.storage.backups.destination import Destination  # noqa: PLC0415
+    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
+
+    url, folder = _parse_places(places, data_dir)
+    began = time.monotonic()
+    try:
+        with closing(Destination(folder)) as destination:
+            manifest, report = _back_up(destination, url, data_dir, full=full, checked=checked)
+            with waiting("giving it its name"):
+                path = destination.publish(manifest)
+            gone = destination.prune(keep) if keep else []
+    except (BackupError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+    except OSError as error:
+        raise click.ClickException(f"{error.filename or folder}: {error.strerror or error}") from error
+    facts = _facts(path, manifest, report, gone, time.monotonic() - began)
+    if as_json:
+        print_json(facts)
+    else:
+        click.echo("\n".join(_describe(facts)))
+
+
+def _parse_places(places: tuple[str, ...], data_dir: Path | None) -> tuple[str, Path]:
+    match places:
+        case (dest,):
+            return given_url(), Path(dest)
+        case (url, dest) if data_dir is None and url.startswith(("http://", "https://")):
+            return url, Path(dest)
+        case (url, _) if data_dir is None:
+            raise click.UsageError(f"the URL of a server begins with http:// or https://, got {url}")
+        case (_, _):
+            raise click.UsageError("--data-dir copies a store without its server: give DEST alone")
+        case _:
+            raise click.UsageError(f"expected a URL and a folder, got {len(places)} arguments")
+
+
+def _back_up(
+    destination: "Destination", url: str, data_dir: Path | None, *, full: bool, checked: bool
+) -> "tuple[Manifest, Report | None]":
+    """Copy everything to where it is no backup yet."""
+    from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest  # noqa: PLC0415
+    from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
+    from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
+
+    with _source(url, data_dir) as (source, store, taken_at_ms, whence), progress("copying") as advance:
+        destination.partial.mkdir(mode=0o700, exist_ok=True)
+        (destination.partial / MANIFEST).unlink(missing_ok=True)
+        target = destination.partial / DATA / store
+        target.mkdir(parents=True, exist_ok=True)
+        previous = None if full else destination.previous()
+        if previous and previous.manifest.store != store:
+            previous = None
+        copy = Copy(source, target, previous, lambda size: advance("", size))
+        copy.run()
+    with waiting("syncing"):
+        folders = [target / folder for folder in copy.folders]
+        destination.syncing.sync(copy.written, [*folders, target, target.parent, destination.partial])
+    report = None
+    if checked:
+        with waiting("checking"):
+            report = check_copy(target)
+    text = destination.write_list(copy.entries)
+    manifest = Manifest(
+        format=FORMAT,
+        store=store,
+        taken_at_ms=taken_at_ms,
+        source=whence,
+        folders=copy.folders,
+        files=len(copy.entries),
+        bytes=copy.done_bytes,
+        copied_bytes=copy.copied_bytes,
+        list_digest=sha256(text).hexdigest(),
+        everbrook=version("everbrook"),
+    )
+    return manifest, report
+
+
+@contextmanager
+def _source(url: str, data_dir: Path | None) -> "Iterator[tuple[Source, str, int, str]]":
+    """Pin a store: give it, its kind, the moment, and where it is."""
+    if data_dir is None:
+        from everbrook.cli.backup_source import ServerSource  # noqa: PLC0415
+
+        with ServerSource(url, given_token(), given_context(), LEASE_SECS) as server:
+            yield server, server.begun.store, server.begun.taken_at_ms, server.url
+        return
+    from everbrook.storage.backups.copying import PinSource  # noqa: PLC0415
+    from everbrook.storage.check import find_stores  # noqa: PLC0415
+    from everbrook.storage.still import StillStore  # noqa: PLC0415
+
+    stores = find_stores(data_dir)
+    if len(stores) > 1:
+        raise click.UsageError(f"{data_dir} holds {len(stores)} stores: name one of {', '.join(map(str, stores))}")
+    still = StillStore(stores[0])
+    try:
+        yield PinSource(still), still.store, time.time_ns() // 1_000_000, str(data_dir.resolve())
+    finally:
+        still.release()
+
+
+def _facts(
+    path: Path, manifest: "Manifest", report: "Report | None", gone: list[Path], secs: float
+) -> dict[str, object]:
+    """Say what was done, for programs."""
+    return {
+        "backup": str(path),
+        "store": manifest.store,
+        "taken_at": format_time(manifest.taken_at_ms),
+        "files": manifest.files,
+        "bytes": manifest.bytes,
+        "copied_bytes": manifest.copied_bytes,
+        "streams": report.tally.streams if report else None,
+        "stream_bytes": report.tally.stream_bytes if report else None,
+        "checked": report is not None,
+        "removed": [str(each) for each in gone],
+        "secs": round(secs, 3),
+    }
+
+
+def _describe(facts: dict[str, object]) -> "Iterator[str]":
+    yield f"{facts['backup']}: {facts['store']} as of {facts['taken_at']}"
+    yield f"  files: {facts['files']}, bytes: {facts['bytes']}, of which copied: {facts['copied_bytes']}"
+    if facts["checked"]:
+        yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
+    removed = facts["removed"]
+    if isinstance(removed, list):
+        yield from (f"  removed {path}" for path in removed)

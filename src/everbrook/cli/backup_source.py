@@ -1,0 +1,152 @@
+"""The store of a running server, as a source of a backup: pinned there, and read over HTTP.
+
+The server hears of it now and then, even while there is much to do on this side; when this process is gone it hears
+nothing, and goes on alone.
+"""
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+from msgspec import Struct
+
+from everbrook.client.errors import InvalidAnswer, Unreachable
+from everbrook.client.refusals import refusal_of
+from everbrook.storage.backups.backup import BackupError
+from everbrook.storage.backups.pieces import Asked, Mangled, Piece, parse_pieces
+from everbrook.storage.pin import PinnedFile
+
+if TYPE_CHECKING:
+    import ssl
+
+T = TypeVar("T")
+
+BACKUPS = "/admin/backups"
+TIMEOUT_SECS = 60.0
+ATTEMPTS = 8
+MAX_PAUSE_SECS = 10.0
+_GONE = "backup_not_found"
+_NOT_NOW = {429, 503}
+
+
+class Begun(Struct, frozen=True):
+    """A backup that a server has begun."""
+
+    id: str
+    store: str
+    taken_at_ms: int
+    lease_secs: int
+
+
+class ServerSource:
+    """A pinned store, until the end of a `with`."""
+
+    def __init__(self, url: str, token: str | None, context: "ssl.SSLContext | None", lease_secs: int) -> None:
+        self.url = url.rstrip("/")
+        # Whole pieces are wanted, as they are.
+        headers = {"Accept-Encoding": "identity"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        verify = True if context is None else context
+        self._http = httpx2.Client(headers=headers, verify=verify, timeout=TIMEOUT_SECS)
+        self._lease_secs = lease_secs
+        self._begun: Begun | None = None
+        self._ended = threading.Event()
+        self._renewing = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> Self:
+        try:
+            body = msgspec.json.encode({"lease_secs": self._lease_secs})
+            self._begun = self._decode(self._ask("POST", BACKUPS, body), Begun)
+        except BaseException:
+            self._http.close()
+            raise
+        self._renewing.start()
+        return self
+
+    def _renew(self) -> None:
+        """Say again and again that the backup goes on. If it does not, whoever asks for something is told."""
+        while not self._ended.wait(self.begun.lease_secs / 4):
+            with suppress(httpx2.HTTPError):
+                self._http.get(self.url + self._place)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Let the server go on alone. If it can't be told, the lease ends by itself."""
+        self._ended.set()
+        self._renewing.join()
+        with suppress(httpx2.HTTPError):
+            self._http.delete(self.url + self._place)
+        self._http.close()
+
+    @property
+    def begun(self) -> Begun:
+        """What the server says of the backup."""
+        if self._begun is None:
+            raise RuntimeError("the backup was not begun")
+        return self._begun
+
+    @property
+    def _place(self) -> str:
+        return f"{BACKUPS}/{self.begun.id}"
+
+    def folders(self) -> list[str]:
+        """Give the store's folders."""
+        return self._decode(self._ask("GET", self._place), list[str])
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        """Give the files of a folder."""
+        return self._decode(self._ask("GET", f"{self._place}/files?folder={quote(folder)}"), list[PinnedFile])
+
+    def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
+        """Give pieces, verified."""
+        try:
+            pieces = parse_pieces(self._ask("POST", f"{self._place}/pieces", msgspec.json.encode(asked)))
+        except Mangled as error:
+            raise InvalidAnswer(str(error)) from error
+        if not pieces:
+            raise InvalidAnswer("the server gave none of the pieces that it was asked for")
+        return pieces
+
+    def _decode(self, body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise InvalidAnswer(f"{self.url} does not answer as a server that can be backed up: {error}") from error
+
+    def _ask(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Ask, and once the backup has begun, ask again if the server is busy: nothing is done twice by it."""
+        response = self._send(method, path, body)
+        for attempt in range(ATTEMPTS):
+            if self._begun is None or response.status_code not in _NOT_NOW:
+                break
+            self._ended.wait(_pause_secs(response, attempt))
+            response = self._send(method, path, body)
+        if response.is_success:
+            return response.content
+        raise self._refusal(response)
+
+    def _send(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        try:
+            return self._http.request(method, self.url + path, content=body)
+        except httpx2.HTTPError as error:
+            raise Unreachable(f"no answer from {self.url}: {str(error) or type(error).__name__}") from error
+
+    def _refusal(self, response: httpx2.Response) -> Exception:
+        refusal = refusal_of(response.status_code, response.headers, response.content, f"backup of {self.url}")
+        if self._begun and refusal.code == _GONE:
+            return BackupError(
+                f"{self.url} does not know this backup any more: it was restarted, or heard nothing for "
+                f"{self.begun.lease_secs} s. Run the same command again: what is copied stays"
+            )
+        return refusal
+
+
+def _pause_secs(response: httpx2.Response, attempt: int) -> float:
+    """Give how long to wait: as long as the server says, within reason."""
+    said = response.headers.get("retry-after", "")
+    return min(float(said) if said.isdigit() else 0.2 * 2**attempt, MAX_PAUSE_SECS)

@@ -1,0 +1,127 @@
+"""A backup in a folder: its manifest, the list of its files with the digests of their blocks, and the files.
+
+<time>/backup.json      what it is; written last, so a folder without it is no backup
+<time>/files.jsonl      a file in each line: name, size, SHA-256 of each block of 128 KiB
+<time>/data/<store>/…   the files, as they are in a data folder
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+MANIFEST = "backup.json"
+LIST = "files.jsonl"
+DATA = "data"
+FORMAT = 1
+STORES = ("acid", "file")
+
+_NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
+
+
+class BackupError(Exception):
+    """A backup can't be made or used, for a reason that its owner can do something about."""
+
+
+class Manifest(Struct, frozen=True):
+    """What a backup is. `copied_bytes` were new in it, the other ones it shares with an earlier backup."""
+
+    format: int
+    store: str
+    taken_at_ms: int
+    source: str
+    folders: list[str]
+    files: int
+    bytes: int
+    copied_bytes: int
+    list_digest: str
+    everbrook: str = ""
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    """A file of a backup."""
+
+    name: str
+    size: int
+    blocks: list[str]
+    stamp: str = ""
+
+
+class Backup:
+    """A whole backup."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read what a folder says of itself. `BackupError` if it is none."""
+        self.folder = folder
+        try:
+            self.manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            raise BackupError(f"{folder} holds no backup: there is no {MANIFEST} in it") from None
+        except msgspec.MsgspecError as error:
+            raise BackupError(f"{folder / MANIFEST} is not the manifest of a backup: {error}") from None
+        if self.manifest.format != FORMAT:
+            raise BackupError(f"{folder} has format {self.manifest.format}; this version reads format {FORMAT}")
+        if self.manifest.store not in STORES:
+            raise BackupError(
+                f"{folder} is a backup of a store {self.manifest.store!r}, which this version does not know"
+            )
+        self.store = folder / DATA / self.manifest.store
+
+    def entries(self) -> Iterator[Entry]:
+        """Give the files, when their list is known to be what was written."""
+        text = self._list()
+        if sha256(text).hexdigest() != self.manifest.list_digest:
+            raise BackupError(f"{self.folder / LIST} is damaged: its SHA-256 is another than {MANIFEST} says")
+        for entry in msgspec.json.Decoder(Entry).decode_lines(text):
+            require_inside(entry.name)
+            yield entry
+
+    def _list(self) -> bytes:
+        try:
+            return (self.folder / LIST).read_bytes()
+        except OSError as error:
+            raise BackupError(f"{self.folder / LIST} can't be read: {error.strerror}") from error
+
+
+def require_inside(name: str) -> None:
+    """Refuse a name that leads out of its folder. Who wrote it need not mean well."""
+    if name.startswith("/") or any(part in {"..", "."} for part in name.split("/")) or "\0" in name:
+        raise BackupError(f"{name!r} is not the name of a file in a store")
+
+
+def format_list(entries: list[Entry]) -> bytes:
+    """Write the list of the files."""
+    return msgspec.json.Encoder().encode_lines(entries)
+
+
+def format_name(taken_at_ms: int) -> str:
+    """Name a backup after its moment, so that names sort by time."""
+    moment = datetime.fromtimestamp(taken_at_ms / 1000, UTC)
+    return f"{moment:%Y%m%dT%H%M%S}.{taken_at_ms % 1000:03d}Z"
+
+
+def find_backups(folder: Path) -> list[Path]:
+    """Give the whole backups in a folder, the oldest first."""
+    if not folder.is_dir():
+        return []
+    names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    return [folder / name for name in names if (folder / name / MANIFEST).is_file()]
+
+
+def choose_backup(folder: Path, at: str | None = None) -> Backup:
+    """Give a backup: the folder itself if it is one, or the last one in it that is not younger than `at`."""
+    if (folder / MANIFEST).is_file():
+        return Backup(folder)
+    found = find_backups(folder)
+    if not found:
+        raise BackupError(f"{folder} holds no backup")
+    if at is None:
+        return Backup(found[-1])
+    earlier = [path for path in found if path.name[: len(at)] <= at]
+    if not earlier:
+        raise BackupError(f"{folder} holds no backup from {at} or before; the oldest is {found[0].name}")
+    return Backup(earlier[-1])

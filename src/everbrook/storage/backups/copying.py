@@ -1,0 +1,169 @@
+"""Copying a pinned store: what an earlier backup has is linked, what it has in parts is asked for block by block.
+
+Blocks of many files are asked for together, and some ahead of those that are being written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+from everbrook.storage.backups.backup import Backup, Entry, require_inside
+from everbrook.storage.backups.file_copy import Basis, FileCopy, Source, link
+from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, read_pieces
+from everbrook.storage.pin import Pin, PinnedFile
+
+BATCH_PIECES = 256
+BATCH_BYTES = 4 * 1024 * 1024
+BATCHES_AHEAD = 3
+ASKING_THREADS = 2
+
+EMPTY = sha256().hexdigest()
+
+Report = Callable[[int], None]
+"""Told how many more bytes are done."""
+
+
+class PinSource:
+    """A store of this process."""
+
+    def __init__(self, pin: Pin) -> None:
+        self._pin = pin
+        self.folders = pin.folders
+        self.files = pin.files
+
+    def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
+        """Read pieces."""
+        return list(read_pieces(self._pin, asked))
+
+
+class Copy:
+    """Copies a store into a folder."""
+
+    def __init__(self, source: Source, target: Path, previous: Backup | None, report: Report) -> None:
+        """Use what is in `target` already, and what `previous` has."""
+        self._source = source
+        self._target = target
+        self._previous = previous.store if previous else None
+        self._known = {entry.name: entry for entry in previous.entries()} if previous else {}
+        self._report = report
+        self._left_over = target.is_dir() and any(target.iterdir())
+        self.entries: list[Entry] = []
+        self.folders: list[str] = []
+        self.written: list[Path] = []
+        self.done_bytes = 0
+        self.copied_bytes = 0
+
+    def run(self) -> None:
+        """Copy everything. Nothing of it is synced yet."""
+        with ThreadPoolExecutor(ASKING_THREADS, "everbrook-copy") as threads:
+            under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
+            for batch in self._batches():
+                under_way.append((batch, threads.submit(self._ask, [asked for _, asked in batch])))
+                if len(under_way) > BATCHES_AHEAD:
+                    self._take(*under_way.popleft())
+            while under_way:
+                self._take(*under_way.popleft())
+        self._finish_last()
+        if self._left_over:
+            self._remove_others()
+
+    def _ask(self, asked: list[Asked]) -> list[Piece]:
+        pieces: list[Piece] = []
+        while len(pieces) < len(asked):
+            pieces += self._source.pieces(asked[len(pieces) :])
+        return pieces
+
+    def _batches(self) -> "Iterator[list[tuple[FileCopy, Asked]]]":
+        batch: list[tuple[FileCopy, Asked]] = []
+        size = 0
+        for copy in self._copies():
+            for asked in copy.asked():
+                batch.append((copy, asked))
+                size += asked.size
+                if len(batch) >= BATCH_PIECES or size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _copies(self) -> Iterator[FileCopy]:
+        """Go through the files, and link those that are known."""
+        self.folders = self._source.folders()
+        for folder in self.folders:
+            require_inside(folder)
+            (self._target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            for file in self._source.files(folder):
+                require_inside(file.name)
+                if not self._link(file):
+                    yield FileCopy(self._source, file, self._target / file.name, self._basis(file))
+
+    def _link(self, file: PinnedFile) -> bool:
+        """Link a file that the last backup has as it is."""
+        known = self._known.get(file.name)
+        if not (self._previous and known and file.stamp and known.stamp == file.stamp and known.size == file.size):
+            return False
+        path = self._previous / file.name
+        if not _has_size(path, file.size):
+            return False
+        link(path, self._target / file.name)
+        self._enter(known, 0)
+        return True
+
+    def _basis(self, file: PinnedFile) -> Basis | None:
+        """Find a file that may have much of this one: of a run that was killed, or of the last backup."""
+        path = self._target / file.name
+        if path.is_file():
+            return Basis(path, path.stat().st_size, list(digests(path)))
+        known = self._known.get(file.name)
+        if self._previous and known and _has_size(self._previous / file.name, known.size):
+            return Basis(self._previous / file.name, known.size, known.blocks or [EMPTY])
+        return None
+
+    _last: FileCopy | None = None
+
+    def _take(self, batch: list[tuple[FileCopy, Asked]], asking: Future[list[Piece]]) -> None:
+        for (copy, asked), piece in zip(batch, asking.result(), strict=True):
+            if copy is not self._last:
+                self._finish_last()
+                self._last = copy
+            copy.take(asked, piece)
+
+    def _finish_last(self) -> None:
+        copy, self._last = self._last, None
+        if copy is None:
+            return
+        entry = copy.finish()
+        if entry:
+            self._enter(entry, copy.copied_bytes)
+            self.written.append(self._target / entry.name)
+
+    def _enter(self, entry: Entry, copied_bytes: int) -> None:
+        self.entries.append(entry)
+        self.done_bytes += entry.size
+        self.copied_bytes += copied_bytes
+        self._report(entry.size)
+
+    def _remove_others(self) -> None:
+        """Remove what a run that was killed has left and this one does not have."""
+        names = {entry.name for entry in self.entries}
+        for path in list(self._target.rglob("*")):
+            if path.is_file() and path.relative_to(self._target).as_posix() not in names:
+                path.unlink()
+
+
+def digests(path: Path) -> Iterator[str]:
+    """Give the digests of the blocks of a file."""
+    with path.open("rb", buffering=0) as file:
+        if not path.stat().st_size:
+            yield EMPTY
+        while block := file.read(BLOCK_BYTES):
+            yield sha256(block).hexdigest()
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False

@@ -1,0 +1,141 @@
+"""The copy of one file, out of what comes from a source and what an earlier copy has.
+
+Every block is verified when it comes, and when it is taken over. The file gets its name when it is whole. What an
+earlier copy has is never written to: it may be the same file under another name.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from everbrook.storage.backups.backup import Entry
+from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, State
+from everbrook.storage.pin import PinnedFile
+
+
+class Source(Protocol):
+    """A store that is copied. `pieces` may be called from several threads."""
+
+    def folders(self) -> list[str]:
+        """Give its folders."""
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        """Give the files of a folder."""
+
+    def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
+        """Give pieces, as many as come at once, and at least one."""
+
+
+class Basis(Struct, frozen=True):
+    """A file that may have much of another: where it is, and the digests of its blocks."""
+
+    path: Path
+    size: int
+    blocks: list[str]
+
+
+class FileCopy:
+    """The copy of one file, which takes its blocks in order."""
+
+    def __init__(self, source: Source, file: PinnedFile, path: Path, basis: Basis | None) -> None:
+        self._source = source
+        self._file = file
+        self._path = path
+        self._basis = basis
+        self._draft = path.with_name(f"{path.name}.new")
+        self._descriptor: int | None = None
+        self._blocks: list[str] = []
+        self._size = 0
+        self._ended = False
+        self.gone = False
+        self.copied_bytes = 0
+
+    def asked(self) -> Iterator[Asked]:
+        """Give the pieces to ask for."""
+        known = self._basis.blocks if self._basis else []
+        for number, start in enumerate(range(0, max(self._file.size, 1), BLOCK_BYTES)):
+            size = min(BLOCK_BYTES, self._file.size - start)
+            yield Asked(self._file.name, start, size, known[number] if number < len(known) else "")
+
+    def take(self, asked: Asked, piece: Piece) -> None:
+        """Take the next block. A file may end earlier than it seemed: what was torn off a crash was cut off since."""
+        self.gone = self.gone or piece.state is State.GONE
+        if self.gone or self._ended:
+            return
+        if piece.state is State.SAME and self._descriptor is None:
+            self._blocks.append(asked.digest)
+            self._size += asked.size
+            return
+        if self._descriptor is None:
+            self._begin()
+        given = (piece.data, piece.digest.hex()) if piece.state is State.GIVEN else self._known(asked)
+        self._write(*given)
+        self._ended = len(given[0]) < asked.size
+
+    def _begin(self) -> None:
+        """Begin to write. The blocks so far are those of the basis."""
+        self._descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        same, self._blocks, self._size = self._blocks, [], 0
+        for number, digest in enumerate(same):
+            start = number * BLOCK_BYTES
+            asked = Asked(self._file.name, start, min(BLOCK_BYTES, self._file.size - start), digest)
+            self._write(*self._known(asked))
+
+    def _known(self, asked: Asked) -> tuple[bytes, str]:
+        """Give a block of the basis, or if that has rotted, of the source."""
+        if self._basis:
+            with self._basis.path.open("rb", buffering=0) as file:
+                data = os.pread(file.fileno(), asked.size, asked.start)
+            if sha256(data).hexdigest() == asked.digest:
+                self.copied_bytes -= len(data)
+                return data, asked.digest
+        (piece,) = self._source.pieces([Asked(asked.name, asked.start, asked.size)])
+        return piece.data, piece.digest.hex()
+
+    def _write(self, data: bytes, digest: str) -> None:
+        rest = memoryview(data)
+        while rest and self._descriptor is not None:
+            rest = rest[os.write(self._descriptor, rest) :]
+        self._size += len(data)
+        self.copied_bytes += len(data)
+        self._blocks.append(digest)
+
+    def finish(self) -> Entry | None:
+        """Give the file its name. None if there is no such file any more."""
+        if self.gone:
+            self.close()
+            self._draft.unlink(missing_ok=True)
+            return None
+        if self._descriptor is None and not (self._basis and self._basis.size == self._size):
+            self._begin()
+        if self._descriptor is not None:
+            self.close()
+            self._draft.rename(self._path)
+        elif self._basis:
+            link(self._basis.path, self._path)
+        stamp = self._file.stamp if self._size == self._file.size else ""
+        return Entry(self._file.name, self._size, self._blocks if self._size else [], stamp)
+
+    def close(self) -> None:
+        """Let the descriptor go."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def link(path: Path, target: Path) -> None:
+    """Give a file a second name, replacing what had it."""
+    if target.exists():
+        if target.samefile(path):
+            return
+        target.unlink()
+    try:
+        target.hardlink_to(path)
+    except OSError:
+        # Not every file system knows second names.
+        shutil.copyfile(path, target)

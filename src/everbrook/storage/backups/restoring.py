@@ -1,0 +1,98 @@
+"""Restoring: a backup becomes a data folder again, entirely and verified, or nothing is there.
+
+Everything is copied into a folder beside the target, each block against its digest, and checked as a store is; then
+that folder gets the target's name.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+
+from everbrook.storage.backups.backup import Backup, BackupError, Entry
+from everbrook.storage.backups.pieces import BLOCK_BYTES
+from everbrook.storage.backups.syncing import Syncing, sync_path
+from everbrook.storage.check import Report, check_store
+from everbrook.storage.manifest import LOCK
+
+Progress = Callable[[int], None]
+"""Told how many more bytes are done."""
+
+
+def restore(backup: Backup, target: Path, progress: Progress) -> Report:
+    """Make a data folder of a backup. `BackupError` says what of it is damaged; then there is no data folder."""
+    require_free(target)
+    draft = target.with_name(f".{target.name}.restoring")
+    if draft.exists():
+        shutil.rmtree(draft)
+    store = draft / backup.manifest.store
+    try:
+        store.mkdir(parents=True, mode=0o700)
+        with closing(Syncing(store)) as syncing:
+            _copy(backup, store, syncing, progress)
+        report = check_copy(store)
+        draft.rename(target)
+        sync_path(target.parent)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    report.folder = target / backup.manifest.store
+    return report
+
+
+def require_free(target: Path) -> None:
+    """Refuse a target that has something in it."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise BackupError(f"{target} is not a folder")
+    if target.exists() and any(target.iterdir()):
+        raise BackupError(f"{target} is not empty: a backup is restored into a new folder only")
+    if not target.parent.is_dir():
+        raise BackupError(f"{target.parent} is not there, and {target} would be made in it")
+
+
+def check_copy(store: Path) -> Report:
+    """Check a copy of a store, and leave no trace in it. `BackupError` if it does not verify."""
+    report = check_store(store, lambda _read_bytes, _total_bytes: None)
+    (store / LOCK).unlink(missing_ok=True)
+    if not report.sound:
+        raise BackupError(
+            f"the copy does not verify, in {len(report.damages)} places; the first: {report.damages[0]}. "
+            f"`everbrook check` says whether the store itself does"
+        )
+    return report
+
+
+def _copy(backup: Backup, store: Path, syncing: Syncing, progress: Progress) -> None:
+    done = 0
+    files: list[Path] = []
+    folders = [store, store.parent]
+    for folder in filter(None, backup.manifest.folders):
+        (store / folder).mkdir(parents=True, exist_ok=True)
+        folders.append(store / folder)
+    for entry in backup.entries():
+        _copy_file(backup.store / entry.name, store / entry.name, entry)
+        files.append(store / entry.name)
+        done += entry.size
+        progress(entry.size)
+    if (len(files), done) != (backup.manifest.files, backup.manifest.bytes):
+        raise BackupError(f"{backup.folder} has {len(files)} files, {done} bytes; its manifest says otherwise")
+    syncing.sync(files, folders)
+
+
+def _copy_file(source: Path, target: Path, entry: Entry) -> None:
+    try:
+        reading = source.open("rb", buffering=0)
+    except OSError as error:
+        raise BackupError(f"{source} can't be read: {error.strerror}") from error
+    with reading, target.open("wb", buffering=0) as writing:
+        for number, digest in enumerate(entry.blocks):
+            size = min(BLOCK_BYTES, entry.size - number * BLOCK_BYTES)
+            block = os.pread(reading.fileno(), size, number * BLOCK_BYTES)
+            if sha256(block).hexdigest() != digest:
+                place = number * BLOCK_BYTES
+                raise BackupError(f"{source} is damaged: the {size} bytes from {place} on are not what was copied")
+            writing.write(block)
+        if os.fstat(reading.fileno()).st_size != entry.size:
+            raise BackupError(f"{source} is damaged: it should have {entry.size} bytes")

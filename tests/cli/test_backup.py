@@ -1,0 +1,174 @@
+"""`everbrook backup` and `restore`: what is restored is what was there, and a second backup copies what is new."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everbrook import Client
+from everbrook.storage.backups.file_copy import FileCopy
+from tests.cli.archives import contents, fill, server_in
+from tests.cli.backups import MODES, back_up, ran, restore
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def mode(request: pytest.FixtureRequest) -> str:
+    """The default one, for what is the same in all of them."""
+    return str(getattr(request, "param", "acid"))
+
+
+every_mode = pytest.mark.parametrize("mode", MODES, indirect=True)
+
+
+@pytest.fixture
+def url(tmp_path: Path, mode: str) -> Iterator[str]:
+    with server_in(tmp_path / "source", mode) as url:
+        fill(url)
+        yield url
+
+
+def grow(url: str, stream: str, message: bytes) -> None:
+    with Client(url) as client:
+        client.stream(stream).create(content_type="text/plain")
+        client.stream(stream).append(message)
+
+
+@every_mode
+def test_what_is_restored_is_what_was_there(url: str, mode: str, tmp_path: Path) -> None:
+    expected = contents(url)
+    back_up(url, tmp_path / "dest")
+    grow(url, "later", b"not in it")
+    facts = restore(tmp_path / "dest", tmp_path / "target" / ".." / "restored")
+    with server_in(tmp_path / "other", mode) as empty:
+        assert contents(empty) != expected
+    (tmp_path / "third").mkdir()
+    (tmp_path / "restored").rename(tmp_path / "third" / "data")
+    with server_in(tmp_path / "third", mode) as restored:
+        assert contents(restored) == expected
+    assert facts["streams"] >= len(expected)
+
+
+@every_mode
+def test_a_second_backup_copies_what_is_new_and_the_first_stays(url: str, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    grow(url, "big", os.urandom(3_000_000))
+    first = back_up(url, dest)
+    grow(url, "small", b"new")
+    second = back_up(url, dest)
+    assert first["copied_bytes"] == first["bytes"] > 3_000_000
+    assert second["copied_bytes"] < 600_000
+    assert (dest / "latest").resolve() == Path(second["backup"]).resolve()
+    assert restore(Path(first["backup"]), tmp_path / "one")["streams"] + 1 == restore(dest, tmp_path / "two")["streams"]
+
+
+def test_so_many_backups_are_kept_as_were_asked_for(url: str, tmp_path: Path) -> None:
+    backups = [back_up(url, tmp_path / "dest", "--keep", "2")["backup"] for _ in range(4)]
+    left = sorted(str(path) for path in (tmp_path / "dest").iterdir() if path.name[0].isdigit())
+    assert left == backups[2:]
+    assert restore(tmp_path / "dest", tmp_path / "restored", "--at", Path(backups[2]).name)["backup"] == backups[2]
+
+
+def test_a_block_that_has_rotted_in_an_earlier_backup_is_found(url: str, tmp_path: Path) -> None:
+    grow(url, "big", os.urandom(3_000_000))
+    first = Path(back_up(url, tmp_path / "dest")["backup"])
+    large = max((path for path in first.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    with large.open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(bytes(1000))
+    refused = ran("restore", tmp_path / "dest", tmp_path / "restored")
+    assert refused.returncode == 1
+    assert "is damaged" in refused.stderr
+    assert not (tmp_path / "restored").exists()
+    back_up(url, tmp_path / "dest", "--full")
+    restore(tmp_path / "dest", tmp_path / "restored")
+
+
+@pytest.mark.parametrize("victim", ["files.jsonl", "backup.json", "manifest.json"])
+def test_a_backup_that_was_tampered_with_is_not_restored(url: str, tmp_path: Path, victim: str) -> None:
+    first = Path(back_up(url, tmp_path / "dest")["backup"])
+    (path,) = first.rglob(victim)
+    path.write_bytes(path.read_bytes().replace(b"1", b"7"))
+    assert ran("restore", first, tmp_path / "restored").returncode == 1
+    assert [path.name for path in tmp_path.iterdir() if "restor" in path.name] == []
+
+
+def test_a_file_of_a_backup_that_is_missing_is_named(url: str, tmp_path: Path) -> None:
+    first = Path(back_up(url, tmp_path / "dest")["backup"])
+    (path,) = first.rglob("manifest.json")
+    path.unlink()
+    assert str(path) in ran("restore", first, tmp_path / "restored").stderr
+
+
+def test_nothing_is_restored_over_something(url: str, tmp_path: Path) -> None:
+    back_up(url, tmp_path / "dest")
+    refused = ran("restore", tmp_path / "dest", tmp_path / "source")
+    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+
+
+@every_mode
+def test_a_stopped_store_is_backed_up_without_its_server(tmp_path: Path, mode: str) -> None:
+    with server_in(tmp_path / "source", mode) as url:
+        fill(url)
+        expected = contents(url)
+        busy = ran("backup", "--data-dir", tmp_path / "source" / "data", tmp_path / "dest")
+    assert "in use by another server" in busy.stderr
+    done = ran("backup", "--data-dir", tmp_path / "source" / "data", tmp_path / "dest", "--json")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "other").mkdir()
+    restore(tmp_path / "dest", tmp_path / "other" / "data")
+    with server_in(tmp_path / "other", mode) as restored:
+        assert contents(restored) == expected
+    assert json.loads(done.stdout)["checked"]
+
+
+def test_backups_go_where_nothing_else_is(url: str, tmp_path: Path) -> None:
+    (tmp_path / "dest").mkdir()
+    (tmp_path / "dest" / "letters").write_text("dear")
+    refused = ran("backup", url, tmp_path / "dest")
+    assert (refused.returncode, "something else than backups: letters" in refused.stderr) == (1, True)
+
+
+def test_a_full_disk_is_said_and_leaves_no_backup(
+    url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_copy: FileCopy, _data: bytes, _digest: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(FileCopy, "_write", full)
+    failed = run("backup", url, str(tmp_path / "dest"))
+    assert (failed.code, "No space left on device" in failed.err) == (1, True)
+    assert [path.name for path in (tmp_path / "dest").iterdir() if not path.name.startswith(".")] == []
+
+
+def test_memory_is_told_to_export(tmp_path: Path) -> None:
+    with server_in(tmp_path / "source") as url:
+        refused = ran("backup", url, tmp_path / "dest")
+    assert (refused.returncode, "everbrook export" in refused.stderr) == (1, True)
+
+
+def test_a_server_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
+    refused = ran("backup", "http://127.0.0.1:1", tmp_path / "dest")
+    assert (refused.returncode, "is the server running?" in refused.stderr) == (4, True)
+
+
+@pytest.mark.parametrize("args", [("a", "b"), ("http://x", "a", "b"), ("--data-dir", "x", "http://x", "a")])
+def test_arguments_that_make_no_sense_are_refused(run: Run, args: tuple[str, ...]) -> None:
+    assert run("backup", *args).code == 2
+
+
+@every_mode
+def test_what_a_killed_run_has_copied_is_not_copied_again(url: str, tmp_path: Path) -> None:
+    grow(url, "big", os.urandom(3_000_000))
+    dest = tmp_path / "dest"
+    first = Path(back_up(url, dest)["backup"])
+    shutil.move(first, dest / ".partial")
+    (dest / ".partial" / "backup.json").unlink()
+    (dest / "latest").unlink()
+    (dest / ".partial" / "data" / "left.log").write_bytes(b"of another time")
+    assert back_up(url, dest)["copied_bytes"] < 600_000
+    assert restore(dest, tmp_path / "restored")

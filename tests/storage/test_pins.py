@@ -1,0 +1,141 @@
+"""The contract: what is pinned stays as it was, whatever becomes of the storage meanwhile."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from everbrook.storage.check import check_store
+from everbrook.storage.memory import MemoryStorage
+from everbrook.storage.pin import Pin
+from tests.storage.drafts import Draft
+from tests.storage.engines import ENGINES, Store, scratch_folder
+from tests.storage.pinning import Life, Model, copy_of, found, write_blob
+
+DURABLE = [name for name, engine in ENGINES.items() if engine.durable]
+FOLDERS = {"acid": "acid", "file": "files"}
+
+
+def pinned(store: Store) -> Pin:
+    pin = store.storage.pin()
+    assert pin is not None
+    return pin
+
+
+@pytest.fixture
+def target() -> Iterator[Path]:
+    with scratch_folder() as folder:
+        yield Path(folder)
+
+
+def reopened(name: str, pin: Pin, folder: Path) -> Model:
+    """Copy a pinned store, check the copy, and open it."""
+    copy_of(pin, folder / FOLDERS[pin.store])
+    report = check_store(folder / FOLDERS[pin.store], lambda _read, _total: None)
+    assert report.sound, report.damages
+    with Store(ENGINES[name], folder, reopening=False) as copy:
+        return found(copy.storage)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", DURABLE)
+def test_a_copy_holds_what_the_store_held_when_it_was_pinned(name: str, seed: int, target: Path) -> None:
+    with scratch_folder() as folder, Store(ENGINES[name], Path(folder), reopening=False) as store:
+        life = Life(store, random.Random(seed))
+        life.live(60)
+        expected, pin = life.model(), pinned(store)
+        life.live(120)
+        assert reopened(name, pin, target) == expected
+        pin.release()
+        assert found(store.storage) == life.model()
+
+
+@pytest.mark.parametrize("name", DURABLE)
+def test_two_pins_hold_two_moments(name: str, target: Path) -> None:
+    with scratch_folder() as folder, Store(ENGINES[name], Path(folder), reopening=False) as store:
+        life = Life(store, random.Random(5))
+        life.live(40)
+        first, first_pin = life.model(), pinned(store)
+        life.live(40)
+        second, second_pin = life.model(), pinned(store)
+        life.live(40)
+        assert reopened(name, first_pin, target / "1") == first
+        first_pin.release()
+        life.live(40)
+        assert reopened(name, second_pin, target / "2") == second
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", DURABLE)
+def test_a_copy_is_as_good_while_others_write(name: str, seed: int, target: Path) -> None:
+    with scratch_folder() as folder, Store(ENGINES[name], Path(folder), reopening=False) as store:
+        life = Life(store, random.Random(seed))
+        life.live(150)
+        expected, pin = life.model(), pinned(store)
+        copying = Thread(target=copy_of, args=(pin, target / FOLDERS[pin.store]))
+        copying.start()
+        while copying.is_alive():
+            life.live(5)
+    with Store(ENGINES[name], target, reopening=False) as copy:
+        assert found(copy.storage) == expected
+
+
+def files_in(store: Store) -> set[Path]:
+    folder = Path(store._folder)
+    return {path for path in folder.rglob("*") if path.suffix in {".blob", ".log"} and "catalogue" not in path.name}
+
+
+def test_what_is_dropped_goes_when_the_last_pin_does(durable_store: Store) -> None:
+    stream = Draft(b"a", 1)
+    durable_store.commit((stream.write(b"x"),))
+    write_blob(durable_store.storage.blobs, 1, 9, b"snapshot")
+    first, second = pinned(durable_store), pinned(durable_store)
+    blob = next(path for path in files_in(durable_store) if path.suffix == ".blob")
+    durable_store.storage.blobs.remove(1, 9)
+    durable_store.commit((stream.drop(),))
+    first.release()
+    assert blob.exists()
+    second.release()
+    durable_store.reopen()
+    assert not blob.exists()
+    assert files_in(durable_store) <= {path for path in files_in(durable_store) if "journal" in path.name}
+
+
+def test_a_storage_that_is_closed_lets_its_pins_go(durable_store: Store) -> None:
+    stream = Draft(b"a", 1)
+    durable_store.commit((stream.write(b"x"),))
+    pin = pinned(durable_store)
+    durable_store.reopen()
+    pin.release()
+    durable_store.commit((stream.write(b"y"),))
+    assert durable_store.storage.read(1, 0, 2) == b"xy"
+
+
+def test_a_blob_that_is_begun_after_the_pin_is_not_in_it(durable_store: Store) -> None:
+    write_blob(durable_store.storage.blobs, 1, 1, b"old")
+    pin = pinned(durable_store)
+    write_blob(durable_store.storage.blobs, 1, 2, b"young")
+    names = [file.name for folder in pin.folders() if folder.startswith("blobs/") for file in pin.files(folder)]
+    assert len(names) == 1
+    assert pin.read(names[0], 0, 10) == b"old"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lock", "../secret", "/etc/passwd", "blobs/../lock", "blobs/aa/../../lock", "streams/aa/..", "journal/x", ""],
+)
+def test_nothing_can_be_read_that_is_not_a_file_of_the_store(durable_store: Store, name: str) -> None:
+    pin = pinned(durable_store)
+    with pytest.raises(FileNotFoundError):
+        pin.read(name, 0, 10)
+
+
+@pytest.mark.parametrize("folder", ["..", "blobs/..", "streams/../..", "/etc", "blobs/../../etc"])
+def test_nothing_is_listed_that_is_not_of_the_store(durable_store: Store, folder: str) -> None:
+    assert pinned(durable_store).files(folder) == []
+
+
+def test_memory_has_nothing_to_pin() -> None:
+    assert MemoryStorage().pin() is None  # type: ignore[func-returns-value]
