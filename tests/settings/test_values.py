@@ -39,6 +39,9 @@ def test_a_word_is_read_in_any_case() -> None:
     assert load("DS_STORAGE__MODE", "Memory").storage.mode is StorageMode.MEMORY
 
 
+LIMITS = [field for field in FIELDS.values() if field.section == "limits" and not field.key.endswith("_secs")]
+
+
 @pytest.mark.parametrize("value", ["-1", "65536", "http", "", "1.5", "true", "9" * 200])
 def test_a_port_is_an_integer_from_0_to_65535(value: str) -> None:
     message = refusal("DS_SERVER__PORT", value)
@@ -51,11 +54,17 @@ def test_the_outermost_ports_are_accepted(value: int) -> None:
     assert load("DS_SERVER__PORT", str(value)).server.port == value
 
 
-@pytest.mark.parametrize("field", [field for field in FIELDS.values() if field.section == "limits"])
+@pytest.mark.parametrize("field", [field for field in LIMITS if field.default != 0])
 @pytest.mark.parametrize("value", ["0", "-1"])
-def test_every_limit_is_positive(field: Field, value: str) -> None:
+def test_every_limit_that_is_on_is_positive(field: Field, value: str) -> None:
     message = refusal(field.env, value)
     assert message == f"{field.env}: {field.name} must be an integer of at least 1, got {value!r}"
+
+
+@pytest.mark.parametrize("field", [field for field in LIMITS if field.default == 0])
+def test_every_limit_that_is_off_is_zero_and_never_less(field: Field) -> None:
+    assert load(field.env, "0") == load(field.env, str(field.default))
+    assert refusal(field.env, "-1") == f"{field.env}: {field.name} must be an integer of at least 0, got '-1'"
 
 
 @pytest.mark.parametrize("name", [name for name in FIELDS if name.endswith("_secs")])

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from everbrook.settings.combinations import check_together
 from everbrook.settings.errors import SettingsError
 from everbrook.settings.fields import FIELDS
 from everbrook.settings.logfilter import LogFilter, parse_filter
@@ -62,6 +63,7 @@ def load_layers(
     _lay(given, values, read_environment(environ))
     _lay(given, values, flags)
     settings = _build(values)
+    check_together(settings, given)
     log_filter, source = _choose_log_filter(settings, given, environ)
     return Layered(settings, given, log_filter, source)
 

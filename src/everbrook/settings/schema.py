@@ -6,11 +6,15 @@ page repeat these defaults for people to read, and tests hold them to this file.
 
 from msgspec import Struct
 
+from everbrook.settings.sections.auth import AuthSettings
 from everbrook.settings.sections.http import HttpSettings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.log import LogSettings
+from everbrook.settings.sections.observe import AuditSettings, MetricsSettings, TraceSettings
 from everbrook.settings.sections.server import ServerSettings
 from everbrook.settings.sections.storage import StorageSettings
+from everbrook.settings.sections.tls import TlsSettings
+from everbrook.settings.sections.ui import UiSettings
 from everbrook.settings.sections.webhooks import WebhookSettings
 
 
@@ -18,8 +22,14 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; ``Settings()`` holds the defaults."""
 
     server: ServerSettings = ServerSettings()
+    tls: TlsSettings = TlsSettings()
     http: HttpSettings = HttpSettings()
+    auth: AuthSettings = AuthSettings()
+    ui: UiSettings = UiSettings()
     limits: LimitSettings = LimitSettings()
     webhooks: WebhookSettings = WebhookSettings()
     storage: StorageSettings = StorageSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    audit: AuditSettings = AuditSettings()
+    traces: TraceSettings = TraceSettings()

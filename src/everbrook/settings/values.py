@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from everbrook.settings.auth_values import CHECKS as AUTH_CHECKS
 from everbrook.settings.errors import SettingsError
 from everbrook.settings.fields import Field
 from everbrook.settings.logfilter import parse_filter
@@ -102,7 +103,12 @@ _CHECKS: Mapping[str, Callable[[str], None]] = {
     "server.host": _check_host,
     "server.public_url": _check_public_url,
     "http.cors_origins": _check_origins,
+    "ui.connect_origins": _check_origins,
     "storage.data_dir": _check_data_dir,
     "storage.acid_shard_count": _check_shard_count,
     "log.rust_log": _check_rust_log,
+    "audit.path": _check_data_dir,
+    "traces.endpoint": _check_public_url,
+    "traces.service_name": _check_data_dir,
+    **AUTH_CHECKS,
 }

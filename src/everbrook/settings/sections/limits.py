@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from everbrook.settings.kinds import Count
+from everbrook.settings.kinds import Count, PositiveSeconds, Seconds, Size
 from everbrook.settings.sections.storage import StorageMode
 
 # What memory mode holds unless it is told otherwise. A disk has no such bound by itself.
@@ -36,6 +36,34 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             examples=[MEMORY_MODE_STREAM_BYTES],
         ),
     ] = None
+    max_total_bytes: Annotated[
+        Count | None,
+        Meta(
+            description=(
+                "Bytes that all streams and snapshots together may hold, in every mode; what would add more is "
+                "answered 413. Bytes are counted as they were sent. Unset: no limit, and nothing is counted."
+            ),
+            examples=[1024 * 1024 * 1024],
+        ),
+    ] = None
+    max_bucket_bytes: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own; "
+                "more is answered 413. `0`: no limit."
+            )
+        ),
+    ] = 0
+    max_bucket_streams: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Streams that may be in a bucket which has no quota of its own; one more is answered 413. "
+                "`0`: no limit."
+            )
+        ),
+    ] = 0
     max_append_bytes: Annotated[Count, Meta(description="Bytes of one request body; a larger one is answered 413.")] = (
         64 * 1024 * 1024
     )
@@ -49,7 +77,67 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(description="Bytes of one page of a read: as many whole messages as fit, at least one."),
     ] = 1024 * 1024
+    max_buffered_bytes: Annotated[
+        Count,
+        Meta(
+            description=(
+                "Bytes of requests and answers that are held for all connections together: bodies that are arriving, "
+                "and what clients do not read. Beyond it the slowest are dropped, and further bodies answered 503."
+            )
+        ),
+    ] = 1024 * 1024 * 1024
     max_connections: Annotated[Count, Meta(description="Connections open at a time.")] = 20_000
+    max_connections_per_address: Annotated[
+        Size, Meta(description="Connections open at a time from one address; one more is answered 429. `0`: no limit.")
+    ] = 0
+    max_connections_per_identity: Annotated[
+        Size, Meta(description="Connections of one identity at a time; one more is answered 429. `0`: no limit.")
+    ] = 0
+    max_readers_per_address: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Live reads (SSE, long-poll) at a time from one address; one more is answered 429. `0`: no limit."
+            )
+        ),
+    ] = 0
+    max_readers_per_identity: Annotated[
+        Size, Meta(description="Live reads of one identity at a time; one more is answered 429. `0`: no limit.")
+    ] = 0
+    requests_per_sec_per_address: Annotated[
+        Size, Meta(description="Requests a second from one address; more are answered 429. `0`: no limit.")
+    ] = 0
+    requests_per_sec_per_identity: Annotated[
+        Size, Meta(description="Requests a second of one identity; more are answered 429. `0`: no limit.")
+    ] = 0
+    append_bytes_per_sec_per_address: Annotated[
+        Size, Meta(description="Bytes a second that one address may append; more is answered 429. `0`: no limit.")
+    ] = 0
+    append_bytes_per_sec_per_identity: Annotated[
+        Size, Meta(description="Bytes a second that one identity may append; more is answered 429. `0`: no limit.")
+    ] = 0
+    burst_secs: Annotated[
+        PositiveSeconds,
+        Meta(description="So many seconds' worth of a rate may come at once, by whoever was silent for as long."),
+    ] = 10.0
+    overload_wait_secs: Annotated[
+        Seconds,
+        Meta(
+            description=(
+                "How long requests may wait for their turn; while they wait longer, some are answered 503. `0`: as "
+                "long as they must."
+            )
+        ),
+    ] = 0.25
+    overload_commit_secs: Annotated[
+        Seconds,
+        Meta(
+            description=(
+                "How long a change may take to become durable; while one takes longer, some requests are answered "
+                "503. `0`: as long as it must."
+            )
+        ),
+    ] = 0.5
     max_producers_per_stream: Annotated[Count, Meta(description="Idempotent producers remembered for one stream.")] = (
         10_000
     )

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Choice, Filter
+from everbrook.settings.kinds import Choice, Filter, Seconds
 
 
 class LogLevel(Choice):
@@ -30,6 +30,15 @@ class LogFormat(Choice):
     JSON = "json"
 
 
+class RequestLog(Choice):
+    """Which requests are logged."""
+
+    OFF = "off"
+    ERRORS = "errors"
+    SLOW = "slow"
+    ALL = "all"
+
+
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged, and how."""
 
@@ -40,3 +49,16 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     format: Annotated[LogFormat, Meta(description="`text` for people, `json` for machines: one object a line.")] = (
         LogFormat.TEXT
     )
+    requests: Annotated[
+        RequestLog,
+        Meta(
+            description=(
+                "Which requests the logger `everbrook.access` tells of. `errors`: those answered 5xx. "
+                "`slow`: also those that took longer than `log.slow_request_secs`. `all`: every one."
+            )
+        ),
+    ] = RequestLog.OFF
+    slow_request_secs: Annotated[
+        Seconds,
+        Meta(description="From when on a request is slow. Live reads wait by their nature, and never are."),
+    ] = 1.0

@@ -1,0 +1,127 @@
+"""API keys: `eb_<id>_<secret>`, for programs that no issuer gives tokens to.
+
+The rule: the file holds the hash of a key, never the key, so whoever reads it gets nothing to use. A secret has 256
+random bits: a plain SHA-256 of it can't be turned around. It is compared in a time that does not depend on how much
+of it is right, and a key that is not there takes as long as one that is.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.protocol.errors import TokenExpired, TokenInvalid
+from everbrook.server.auth.grants import expand, parse_scopes
+from everbrook.server.auth.identity import Grant, Identity
+from everbrook.server.auth.watched import WatchedFile
+
+SOURCE = "api_key"
+PREFIX = b"eb_"
+ID_CHARACTERS = 12
+SECRET_BYTES = 32
+
+_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_KEY = re.compile(rb"eb_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_NO_DIGEST = "0" * 64
+
+
+class ApiKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key as it is stored."""
+
+    id: str
+    sha256: str
+    scopes: str
+    created_at_secs: int
+    expires_at_secs: int | None = None
+    note: str = ""
+
+
+class ApiKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: its keys in the order in which they were made."""
+
+    keys: tuple[ApiKey, ...] = ()
+    version: int = 1
+
+    def add(self, key: ApiKey) -> "ApiKeyFile":
+        """Give the file with one more key."""
+        return ApiKeyFile((*self.keys, key))
+
+    def remove(self, key_id: str) -> "ApiKeyFile":
+        """Give the file without a key. KeyError if it has none of that id."""
+        if key_id not in {key.id for key in self.keys}:
+            raise KeyError(key_id)
+        return ApiKeyFile(tuple(key for key in self.keys if key.id != key_id))
+
+
+def parse_file(text: bytes) -> ApiKeyFile:
+    """Read a file of keys; ValueError says what is wrong, and shows nothing of it."""
+    try:
+        file = msgspec.json.decode(text, type=ApiKeyFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is no file of API keys: {error}") from None
+    if file.version != 1:
+        raise ValueError(f"it has version {file.version}, and the only one known is 1")
+    return file
+
+
+def format_file(file: ApiKeyFile) -> bytes:
+    """Write a file of keys, to be read by people too."""
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def make_key(scopes: str, now_secs: int, expires_at_secs: int | None = None, note: str = "") -> tuple[str, ApiKey]:
+    """Make a key: what its holder is given, which is seen this once, and what is stored. ValueError for bad scopes."""
+    parse_scopes(scopes)
+    key_id = "".join(secrets.choice(_ALPHABET) for _ in range(ID_CHARACTERS))
+    secret = secrets.token_urlsafe(SECRET_BYTES)
+    return f"eb_{key_id}_{secret}", ApiKey(key_id, _digest(secret.encode()), scopes, now_secs, expires_at_secs, note)
+
+
+class _Known(Struct, frozen=True):
+    sha256: str
+    identity: Identity
+
+
+class ApiKeys:
+    """Says who holds a key. The file is read again when it changes."""
+
+    def __init__(self, path: str, default_grants: tuple[Grant, ...] = (), now: Callable[[], float] = time.time) -> None:
+        """Keys without scopes of their own have the default ones."""
+        parse = partial(_index, default_grants=default_grants)
+        advice = "`everbrook apikey create` makes it"
+        self._file = WatchedFile(path, parse, setting="auth.api_keys_path", advice=advice)
+        self._now = now
+        self.reload = self._file.refresh
+
+    def identify(self, key: bytes) -> Identity:
+        """Say who holds a key; TokenInvalid or TokenExpired."""
+        parts = _KEY.fullmatch(key)
+        if parts is None:
+            raise TokenInvalid("an API key is eb_, 12 characters of an id, _ and 43 characters of a secret")
+        known = self._file.value.get(parts[1].decode())
+        if not hmac.compare_digest(_digest(parts[2]), known.sha256 if known else _NO_DIGEST) or known is None:
+            raise TokenInvalid("the API key is not one of this server, or was revoked")
+        expires_at = known.identity.expires_at_secs
+        if expires_at is not None and self._now() >= expires_at:
+            raise TokenExpired(f"the API key was good until {expires_at:.0f} (seconds since 1970)")
+        return known.identity
+
+
+def _index(text: bytes, default_grants: tuple[Grant, ...]) -> Mapping[str, _Known]:
+    return {
+        key.id: _Known(
+            key.sha256,
+            Identity(key.id, SOURCE, expand(parse_scopes(key.scopes) or default_grants, key.id), key.expires_at_secs),
+        )
+        for key in parse_file(text).keys
+    }
+
+
+def _digest(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()

@@ -1,0 +1,119 @@
+"""Who asks: the ways to prove an identity, in their order. The first that is present decides, whatever it proves.
+
+`Authorization: Bearer` with an API key or a token; a signed URL; the header of a trusted proxy; a client certificate.
+None of them: nobody in particular. A credential that is bad is refused, and never passed over for the next one; one of
+a kind that the server is not set up for is no credential here.
+"""
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, TypeVar
+
+from everbrook.protocol.errors import TokenInvalid, Unauthorized
+from everbrook.server.auth.api_keys import PREFIX, ApiKeys
+from everbrook.server.auth.grants import expand, parse_scopes
+from everbrook.server.auth.identity import Grant, Identity
+from everbrook.server.auth.proxies import Proxies
+from everbrook.server.auth.signed_urls import MARK, SignedUrls
+from everbrook.server.exchange import Request
+from everbrook.settings import AuthSettings
+from everbrook.settings.auth_values import is_url, words_of
+from everbrook.settings.sections.auth import ANY_AUDIENCE
+
+if TYPE_CHECKING:
+    from everbrook.server.auth.bearer import BearerTokens
+    from everbrook.server.auth.issuer import Keys
+
+T = TypeVar("T")
+
+PROXY = "proxy"
+CERTIFICATE = "certificate"
+BEARER = b"bearer"
+
+
+class Authenticator:
+    """Says who a request is of."""
+
+    def __init__(self, settings: AuthSettings, proxies: Proxies | None = None) -> None:
+        """Read the files that the settings name, or raise SettingsError. Keys of a URL come with `begin`."""
+        self._default_grants = parse_scopes(settings.default_scopes)
+        self._keys = _open_keys(settings) if settings.jwks else None
+        self._tokens = _open_tokens(self._keys, settings, self._default_grants) if self._keys else None
+        self._api_keys = ApiKeys(settings.api_keys_path) if settings.api_keys_path else None
+        self._signed_urls = SignedUrls(settings.url_keys_path) if settings.url_keys_path else None
+        self._bears = bool(self._tokens or self._api_keys)
+        self._proxies = proxies or Proxies(settings.trusted_proxies, settings.identity_header)
+        self._asserted = lru_cache(maxsize=4096)(self._assert)
+
+    async def begin(self) -> None:
+        """Get the keys of tokens, if that can be done now. Otherwise they come when their issuer is there."""
+        if self._keys is not None:
+            await self._keys.begin()
+
+    def identify(self, request: Request) -> Identity | None:
+        """Say who asks, or None for nobody in particular. Unauthorized for a bad credential; Unavailable: ask again."""
+        if self._bears and (authorization := request.headers.get(b"authorization")) is not None:
+            return self._identify_bearer(authorization)
+        if self._signed_urls is not None and MARK in request.query:
+            return self._signed_urls.identify(request)
+        subject = self._proxies.proxied_identity(request)
+        if subject is not None:
+            return self._asserted(subject, PROXY)
+        certificate = request.peer.certificate
+        return None if certificate is None else self._asserted(certificate, CERTIFICATE)
+
+    def reload(self) -> None:
+        """Look at every file and key set again, at once. What can't be used leaves what was there before."""
+        for part in (self._keys, self._api_keys, self._signed_urls):
+            if part is not None:
+                part.reload()
+
+    async def close(self) -> None:
+        """Let everything go."""
+        if self._keys is not None:
+            await self._keys.close()
+
+    def _identify_bearer(self, authorization: bytes) -> Identity:
+        scheme, _, credential = authorization.partition(b" ")
+        credential = credential.strip(b" ")
+        if scheme.lower() != BEARER or not credential or b" " in credential or b"," in credential:
+            raise Unauthorized("Authorization must be 'Bearer' and one token")  # and not shown: it may be a secret
+        if credential.startswith(PREFIX):
+            return _require(self._api_keys, "API keys").identify(credential)
+        return _require(self._tokens, "tokens").identify(credential)
+
+    def _assert(self, subject: str, source: str) -> Identity:
+        """Give the identity of somebody whose name is all that is known."""
+        return Identity(subject, source, expand(self._default_grants, subject))
+
+
+def _require(part: T | None, what: str) -> T:
+    if part is None:
+        raise TokenInvalid(f"this server takes no {what}")
+    return part
+
+
+# Imported where it is used: a server that takes no tokens needs no cryptography for them.
+
+
+def _open_keys(settings: AuthSettings) -> "Keys":
+    from everbrook.server.auth.issuer import FetchedKeys, FileKeys  # noqa: PLC0415
+    from everbrook.server.auth.jwks import parse_key_set  # noqa: PLC0415
+
+    parse = partial(parse_key_set, algorithms=tuple(words_of(settings.algorithms)))
+    if is_url(settings.jwks):
+        return FetchedKeys(settings.jwks, parse, settings.jwks_refresh_secs)
+    return FileKeys(settings.jwks, parse)
+
+
+def _open_tokens(keys: "Keys", settings: AuthSettings, default_grants: tuple[Grant, ...]) -> "BearerTokens":
+    from everbrook.server.auth.bearer import BearerTokens, Expectation  # noqa: PLC0415
+
+    expected = Expectation(
+        settings.issuer,
+        None if settings.audience == ANY_AUDIENCE else settings.audience,
+        tuple(words_of(settings.algorithms)),
+        settings.leeway_secs,
+        tuple(words_of(settings.scope_claim)),
+        default_grants,
+    )
+    return BearerTokens(keys, expected)

@@ -1,0 +1,120 @@
+"""The gates of identity: one finds out who asks, one whether that one may.
+
+Nothing is allowed that is not granted, and whether there is anything at a path is not told to those who have no grant
+on it: they are answered the same either way. Who is unknown is asked for credentials (401); who is known is refused
+(403).
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized
+from everbrook.server.auth.actions import METRICS, Access, Action, action_of, source_of
+from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
+from everbrook.server.auth.identity import Grant, Identity, Verb
+from everbrook.server.exchange import Request
+
+RECHECK_SECS = 5.0
+"""After how long at most a live read ends whose right was taken back."""
+
+_READERS = frozenset({Verb.READ, Verb.ADMIN})
+
+
+class Identifier(Protocol):
+    """What proves identities."""
+
+    def identify(self, request: Request) -> Identity | None:
+        """Give who asks, or None if the request does not say. Raise if what it says is not so."""
+
+
+class Authentication:
+    """The gate that finds out who asks, wherever that matters. Some resources take a token of another kind."""
+
+    def __init__(self, identifier: Identifier) -> None:
+        self._identifier = identifier
+
+    def admit(self, request: Request) -> None:
+        """Set the identity of a request. Wrong credentials are refused even where none are needed."""
+        if action_of(request).rule is not Access.OPEN:
+            request.identity = self._identifier.identify(request)
+
+
+class Authorization:
+    """The gate that lets only what is granted pass. What it knows of a request's rights stays at hand (`Rights`)."""
+
+    def __init__(
+        self,
+        identifier: Identifier,
+        public_read: str = "",
+        *,
+        public_metrics: bool = False,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the paths that everybody may read, as they are configured."""
+        self._identifier = identifier
+        self._public = parse_prefixes(public_read)
+        self._public_metrics = public_metrics
+        self._now = now
+
+    def admit(self, request: Request) -> None:
+        """Let a request pass that may do what it wants."""
+        request.rights = self
+        action = action_of(request)
+        if action.rule is Access.OPEN or (self._public_metrics and action.path == METRICS):
+            return
+        public = action.rule is Verb.READ and self._is_public(action.path)
+        request.private = not public
+        if not public and not self._grants(request, action):
+            raise self.refusal(request, action.rule if isinstance(action.rule, Verb) else Verb.READ, action.path)
+        source = source_of(request) if request.method == b"PUT" else None
+        if source is not None and not self._may_read(request, source):
+            raise self.refusal(request, Verb.READ, source)
+
+    def _grants(self, request: Request, action: Action) -> bool:
+        if action.rule is Access.LISTED:
+            return any(below(action.path, prefix) or below(prefix, action.path) for prefix in self.readable(request))
+        return isinstance(action.rule, Verb) and allows(_grants_of(request), action.rule, action.path)
+
+    def _may_read(self, request: Request, path: bytes) -> bool:
+        return self._is_public(path) or allows(_grants_of(request), Verb.READ, path)
+
+    def _is_public(self, path: bytes) -> bool:
+        return bool(self._public) and any(below(prefix, path) for prefix in self._public)
+
+    def refusal(self, request: Request, verb: Verb, path: bytes) -> ProtocolError:
+        """Say why a request is refused: nobody is known to ask, or who asks may not."""
+        scope = format_scope(Grant(frozenset({verb}), path))
+        if request.identity is None:
+            return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")
+        return Forbidden(f"{request.identity.subject!r} may not do this: it takes the scope {scope}, or a wider one")
+
+    # What is asked of it later
+
+    def readable(self, request: Request) -> tuple[bytes, ...]:
+        """Give the prefixes below which a request may read."""
+        granted = (grant.prefix for grant in _grants_of(request) if grant.verbs & _READERS)
+        return (*self._public, *granted)
+
+    def lasts_secs(self, request: Request) -> float:
+        """Tell how long what was decided holds before it is to be renewed. Zero or less: no longer."""
+        # Readers that came together need not be looked at together.
+        soon = RECHECK_SECS * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
+        expires_at_secs = request.identity.expires_at_secs if request.identity else None
+        return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
+
+    def renew(self, request: Request) -> float:
+        """Decide again, by the keys and policy of now. A key set that can't be reached takes nothing back."""
+        try:
+            request.identity = self._identifier.identify(request)
+            self.admit(request)
+        except (Unauthorized, Forbidden):
+            return 0.0
+        except ProtocolError:
+            pass
+        return self.lasts_secs(request)
+
+
+def _grants_of(request: Request) -> tuple[Grant, ...]:
+    return request.identity.grants if request.identity else ()

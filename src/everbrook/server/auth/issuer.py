@@ -1,0 +1,207 @@
+"""Where the keys of an issuer come from: a file, or a URL that is fetched beside the requests, never within one.
+
+The rule: an issuer that is down takes nothing away, the keys that are known go on being used; and strangers cause at
+most one fetch a minute, whatever keys their tokens name. A token whose key may be new can't be judged yet: that is
+503, not 401.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from everbrook.protocol.errors import Unavailable
+from everbrook.server.auth.jwks import MAX_SET_BYTES, Key, KeySet
+from everbrook.server.auth.watched import WatchedFile
+
+logger = logging.getLogger(__name__)
+
+HOLD_OFF_SECS = 60.0
+RETRY_SECS = (1.0, 2.0, 5.0, 10.0, 30.0)
+TIMEOUT_SECS = 5.0
+MAX_MISSED = 1000
+
+_OK = 200
+_HEADERS = [("Accept", "application/jwk-set+json, application/json"), ("Accept-Encoding", "identity")]
+_authorities = cache(ssl.create_default_context)  # reading them takes long enough to be noticed
+
+
+class Keys(Protocol):
+    """The keys that tokens are verified by."""
+
+    @property
+    def generation(self) -> int:
+        """A number that changes with the keys: what was verified by others before is to be verified again."""
+
+    def find(self, kid: str | None, algorithm: str) -> Key | None:
+        """Find a key; None if there is no such, Unavailable if that can't be known now."""
+
+    async def begin(self) -> None:
+        """Get the keys, if that can be done now."""
+
+    def reload(self) -> None:
+        """Look for other keys at once."""
+
+    async def close(self) -> None:
+        """Let everything go."""
+
+
+class FileKeys:
+    """The keys of a file."""
+
+    def __init__(self, path: str, parse: Callable[[bytes], KeySet]) -> None:
+        self._file = WatchedFile(path, parse, setting="auth.jwks")
+        self.reload = self._file.refresh
+
+    @property
+    def generation(self) -> int:
+        self._file.value  # noqa: B018 - looks at the file, from time to time
+        return self._file.generation
+
+    def find(self, kid: str | None, algorithm: str) -> Key | None:
+        return self._file.value.find(kid, algorithm)
+
+    async def begin(self) -> None:
+        """Do nothing: they are there."""
+
+    async def close(self) -> None:
+        """Do nothing: there is nothing open."""
+
+
+class FetchedKeys:
+    """The keys at a URL, fetched again from time to time, and when one is missed."""
+
+    def __init__(
+        self,
+        url: str,
+        parse: Callable[[bytes], KeySet],
+        refresh_secs: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._parse = parse
+        self._refresh_secs = refresh_secs
+        self._clock = clock
+        self._set: KeySet | None = None
+        self._text = b""
+        self.generation = 0
+        self._began_at = -HOLD_OFF_SECS
+        self._known_since = -HOLD_OFF_SECS
+        self._failures = 0
+        self._missed: dict[str, float] = {}
+        self._asked = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        """Fetch, and return when that has come to an end, good or bad."""
+        self._start()
+        await self._tried.wait()
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def reload(self) -> None:
+        """Fetch at once."""
+        self._asked.set()
+
+    async def close(self) -> None:
+        """Fetch no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def find(self, kid: str | None, algorithm: str) -> Key | None:
+        """Find a key. One that is not there may be new: then it is asked for, and can't be judged until then."""
+        if self._set is None:
+            self._start()
+            raise Unavailable("the keys of the tokens' issuer could not be fetched yet")
+        key = self._set.find(kid, algorithm)
+        if key is not None or kid is None or kid in self._set:
+            return key
+        if self._is_new(kid):
+            raise Unavailable("the token names a key that is not known yet: the issuer is asked for it")
+        return None
+
+    def _is_new(self, kid: str) -> bool:
+        """Tell whether the known set is older than the first time that a key was missed. Ask, if it is time."""
+        now = self._clock()
+        missed_at = self._missed.setdefault(kid, now)
+        if len(self._missed) > MAX_MISSED:
+            del self._missed[next(iter(self._missed))]
+        if now - self._began_at >= HOLD_OFF_SECS:
+            self._asked.set()
+        return missed_at >= self._known_since
+
+    async def _run(self) -> None:
+        while True:
+            self._asked.clear()
+            await self._attempt()
+            self._tried.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), self._pause_secs())
+
+    def _pause_secs(self) -> float:
+        """Give the time to the next attempt. Without any keys it comes soon; with old ones there is no hurry."""
+        if not self._failures:
+            return self._refresh_secs
+        pause = RETRY_SECS[min(self._failures, len(RETRY_SECS)) - 1]
+        return pause if self._set is None else max(pause, min(HOLD_OFF_SECS, self._refresh_secs))
+
+    async def _attempt(self) -> None:
+        self._began_at = began_at = self._clock()
+        try:
+            async with asyncio.timeout(TIMEOUT_SECS):
+                text = await fetch(self._url)
+            self._take(text, began_at)
+        except Exception as error:  # noqa: BLE001 - whatever an issuer does, the known keys stay
+            self._failures += 1
+            if self._failures == 1:
+                kept = "those that are known stay valid" if self._set else "tokens can't be judged until they can"
+                logger.warning("the keys at %s can't be had, %s: %s", _shown(self._url), kept, _reason(error))
+
+    def _take(self, text: bytes, began_at: float) -> None:
+        if text != self._text or self._set is None:
+            self._set = self._parse(text)
+            self._text = text
+            self.generation += 1
+        self._known_since = began_at
+        if self._failures:
+            logger.info("the keys at %s can be had again", _shown(self._url))
+        self._failures = 0
+
+
+async def fetch(url: str) -> bytes:
+    """Get a key set, following nobody anywhere else, and no more of it than one may have."""
+    # Imported here: keys of a file need none of it.
+    import httpcore2  # noqa: PLC0415
+
+    parts, size = [], 0
+    async with (
+        httpcore2.AsyncConnectionPool(ssl_context=_authorities()) as pool,
+        pool.stream("GET", url, headers=_HEADERS) as answer,
+    ):
+        if answer.status != _OK:
+            raise ValueError(f"it is answered {answer.status}")
+        async for part in answer.aiter_stream():
+            parts.append(part)
+            size += len(part)
+            if size > MAX_SET_BYTES:
+                raise ValueError(f"it has more than {MAX_SET_BYTES} bytes")
+    return b"".join(parts)
+
+
+def _shown(url: str) -> str:
+    """Give a URL for a log. Its query may hold a secret."""
+    return urlsplit(url)._replace(query="").geturl()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or ("it took too long" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -1,0 +1,120 @@
+"""Key sets (RFC 7517): the public keys of an issuer, each with the algorithms that it is for.
+
+The rule: the key decides which algorithm verifies, never the token. A key is found by its id *and* the algorithm that
+the token names, and it is there only under the algorithms that its type, curve and `alg` allow; so a public key can't
+be taken for a shared secret.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from msgspec import Struct
+
+MAX_SET_BYTES = 256 * 1024
+MAX_KEYS = 100
+MIN_RSA_BITS = 2048
+MIN_SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
+
+_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_FITTING: Mapping[tuple[str, object], tuple[str, ...]] = {
+    ("RSA", None): _RSA,
+    ("EC", "P-256"): ("ES256",),
+    ("EC", "P-384"): ("ES384",),
+    ("EC", "P-521"): ("ES512",),
+    ("OKP", "Ed25519"): ("EdDSA",),
+    ("oct", None): ("HS256", "HS384", "HS512"),
+}
+
+
+class Key(Struct, frozen=True):
+    """A key, made ready for one algorithm."""
+
+    algorithm: str
+    jwk: jwt.PyJWK
+
+    def __repr__(self) -> str:
+        """Name the algorithm alone: a shared secret is never shown."""
+        return f"Key({self.algorithm})"
+
+
+class KeySet:
+    """The keys of an issuer."""
+
+    def __init__(self, keys: Mapping[tuple[str | None, str], Key]) -> None:
+        """Take keys by their id and algorithm."""
+        self._keys = dict(keys)
+        self._ids = {kid for kid, _ in keys}
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __contains__(self, kid: object) -> bool:
+        return kid in self._ids
+
+    def find(self, kid: str | None, algorithm: str) -> Key | None:
+        """Find the key that a token names. Without an id it is the only one of its algorithm, or none."""
+        if kid is not None:
+            return self._keys.get((kid, algorithm))
+        fitting = [key for (_, name), key in self._keys.items() if name == algorithm]
+        return fitting[0] if len(fitting) == 1 else None
+
+
+def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
+    """Read a key set. Keys for anything but these algorithms are left out; ValueError if none is left."""
+    found: dict[tuple[str | None, str], Key] = {}
+    for document in _keys_of(text):
+        if "d" in document:
+            _refuse(document, "holds its private half, which nobody but the issuer may have")
+        kid = document.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            continue
+        for algorithm in _fitting(document):
+            if algorithm in algorithms and (kid, algorithm) not in found:
+                found[kid, algorithm] = Key(algorithm, _load(document, algorithm))
+    if not found:
+        raise ValueError(f"no key in it can verify a signature of {', '.join(algorithms)}")
+    return KeySet(found)
+
+
+def _keys_of(text: bytes) -> list[dict[str, Any]]:
+    if len(text) > MAX_SET_BYTES:
+        raise ValueError(f"a key set has at most {MAX_SET_BYTES} bytes, got {len(text)}")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("it is not JSON") from None  # not the text itself, which may hold a secret
+    keys = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(keys, list) or len(keys) > MAX_KEYS:
+        raise ValueError(f"a key set is an object with a list of at most {MAX_KEYS} 'keys'")
+    return [key for key in keys if isinstance(key, dict)]
+
+
+def _fitting(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Give the algorithms that a key may verify: those of its type, and of its `alg` if it has one."""
+    operations = document.get("key_ops", ["verify"])
+    if document.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+        return ()
+    kty, curve, named = document.get("kty"), document.get("crv"), document.get("alg")
+    if not isinstance(kty, str) or not (curve is None or isinstance(curve, str)):
+        return ()
+    fitting = _FITTING.get((kty, curve), ())
+    return fitting if named is None else tuple(name for name in fitting if name == named)
+
+
+def _load(document: Mapping[str, Any], algorithm: str) -> jwt.PyJWK:
+    try:
+        key = jwt.PyJWK(dict(document), algorithm)
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError):
+        _refuse(document, "is damaged")
+    if isinstance(key.key, RSAPublicKey) and key.key.key_size < MIN_RSA_BITS:
+        _refuse(document, f"has {key.key.key_size} bits, fewer than {MIN_RSA_BITS}")
+    if isinstance(key.key, bytes) and len(key.key) < MIN_SECRET_BYTES[algorithm]:
+        _refuse(document, f"has {len(key.key)} bytes, too few for {algorithm}: {MIN_SECRET_BYTES[algorithm]}")
+    return key
+
+
+def _refuse(document: Mapping[str, Any], reason: str) -> NoReturn:
+    raise ValueError(f"its key {str(document.get('kid'))[:80]!r} {reason}")

@@ -1,0 +1,100 @@
+"""Proxies in front of the server: whose word is taken for who asks, and from where.
+
+Anybody can send the headers that a proxy sends. They mean something only on a connection from an address that is named
+as a trusted proxy's; on every other they are as if they were not there. An address that is itself a header's word is
+nobody's whom we know.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+from everbrook.protocol.errors import Unauthorized, quoted
+from everbrook.server.exchange import Request
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+FORWARDED_FOR = b"x-forwarded-for"
+MAX_HOPS = 32
+MAX_SUBJECT_BYTES = 256
+WIDEST_BITS = 8
+
+_SEPARATORS = re.compile(r"[,\s]+")
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Read addresses and networks separated by commas. Raise ValueError for one that is neither."""
+    return tuple(ip_network(word) for word in _SEPARATORS.split(text) if word)
+
+
+def careless(networks: tuple[Network, ...]) -> list[str]:
+    """Give the networks that are so wide that strangers must be in them."""
+    return [str(network) for network in networks if network.prefixlen < WIDEST_BITS]
+
+
+class Proxies:
+    """The proxies that are trusted."""
+
+    def __init__(self, trusted: str = "", identity_header: str = "") -> None:
+        """Take `auth.trusted_proxies` and `auth.identity_header`."""
+        self.networks = parse_networks(trusted)
+        self._identity_header = identity_header.lower().encode()
+        # Far fewer addresses than requests: what was found out about one is kept for a while.
+        self._trusts = lru_cache(maxsize=1024)(self._find_trust)
+
+    def trusts(self, address: str) -> bool:
+        """Tell whether a connection from this address is a trusted proxy's."""
+        return bool(self.networks) and self._trusts(address)
+
+    def _find_trust(self, address: str) -> bool:
+        found = _parse_address(address)
+        return found is not None and any(found in network for network in self.networks)
+
+    def proxied_identity(self, request: Request) -> str | None:
+        """Give the subject that a trusted proxy says asks. From anybody else the header means nothing.
+
+        A header that is there twice was put there by two: the proxy, and somebody who wants to be taken for another.
+        """
+        subject = request.headers.get(self._identity_header)
+        if not subject or request.peer.told or not self.trusts(request.peer.address):
+            return None
+        name = self._identity_header.decode()
+        if b"," in subject:
+            raise Unauthorized(f"{name} must be given once, by the proxy alone, got {quoted(subject)}")
+        try:
+            text = subject.decode()
+        except UnicodeDecodeError:
+            raise Unauthorized(f"{name} must be UTF-8, got {quoted(subject)}") from None
+        if len(subject) > MAX_SUBJECT_BYTES or _UNPRINTABLE.search(text):
+            raise Unauthorized(f"{name} must be at most {MAX_SUBJECT_BYTES} bytes of text, got {quoted(subject)}")
+        return text
+
+    def client_address(self, request: Request) -> str:
+        """Give the address that a request is of, for limits and logs.
+
+        That is the other end of the connection; where that is a trusted proxy, the last of `X-Forwarded-For` that is
+        not one. What stands before it is what a stranger says, and is not looked at.
+        """
+        address = request.peer.address
+        forwarded = request.headers.get(FORWARDED_FOR)
+        if forwarded is None or request.peer.told or not self.trusts(address):
+            return address
+        for hop in reversed(forwarded.rsplit(b",", MAX_HOPS)[-MAX_HOPS:]):
+            found = _parse_address(hop.strip().decode("latin-1"))
+            if found is None:
+                return address
+            address = str(found)
+            if not self.trusts(address):
+                return address
+        return address
+
+
+def _parse_address(text: str) -> Address | None:
+    """Read an address. One of IPv4 in the clothes of IPv6 is that of IPv4; which link it is of does not matter."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

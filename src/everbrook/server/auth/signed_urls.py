@@ -1,0 +1,134 @@
+"""Signed URLs: whoever has one may read one stream until it ends, without any other credential. For browsers.
+
+The rule: a signature is over the decoded name of the stream, the end and the id of the key, and allows reading alone.
+It goes with the stream's URL and those of its snapshots and bootstrap, in whatever spelling leads there, and with no
+other; every other parameter (`offset`, `live`, …) stays free.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.protocol.errors import TokenExpired, TokenInvalid
+from everbrook.protocol.query import parse_parameters
+from everbrook.server.auth.identity import Grant, Identity, Verb
+from everbrook.server.auth.watched import WatchedFile
+from everbrook.server.exchange import Request
+from everbrook.server.routes import Resource, find_route
+
+SOURCE = "signed_url"
+SECRET_BYTES = 32
+MARK = b"signature="
+"""What the query of a signed URL contains."""
+
+_PARAMETERS = {b"signature", b"expires", b"key"}
+_DOMAIN = b"everbrook signed url, version 1"
+_EXPIRES = re.compile(rb"[1-9][0-9]{0,11}")
+_KEY_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_READ = frozenset({Verb.READ})
+_SIGNED = {Resource.STREAM, Resource.SNAPSHOT, Resource.SNAPSHOT_AT, Resource.BOOTSTRAP}
+
+
+class UrlKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key as it is stored. The server needs it as it is: there is no hash of it that would do."""
+
+    id: str
+    secret: str
+    created_at_secs: int
+
+    def __repr__(self) -> str:
+        """Name the key without giving it away."""
+        return f"UrlKey({self.id})"
+
+
+class UrlKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """The file: the key that signs first, then those whose signatures are still good."""
+
+    keys: tuple[UrlKey, ...]
+    version: int = 1
+
+
+def parse_file(text: bytes) -> UrlKeyFile:
+    """Read a file of keys; ValueError says what is wrong, and shows nothing of it."""
+    try:
+        file = msgspec.json.decode(text, type=UrlKeyFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"it is no file of keys for URLs: {error}") from None
+    if file.version != 1 or not file.keys:
+        raise ValueError("it must be of version 1, and have at least one key")
+    for key in file.keys:
+        if not _KEY_ID.fullmatch(key.id) or len(secret_of(key)) < SECRET_BYTES:
+            raise ValueError(f"its key {key.id[:64]!r} is damaged")
+    return file
+
+
+def format_file(file: UrlKeyFile) -> bytes:
+    """Write a file of keys."""
+    return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
+
+
+def make_key(now_secs: int) -> UrlKey:
+    """Make a key."""
+    return UrlKey(secrets.token_hex(4), secrets.token_urlsafe(SECRET_BYTES), now_secs)
+
+
+def secret_of(key: UrlKey) -> bytes:
+    """Give the bytes to sign with. ValueError if they are damaged."""
+    return base64.urlsafe_b64decode(key.secret + "=" * (-len(key.secret) % 4))
+
+
+def sign(name: bytes, expires_at_secs: int, key: UrlKey) -> str:
+    """Give the parameters that let whoever has them read the stream of a name."""
+    expires = b"%d" % expires_at_secs
+    signature = _signature(secret_of(key), key.id.encode(), expires, name)
+    return f"expires={expires_at_secs}&key={key.id}&signature={signature.decode()}"
+
+
+def signed_name(path: bytes) -> bytes:
+    """Give the name of the stream that a path reads; TokenInvalid if it reads something else."""
+    route = find_route(path)
+    if route.resource not in _SIGNED:
+        raise TokenInvalid("a signed URL is of a stream, its snapshots or its bootstrap")
+    return route.name
+
+
+class SignedUrls:
+    """Says who has a signed URL. The file is read again when it changes."""
+
+    def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
+        advice = "`everbrook sign --new-key` makes it"
+        self._file = WatchedFile(path, _index, setting="auth.url_keys_path", advice=advice)
+        self._now = now
+        self.reload = self._file.refresh
+
+    def identify(self, request: Request) -> Identity:
+        """Say what a URL allows; TokenInvalid or TokenExpired."""
+        given = parse_parameters(request.query, _PARAMETERS)
+        if given.keys() != _PARAMETERS or not _EXPIRES.fullmatch(given[b"expires"]):
+            raise TokenInvalid("a signed URL has the parameters expires, in seconds since 1970, key and signature")
+        name, expires = signed_name(request.path), given[b"expires"]
+        key_id = given[b"key"]
+        secret = self._file.value.get(key_id)
+        right = _signature(secret or bytes(SECRET_BYTES), key_id, expires, name)
+        if not hmac.compare_digest(right, given[b"signature"]) or secret is None:
+            raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
+        if self._now() >= int(expires):
+            raise TokenExpired(f"the URL was good until {int(expires)}, it is {self._now():.0f} now")
+        return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires))
+
+
+def _index(text: bytes) -> Mapping[bytes, bytes]:
+    return {key.id.encode(): secret_of(key) for key in parse_file(text).keys}
+
+
+def _signature(secret: bytes, key_id: bytes, expires: bytes, name: bytes) -> bytes:
+    # The name comes last: it alone may hold a line end.
+    message = b"\n".join((_DOMAIN, key_id, expires, name))
+    return base64.urlsafe_b64encode(hmac.digest(secret, message, hashlib.sha256)).rstrip(b"=")

@@ -1,0 +1,102 @@
+"""A file of keys that is read again when it changes, without a restart and without anybody being told.
+
+The rule: what was once read is kept until there is something better. A new text that can't be used is said so once in
+the log, and the old one goes on; only the first reading may fail.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from everbrook.settings import SettingsError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOK_SECS = 1.0
+MAX_FILE_BYTES = 16 * 1024 * 1024
+
+Stamp = tuple[int, int, int]
+
+
+class WatchedFile(Generic[T]):
+    """What a file holds, by the function that reads it. `generation` counts the readings."""
+
+    def __init__(
+        self,
+        path: str,
+        parse: Callable[[bytes], T],
+        *,
+        setting: str,
+        advice: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the file, or raise SettingsError: `parse` raises ValueError for a text that can't be used.
+
+        `advice` says how to come by a file that is not there.
+        """
+        self._path = Path(path)
+        self._parse = parse
+        self._clock = clock
+        self.generation = 0
+        try:
+            self._stamp: Stamp | None = self._look()
+            self._value = self._read()
+        except (OSError, ValueError) as error:
+            more = f"; {advice}" if advice and isinstance(error, FileNotFoundError) else ""
+            raise SettingsError(setting, f"{path} can't be used: {_reason(error)}{more}") from None
+        self._looked_at = clock()
+
+    @property
+    def value(self) -> T:
+        """What the file held when it was last looked at, at most a second ago."""
+        now = self._clock()
+        if now - self._looked_at >= LOOK_SECS:
+            self._looked_at = now
+            self.refresh()
+        return self._value
+
+    def refresh(self) -> None:
+        """Read the file if it has changed."""
+        try:
+            stamp = self._look()
+        except OSError as error:
+            self._complain(None, error)
+            return
+        if stamp != self._stamp:
+            self._reread(stamp)
+
+    def _reread(self, stamp: Stamp) -> None:
+        try:
+            self._value = self._read()
+        except (OSError, ValueError) as error:
+            self._complain(stamp, error)
+            return
+        self._stamp = stamp
+        self.generation += 1
+        logger.info("%s has changed and was read again", self._path)
+
+    def _complain(self, stamp: Stamp | None, error: Exception) -> None:
+        """Say once what is wrong with a file in one state."""
+        if self._stamp != stamp:
+            logger.warning("%s can't be used, what it held before stays valid: %s", self._path, _reason(error))
+        self._stamp = stamp
+
+    def _look(self) -> Stamp:
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> T:
+        with self._path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
+        return self._parse(text)
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong. The text of the file is never a part of it: it may hold secrets."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,0 +1,74 @@
+"""What the server tells of its work: metrics, traces, and who did what."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from everbrook.settings.kinds import EXPECTED, Choice, Count, Switch
+
+FilePath = Annotated[str, Meta(extra={EXPECTED: "the path of a file"})]
+TraceUrl = Annotated[str, Meta(extra={EXPECTED: "an http or https URL such as 'http://localhost:4318/v1/traces'"})]
+Ratio = Annotated[float, Meta(ge=0, le=1, extra={EXPECTED: "a number from 0 to 1"})]
+Name = Annotated[str, Meta(extra={EXPECTED: "a name"})]
+
+
+class MetricsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `/metrics` tells, and whom."""
+
+    enabled: Annotated[Switch, Meta(description="Whether there is `/metrics`, and requests are counted for it.")] = True
+    public: Annotated[
+        Switch,
+        Meta(
+            description=(
+                "Whether anybody may read `/metrics` where auth is configured; else only who has `admin` may. "
+                "Without auth it is open."
+            )
+        ),
+    ] = False
+
+
+class AuditTarget(Choice):
+    """Where the audit log goes."""
+
+    OFF = "off"
+    LOG = "log"
+    FILE = "file"
+
+
+class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who created, deleted, and was refused."""
+
+    to: Annotated[
+        AuditTarget,
+        Meta(
+            description=(
+                "Where creates, deletes, reloads and refusals of rights are written down. `log`: with everything else, "
+                "by the logger `everbrook.audit`. `file`: in `audit.path`, a JSON object a line."
+            )
+        ),
+    ] = AuditTarget.OFF
+    path: Annotated[FilePath, Meta(description="The audit file. Its folder must be there. SIGHUP opens it anew.")] = (
+        "./data/audit.log"
+    )
+    max_file_bytes: Annotated[
+        Count, Meta(description="From this size on, the audit file is put aside as `.1`, `.2` and so on.")
+    ] = 64 * 1024 * 1024
+    keep_files: Annotated[Count, Meta(description="How many audit files that were put aside are kept.")] = 5
+    max_refusals_per_sec: Annotated[
+        Count,
+        Meta(description="Refusals that are written down within a second; of the others only their number is."),
+    ] = 20
+
+
+class TraceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where traces are sent, by OpenTelemetry's protocol over HTTP."""
+
+    endpoint: Annotated[
+        TraceUrl,
+        Meta(description="URL that takes traces (OTLP over HTTP). Empty: none are made. Needs the extra `otel`."),
+    ] = ""
+    sample_ratio: Annotated[
+        Ratio,
+        Meta(description="Which part of the requests is traced that do not say themselves whether they are."),
+    ] = 1.0
+    service_name: Annotated[Name, Meta(description="The name of this service in traces.")] = "everbrook"
