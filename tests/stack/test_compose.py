@@ -8,12 +8,12 @@ import pytest
 
 FILE = Path(__file__).parents[2] / "docker-compose.yml"
 PROFILES = {
-    (): {"server"},
-    ("sync",): {"server", "postgres", "pipeline"},
-    ("dev",): {"server", "postgres", "pipeline", "heartbeat", "adminer"},
-    ("sync", "dev"): {"server", "postgres", "pipeline", "heartbeat", "adminer"},
+    (): {"server", "envoy"},
+    ("sync",): {"server", "envoy", "postgres", "pipeline"},
+    ("dev",): {"server", "envoy", "postgres", "pipeline", "heartbeat", "adminer"},
+    ("sync", "dev"): {"server", "envoy", "postgres", "pipeline", "heartbeat", "adminer"},
 }
-PORTS = {"4437:4437", "54321:5432", "8081:8080"}
+PORTS = {"4437:4437", "8080:8080", "54321:5432", "8081:8080"}
 
 
 def compose() -> list[str]:
@@ -40,7 +40,7 @@ def test_a_profile_starts_its_services(profiles: tuple[str, ...]) -> None:
 
 def test_every_part_finds_the_others_by_its_variables() -> None:
     whole = config(profiles=("sync", "dev"))
-    assert whole.count("DS_SERVER_URL: http://server:4437") == 2
+    assert whole.count("DS_SERVER_URL: http://server:4437") == 3
     assert whole.count("POSTGRES_URL: postgresql://postgres:password@postgres:5432/durable_streams") == 2
 
 

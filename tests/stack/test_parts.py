@@ -12,20 +12,20 @@ def names(*, added: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> lis
 
 
 def test_all_parts_start_in_the_order_of_the_list() -> None:
-    assert names() == ["server", "postgres", "pipeline", "heartbeat"]
+    assert names() == ["server", "postgres", "pipeline", "heartbeat", "envoy"]
 
 
 def test_a_part_may_be_left_out() -> None:
-    assert names(left_out=("heartbeat",)) == ["server", "postgres", "pipeline"]
+    assert names(left_out=("heartbeat",)) == ["server", "postgres", "pipeline", "envoy"]
 
 
 @pytest.mark.parametrize(
     "added, left_out, said",
     [
         (("postgre",), (), "there is no part 'postgre': the parts are .*; did you mean postgres?"),
-        ((), ("x",), "there is no part 'x': the parts are server, postgres, pipeline, heartbeat$"),
+        ((), ("x",), "there is no part 'x': the parts are server, postgres, pipeline, heartbeat, envoy$"),
         (("server",), ("server",), "server: both with and without it"),
-        ((), ("server", "postgres", "pipeline", "heartbeat"), "no part is left to start"),
+        ((), ("server", "postgres", "pipeline", "heartbeat", "envoy"), "no part is left to start"),
     ],
 )
 def test_a_choice_that_makes_no_sense_is_refused(added: tuple[str, ...], left_out: tuple[str, ...], said: str) -> None:

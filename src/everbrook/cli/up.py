@@ -12,30 +12,34 @@ import click
 
 from everbrook.cli.output import Command, json_option, note, print_json
 from everbrook.cli.part_lines import lines_for
+from everbrook.stack.envoy.environment import settings_for_envoy
 from everbrook.stack.errors import ProgramMissing
 from everbrook.stack.lock import holder
 from everbrook.stack.outside import PLACES, outside, require_places
 from everbrook.stack.parts import PARTS, Part, choose
+from everbrook.stack.postgres import HOST
 from everbrook.stack.site import (
+    ENVOY_ADMIN_PORT,
+    ENVOY_PORT,
     INTERVAL_SECS,
     POSTGRES_PORT,
     POSTGRES_URL,
     SERVER_PORT,
     SERVER_URL,
+    STACK_DIR,
     Site,
     around_proxies,
     postgres_url,
     server_url,
 )
 
-DATA_DIR = Path("data/stack")
 _STOP_TIMEOUT_SECS = 120.0
 _NAMES = ", ".join(part.name for part in PARTS)
 
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    default=DATA_DIR,
+    default=STACK_DIR,
     envvar="EVERBROOK_STACK_DIR",
     show_default=True,
     show_envvar=True,
@@ -64,6 +68,9 @@ def _port(name: str, default: int, variable: str, what: str) -> Callable[[Comman
 @click.option("--host", default="127.0.0.1", envvar="DS_SERVER__HOST", show_envvar=True, help="The server's address.")
 @_port("--port", SERVER_PORT, "DS_SERVER__PORT", "the server")
 @_port("--postgres-port", POSTGRES_PORT, "EVERBROOK_POSTGRES_PORT", "Postgres")
+@click.option("--envoy-host", default=HOST, envvar="EVERBROOK_ENVOY_HOST", show_envvar=True, help="Envoy's address.")
+@_port("--envoy-port", ENVOY_PORT, "EVERBROOK_ENVOY_PORT", "Envoy")
+@_port("--envoy-admin-port", ENVOY_ADMIN_PORT, "EVERBROOK_ENVOY_ADMIN_PORT", "the dashboard of Envoy")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.01),
@@ -83,14 +90,18 @@ def up(  # noqa: PLR0913 - an option each
     host: str,
     port: int,
     postgres_port: int,
+    envoy_host: str,
+    envoy_port: int,
+    envoy_admin_port: int,
     interval: float,
     as_json: bool,
 ) -> None:
     """Start the whole stack, and keep it running until SIGINT or SIGTERM.
 
-    Server, Postgres, the pipeline between them and a heartbeat: a line says where each is. A part that ends is started
-    again. Everything is kept in one folder, so that the next start goes on where this one ends. A part that is left
-    out may run elsewhere: DS_SERVER_URL and POSTGRES_URL say where.
+    Server, Postgres, the pipeline between them, a heartbeat, and Envoy in front of the server, for those who have a
+    token: a line says where each is. A part that ends is started again. Everything is kept in one folder, so that the
+    next start goes on where this one ends. A part that is left out may run elsewhere: DS_SERVER_URL and POSTGRES_URL
+    say where.
     """
     _require_packages()
     from everbrook.stack.running import run  # noqa: PLC0415 - not before its packages are known to be there
@@ -98,10 +109,10 @@ def up(  # noqa: PLR0913 - an option each
     os.environ.update(around_proxies(os.environ))
     parts = choose(added, left_out)
     require_places(parts, os.environ)
-    if port == postgres_port != 0 and {"server", "postgres"} <= {part.name for part in parts}:
-        raise click.UsageError(f"--port and --postgres-port are both {port}: each needs one of its own")
-    ports = (port or _free_port(), postgres_port or _free_port())
-    site = _site(parts, data_dir, host, ports, interval)
+    chosen = {part.name for part in parts}
+    ports = _ports(chosen, port, postgres_port, envoy_port, envoy_admin_port)
+    edge = settings_for_envoy(os.environ, chosen)
+    site = _site(parts, data_dir, (host, envoy_host), ports, interval)._replace(edge=edge)
     with lines_for(len(parts), as_json=as_json) as lines:
         run(site, parts, lines.report)
 
@@ -131,7 +142,28 @@ def _end(process: int, data_dir: Path) -> None:
         time.sleep(0.1)
 
 
-def _site(parts: list[type[Part]], data_dir: Path, host: str, ports: tuple[int, int], interval_secs: float) -> Site:
+_PORT_OPTIONS = (
+    ("server", "--port"),
+    ("postgres", "--postgres-port"),
+    ("envoy", "--envoy-port"),
+    ("envoy", "--envoy-admin-port"),
+)
+
+
+def _ports(chosen: set[str], *given: int) -> tuple[int, ...]:
+    """Give each part a port of its own."""
+    options: dict[int, str] = {}
+    for (part, option), port in zip(_PORT_OPTIONS, given, strict=True):
+        if part in chosen and port:
+            if port in options:
+                raise click.UsageError(f"{options[port]} and {option} are both {port}: each needs one of its own")
+            options[port] = option
+    return tuple(port or _free_port() for port in given)
+
+
+def _site(
+    parts: list[type[Part]], data_dir: Path, hosts: tuple[str, str], ports: tuple[int, ...], interval_secs: float
+) -> Site:
     """Say where everything is: parts of the stack where the options put them, others where their variables say."""
     chosen = {part.name for part in parts}
     for name, place in PLACES.items():
@@ -140,11 +172,14 @@ def _site(parts: list[type[Part]], data_dir: Path, host: str, ports: tuple[int, 
     elsewhere = outside(parts)
     return Site(
         data_dir=data_dir.absolute(),
-        server_url=os.environ[SERVER_URL].rstrip("/") if "server" in elsewhere else server_url(host, ports[0]),
+        server_url=os.environ[SERVER_URL].rstrip("/") if "server" in elsewhere else server_url(hosts[0], ports[0]),
         postgres_url=os.environ[POSTGRES_URL] if "postgres" in elsewhere else postgres_url(ports[1]),
-        host=host,
+        host=hosts[0],
         server_port=ports[0],
         postgres_port=ports[1],
+        envoy_host=hosts[1],
+        envoy_port=ports[2],
+        envoy_admin_port=ports[3],
         interval_secs=interval_secs,
         environment=tuple(os.environ.items()),
     )

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 from urllib.parse import quote
 
 from everbrook.stack.postgres import HOST, PASSWORD, USER
 
 SERVER_PORT = 4437
 POSTGRES_PORT = 54321
+ENVOY_PORT = 8080
+ENVOY_ADMIN_PORT = 9901
+STACK_DIR = Path("data/stack")
 DATABASE = "durable_streams"
 SERVER_URL = "DS_SERVER_URL"
 POSTGRES_URL = "POSTGRES_URL"
@@ -17,11 +20,22 @@ EVENTS_STREAM = "session-events"
 PROGRESS_STREAM = "pipeline-progress"
 INTERVAL_SECS = 5.0
 
+
+class Told(TypedDict, total=False):
+    """What Envoy is told beside where it is: an `Edge` says what each means."""
+
+    issuer: str
+    audience: str
+    cert_path: str
+    key_path: str
+    server_ca_path: str
+
+
 _EVERYWHERE = {"0.0.0.0": HOST, "::": "[::1]"}  # noqa: S104 - looked for, not listened on
 
 
 class Site(NamedTuple):
-    """What the parts know of each other."""
+    """What the parts know of each other. `edge` is what Envoy is told beside where it is."""
 
     data_dir: Path
     server_url: str
@@ -29,6 +43,10 @@ class Site(NamedTuple):
     host: str = HOST
     server_port: int = SERVER_PORT
     postgres_port: int = POSTGRES_PORT
+    envoy_host: str = HOST
+    envoy_port: int = ENVOY_PORT
+    envoy_admin_port: int = ENVOY_ADMIN_PORT
+    edge: Told = Told()
     interval_secs: float = INTERVAL_SECS
     environment: tuple[tuple[str, str], ...] = ()
 

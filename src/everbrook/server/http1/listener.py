@@ -2,14 +2,36 @@
 
 import asyncio
 import contextlib
+import os
+import socket
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from itertools import count
 
+from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.http1.connection import Connection
+from everbrook.server.http1.encrypting import EncryptedServer, bind
 from everbrook.server.http1.rendering import date_line
+from everbrook.server.limits.overload import Bounds
+from everbrook.server.limits.pulse import Pulse
+from everbrook.server.observe.survey import TransportSurvey
+from everbrook.server.tls import Certificates
 
 TICK_SECS = 1.0
 BACKLOG = 4096
 ABORT_SECS = 1.0
+LEAVING_SECS = 0.005
+ADOPTED_AT_ONCE = 100
+
+
+def certificates_of(application: Application) -> Certificates | None:
+    """Give what connections are encrypted with, if they are, and let it be renewed with everything else."""
+    if not application.settings.tls.configured:
+        return None
+    certificates = Certificates(application.settings.tls)
+    application.on_reload.append(certificates.reload)
+    return certificates
 
 
 class Listener:
@@ -23,42 +45,111 @@ class Listener:
         self.date_line = date_line()
         self._connections: set[Connection] = set()
         self._admitted = 0
-        self._server: asyncio.Server | None = None
+        self._accepted = 0
+        application.observer.transport = self
+        self._servers: list[asyncio.Server | EncryptedServer] = []
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
+        self._numbers = count(1)
+        limits = application.settings.limits
+        bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
+        self.pulse = Pulse(application.engine, self.loop, bounds)
+        self.buffered_bytes = 0
+        self.max_buffered_bytes = limits.max_buffered_bytes
+        self.certificates = certificates_of(application)
 
-    async def listen(self, host: str, port: int) -> list[tuple[str, int]]:
-        """Begin to accept connections. Gives the addresses that it listens on."""
-        self._server = await self.loop.create_server(lambda: Connection(self), host, port, backlog=BACKLOG)
+    async def listen(self, host: str, port: int, inherited: Sequence[socket.socket] = ()) -> list[tuple[str, int]]:
+        """Begin to accept connections, on sockets that listen already if there are any. Gives their addresses."""
+        if self.certificates is not None:
+            self._servers = [await self._encrypt(host, port, inherited, self.certificates)]
+        elif inherited:
+            self._servers = [
+                await self.loop.create_server(self._connect, sock=each, backlog=BACKLOG) for each in inherited
+            ]
+        else:
+            self._servers = [await self.loop.create_server(self._connect, host, port, backlog=BACKLOG)]
         self._tick()
-        return [socket.getsockname()[:2] for socket in self._server.sockets]
+        return [each.getsockname()[:2] for server in self._servers for each in server.sockets]
 
-    def admit(self, connection: Connection) -> bool:
-        """Look after a new connection. Tells whether there is room for it, or only for a refusal."""
+    async def adopt(self, connections: Sequence[socket.socket]) -> None:
+        """Go on with connections that another image of this server has accepted.
+
+        If connections are to be encrypted from now on, these end: nobody would understand them.
+        """
+        if self.certificates is not None:
+            for connection in connections:
+                connection.close()
+            return
+        for first in range(0, len(connections), ADOPTED_AT_ONCE):
+            some = connections[first : first + ADOPTED_AT_ONCE]
+            adopting = (self.loop.connect_accepted_socket(self._connect, each) for each in some)
+            # One that was reset meanwhile is gone for its client too.
+            await asyncio.gather(*adopting, return_exceptions=True)
+
+    def _connect(self) -> Connection:
+        return Connection(self)
+
+    async def _encrypt(
+        self, host: str, port: int, inherited: Sequence[socket.socket], certificates: Certificates
+    ) -> EncryptedServer:
+        sockets = inherited or await bind(host, port, BACKLOG)
+        most = self.application.settings.limits.max_connections
+        certificates.watch()
+        return EncryptedServer(sockets, certificates, self._connect, lambda: most - self._admitted)
+
+    def admit(self, connection: Connection, address: str) -> ProtocolError | None:
+        """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
         self._connections.add(connection)
+        self._accepted += 1
         if self._admitted >= self.application.settings.limits.max_connections:
-            return False
+            return Unavailable("the server has too many connections")
+        try:
+            connection.place = self.application.holdings.open(address)
+        except TooManyRequests as error:
+            return error
+        connection.number = next(self._numbers)
         self._admitted += 1
-        return True
+        return None
 
     def forget(self, connection: Connection) -> None:
         """Look after a connection no longer."""
         self._connections.discard(connection)
-        self._admitted -= connection.admitted
+        if connection.number:
+            self._admitted -= 1
+            self.application.holdings.close(connection.place, connection.number)
         if not self._connections:
             self._empty.set()
+
+    def survey(self) -> TransportSurvey:
+        """Tell of the connections."""
+        survey = TransportSurvey(open=len(self._connections), accepted=self._accepted)
+        for connection in self._connections:
+            survey.congested += connection.congested
+            survey.buffered_bytes += connection.unsent_bytes
+        survey.note_answers(each.answering for each in self._connections if each.answering)
+        return survey
+
+    def relieve(self) -> None:
+        """Hold less, if too much is held: who has read nothing for longest is dropped first."""
+        slow = sorted((each for each in self._connections if each.unread), key=lambda each: each.since)
+        for connection in slow:
+            if self.buffered_bytes <= self.max_buffered_bytes:
+                return
+            connection.drop()
 
     def _tick(self) -> None:
         self.now = self.loop.time()
         self.date_line = date_line()
         for connection in tuple(self._connections):
             connection.check(self.now)
+        if self.buffered_bytes > self.max_buffered_bytes:
+            self.relieve()
         self._timer = self.loop.call_later(self.tick_secs, self._tick)
 
     async def stop(self, grace_secs: float) -> None:
         """Accept nothing more, let those who read finish their event and go, and end what stays."""
-        if self._server:
-            self._server.close()
+        self._close_servers()
+        await self._until_encrypted(0)
         for connection in tuple(self._connections):
             connection.shut_down()
         await self._until_empty(grace_secs)
@@ -66,6 +157,7 @@ class Listener:
             connection.abort()
         # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
         await self._until_empty(ABORT_SECS)
+        self.pulse.stop()
         if self._timer:
             self._timer.cancel()
 
@@ -74,3 +166,53 @@ class Listener:
             self._empty.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), timeout_secs)
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        if self.certificates is not None:
+            self.certificates.close()
+
+    async def leave(self, grace_secs: float) -> tuple[list[int], list[int]]:
+        """Take nothing more in, so that another image of this server can go on: gives the descriptors of the sockets
+        that listen, and of the connections that are idle.
+
+        Who is slow is waited for first, while all others are served as ever; who is slower than the grace is cut off.
+        """
+        slow = {connection for connection in self._connections if connection.under_way}
+        await self._until_settled(slow, grace_secs)
+        listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
+        self._close_servers()
+        await self._until_encrypted(ABORT_SECS)
+        # What was accepted a moment ago is made known in the next turn.
+        await asyncio.sleep(LEAVING_SECS)
+        await self._until_settled(self._connections, grace_secs)
+        for connection in tuple(self._connections):
+            if not connection.settled:
+                connection.abort()
+        await self._until_settled(self._connections, ABORT_SECS)
+        self.pulse.stop()
+        if self._timer:
+            self._timer.cancel()
+        return listening, [each for connection in self._connections if (each := connection.left()) is not None]
+
+    async def _until_encrypted(self, timeout_secs: float) -> None:
+        """Whoever is about to be encrypted can't be handed over, and is to be told of the end as all others are."""
+        encrypting = [server for server in self._servers if isinstance(server, EncryptedServer)]
+        deadline = self.loop.time() + timeout_secs
+        while self.loop.time() < deadline:
+            if not any(map(len, encrypting)):
+                break
+            await asyncio.sleep(LEAVING_SECS)
+        for server in encrypting:
+            server.drop()
+
+    async def _until_settled(self, connections: AbstractSet[Connection], timeout_secs: float) -> None:
+        """Have connections leave, and wait until there is nothing to be waited for."""
+        deadline = self.loop.time() + timeout_secs
+        while self.loop.time() < deadline:
+            for connection in tuple(connections):
+                connection.leave()
+            if all(connection.settled for connection in connections & self._connections):
+                return
+            await asyncio.sleep(LEAVING_SECS)

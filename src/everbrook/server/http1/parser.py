@@ -79,6 +79,7 @@ class RequestParser:
         self.body_bytes = 0
         self.receiving = False
         self.peer: Peer = NOBODY
+        self.scheme = b"http"
 
     def feed(self, data: bytes) -> None:
         """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
@@ -129,6 +130,11 @@ class RequestParser:
     def _check_head(self, size: int) -> None:
         if size > self._max_header_bytes:
             raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
+
+    def let_go(self) -> None:
+        """Keep nothing of a body: the request will not become whole."""
+        self._body = []
+        self.body_bytes = 0
 
     # Callbacks of httptools
 
@@ -233,6 +239,7 @@ class RequestParser:
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
         request = Http1Request(self._method, path, query, headers, body, connection=connection, chunkable=chunkable)
         request.peer = self.peer
+        request.scheme = self.scheme
         self._on_request(request)
 
     def _begin_streamed(self, length: int) -> None:
@@ -250,6 +257,7 @@ class RequestParser:
             chunkable=chunkable,
             incoming=Incoming(length, self._max_body_bytes),
             peer=self.peer,
+            scheme=self.scheme,
         )
         self._on_head(self._streamed)
 

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Iterable
 
 from everbrook.stack.errors import WrongParts
+from everbrook.stack.parts.envoy import Envoy
 from everbrook.stack.parts.heartbeat import Heartbeat
 from everbrook.stack.parts.part import Part
 from everbrook.stack.parts.pipeline import Pipeline
@@ -12,7 +13,7 @@ from everbrook.stack.parts.server import Server
 
 __all__ = ["OPTIONAL", "PARTS", "Part", "choose"]
 
-PARTS: tuple[type[Part], ...] = (Server, Database, Pipeline, Heartbeat)
+PARTS: tuple[type[Part], ...] = (Server, Database, Pipeline, Heartbeat, Envoy)
 # Those that only start when somebody asks for them.
 OPTIONAL: frozenset[str] = frozenset()
 

@@ -37,6 +37,11 @@ class Part(ABC):
         """Where to look at what the part does."""
 
     @property
+    def hint(self) -> str:
+        """Say what else whoever uses the part needs to know, once it is ready."""
+        return ""
+
+    @property
     def log(self) -> Path:
         return self.site.logs / f"{self.name}.log"
 

@@ -1,0 +1,118 @@
+"""Renewal: another certificate without a restart; and files that can't be used, at the start and later."""
+
+import logging
+import ssl
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from everbrook.server.tls import Certificates, CertificateUnusable, make_context
+from everbrook.settings import TlsSettings
+from tests.server.running import RunningServer, eventually
+from tests.server.tls.certificates import Authority, Pair, connected, serial, shown
+from tests.server.tls.test_encrypted import request
+
+
+@pytest.fixture(autouse=True)
+def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everbrook.server.tls.WATCH_SECS", 0.02)
+
+
+def reload(server: RunningServer) -> None:
+    """Do what SIGHUP does."""
+    server.call(lambda: [each() for each in server.application.on_reload])
+
+
+def is_shown(server: RunningServer, context: ssl.SSLContext, pair: Pair) -> bool:
+    return shown(server.address, context) == serial(pair)
+
+
+def test_a_changed_certificate_is_used_by_itself(encrypted: RunningServer, pair: Pair, authority: Authority) -> None:
+    renewed = authority.issue("server", file="renewed")
+    renewed.put_at(pair)
+    assert eventually(lambda: shown(encrypted.address, authority.client_context()) == serial(renewed))
+
+
+def test_a_signal_renews_at_once(
+    encrypted: RunningServer, pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Certificates, "_look", lambda _self: None)
+    renewed = authority.issue("server", file="renewed")
+    renewed.put_at(pair)
+    reload(encrypted)
+    assert shown(encrypted.address, authority.client_context()) == serial(renewed)
+
+
+def test_a_pair_that_does_not_fit_keeps_the_one_before_and_is_said_once(
+    encrypted: RunningServer, pair: Pair, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = serial(pair)
+    pair.key.write_bytes(authority.issue("server", file="other").key.read_bytes())
+    assert eventually(lambda: "the certificate was not changed" in caplog.text)
+    for _look in range(5):
+        assert shown(encrypted.address, authority.client_context()) == before
+    assert caplog.text.count("is not that of the certificate") == 1
+    caplog.clear()
+
+
+def test_open_connections_go_on_with_the_certificate_that_they_began_with(
+    encrypted: RunningServer, pair: Pair, authority: Authority
+) -> None:
+    with connected(encrypted.address, authority.client_context()) as wire:
+        authority.issue("server", file="renewed").put_at(pair)
+        reload(encrypted)
+        assert request(wire, "GET /healthz").read() == b"ok"
+
+
+def test_no_request_fails_while_certificates_change(
+    encrypted: RunningServer, pair: Pair, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    context, stopping, served = authority.client_context(), threading.Event(), []
+    renewals = [authority.issue("server", file=f"renewed-{number}") for number in range(8)]
+
+    def ask() -> None:
+        while not stopping.is_set():
+            with connected(encrypted.address, context) as wire:
+                served.append(request(wire, "GET /healthz").read())
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for renewed in renewals:
+        renewed.put_at(pair)
+        assert eventually(partial(is_shown, encrypted, context, renewed))
+    stopping.set()
+    for thread in threads:
+        thread.join()
+    assert len(served) > 20
+    assert set(served) == {b"ok"}
+    caplog.clear()  # a look between the writing of two files may have found a pair that does not fit
+
+
+Spoil = Callable[[Authority, Pair], Pair]
+UNUSABLE: list[tuple[str, Spoil, str]] = [
+    ("a missing certificate", lambda _a, pair: Pair(Path("nowhere.crt"), pair.key), "can't be read: No such file"),
+    ("a missing key", lambda _a, pair: Pair(pair.cert, Path("nowhere.key")), "can't be read: No such file"),
+    ("a folder", lambda _a, pair: Pair(pair.cert.parent, pair.key), "can't be read: Is a directory"),
+    ("no certificate", lambda _a, pair: Pair(pair.key, pair.key), "tls.cert_path must hold PEM certificates"),
+    ("no key", lambda _a, pair: Pair(pair.cert, pair.cert), "tls.key_path must hold a PEM private key"),
+    ("another key", lambda a, pair: Pair(pair.cert, a.issue("b").key), "is not that of the certificate in tls.cert_pa"),
+    ("a passphrase", lambda a, _p: a.issue("b", passphrase=b"secret"), "needs a passphrase: store it without one"),
+]
+
+
+@pytest.mark.parametrize("spoil, words", [case[1:] for case in UNUSABLE], ids=[case[0] for case in UNUSABLE])
+def test_what_can_not_be_used_is_named(authority: Authority, pair: Pair, spoil: Spoil, words: str) -> None:
+    cert, key = spoil(authority, pair)
+    with pytest.raises(CertificateUnusable, match=words):
+        make_context(TlsSettings(cert_path=str(cert), key_path=str(key)))
+
+
+def test_a_certificate_that_has_expired_is_said(authority: Authority, caplog: pytest.LogCaptureFixture) -> None:
+    old = authority.issue("server", days=-1)
+    with caplog.at_level(logging.WARNING):
+        make_context(TlsSettings(cert_path=str(old.cert), key_path=str(old.key)))
+    assert "has expired" in caplog.text
