@@ -9,6 +9,9 @@ from typing import Any
 from everbrook.settings import LogFormat, LogLevel
 from everbrook.settings.logfilter import LogFilter
 
+TOLD = "everbrook.told"
+"""The logger of what the server says to the person who started it."""
+
 LEVELS = {
     LogLevel.OFF: logging.CRITICAL + 10,
     LogLevel.ERROR: logging.ERROR,
@@ -24,10 +27,16 @@ _OWN_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asct
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger and message in a line, then a traceback if there is one."""
+    """Time, level, logger, message and the id of the request in a line, then a traceback if there is one."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-8s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Write a record, with the id of its request if it is about one."""
+        line = super().formatMessage(record)
+        request_id = vars(record).get("request_id")
+        return f"{line} [{request_id}]" if request_id else line
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's name
         """Write the time in UTC."""
@@ -69,6 +78,8 @@ def logging_config(log_filter: LogFilter, log_format: LogFormat) -> dict[str, An
 def configure_logging(log_filter: LogFilter, log_format: LogFormat) -> None:
     """Log in this process as asked."""
     logging.config.dictConfig(logging_config(log_filter, log_format))
+    # A person reads these lines on standard output already.
+    logging.getLogger(TOLD).disabled = log_format is LogFormat.TEXT
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -1,0 +1,197 @@
+"""The audit log: who created, deleted, reloaded and was refused, one record each.
+
+A record is written when the answer goes out, and so after what it tells of is durable. Refusals can be provoked by
+anybody, so within a second only some of them are written down, and then how many were left out.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+from everbrook.server.exchange import Request, Response
+from everbrook.server.observe.operations import operation_of
+from everbrook.server.observe.redaction import printable
+from everbrook.server.observe.request_ids import request_id
+from everbrook.settings import AuditSettings, AuditTarget
+
+logger = logging.getLogger("everbrook.audit")
+
+ACTIONS = {
+    "create": "stream_created",
+    "delete": "stream_deleted",
+    "bucket_create": "bucket_created",
+    "bucket_delete": "bucket_deleted",
+    "snapshot_publish": "snapshot_published",
+    "snapshot_delete": "snapshot_deleted",
+    "subscription_create": "subscription_created",
+    "subscription_delete": "subscription_deleted",
+}
+"""What operations do when they succeed."""
+
+UNAUTHORIZED, FORBIDDEN = 401, 403
+SUCCEEDED = range(200, 300)
+# What was there already was not created.
+UNCHANGED = 200
+FAILED = 500
+WINDOW_SECS = 1.0
+
+Fields = dict[str, object]
+AddressOf = Callable[[Request], str]
+
+
+class Sink(Protocol):
+    """Where records go."""
+
+    def write(self, record: Fields) -> None:
+        """Take a record."""
+
+    def reopen(self) -> None:
+        """Begin anew with a file that somebody has moved away."""
+
+    def close(self) -> None:
+        """Let everything go."""
+
+
+class LogSink:
+    """Writes records where everything else is logged."""
+
+    def write(self, record: Fields) -> None:
+        logger.info("%s: %s", record["action"], record["outcome"], extra=record)
+
+    def reopen(self) -> None:
+        """There is nothing to open."""
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class FileSink:
+    """Writes records to a file, a JSON object a line. One that is full is put aside."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        """Open the file, or raise OSError."""
+        self._file = RotatingFileHandler(
+            Path(settings.path), maxBytes=settings.max_file_bytes, backupCount=settings.keep_files, encoding="utf-8"
+        )
+
+    def write(self, record: Fields) -> None:
+        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = json.dumps({"time": time, **record}, default=str)
+        # A disk that is full must not fail a request: the handler says so on standard error and goes on.
+        self._file.handle(logging.makeLogRecord({"msg": "%s", "args": (line,), "levelno": logging.INFO}))
+
+    def reopen(self) -> None:
+        """The next record opens the file again, by its name."""
+        self._file.acquire()
+        try:
+            if self._file.stream:
+                self._file.stream.close()
+            self._file.stream = self._file._open()  # noqa: SLF001 - logging has no other word for it
+        finally:
+            self._file.release()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Audit:
+    """Decides what is written down."""
+
+    def __init__(self, sink: Sink | None, max_refusals_per_sec: int, address_of: AddressOf) -> None:
+        """Write to a sink, or nowhere."""
+        self._sink = sink
+        self._max_refusals = max_refusals_per_sec
+        self._address_of = address_of
+        self._window_began = 0.0
+        self._refusals = 0
+        self._left_out = 0
+
+    def note(self, action: str, *, outcome: str = "ok", detail: str = "") -> None:
+        """Write down something that no request asked for, as that keys were read anew. Never a secret."""
+        if self._sink:
+            self._sink.write({"action": action, "outcome": outcome, **({"detail": detail} if detail else {})})
+
+    @property
+    def writes(self) -> bool:
+        """Whether anything is written down at all."""
+        return self._sink is not None
+
+    def answered(self, request: Request, response: Response, _secs: float) -> None:
+        """Write an answer down, if it is one that matters."""
+        status = response.status
+        if status in {UNAUTHORIZED, FORBIDDEN}:
+            self._refused(request, response)
+            return
+        operation = operation_of(request)
+        action = ACTIONS.get(operation)
+        if action is None or (operation.endswith("create") and status == UNCHANGED):
+            return
+        if status in SUCCEEDED:
+            self._write(request, response, action, "ok")
+        elif status >= FAILED:
+            self._write(request, response, action, "failed")
+
+    def _refused(self, request: Request, response: Response) -> None:
+        now = monotonic()
+        if now - self._window_began >= WINDOW_SECS:
+            self._tell_left_out()
+            self._window_began, self._refusals = now, 0
+        self._refusals += 1
+        if self._refusals > self._max_refusals:
+            self._left_out += 1
+        else:
+            self._write(request, response, "refused", response.code)
+
+    def _tell_left_out(self) -> None:
+        left_out, self._left_out = self._left_out, 0
+        if left_out and self._sink:
+            self._sink.write({"action": "refused", "outcome": "left_out", "count": left_out})
+
+    def _write(self, request: Request, response: Response, action: str, outcome: str) -> None:
+        if self._sink is None:
+            return
+        identity = request.identity
+        self._sink.write(
+            {
+                "action": action,
+                "outcome": outcome,
+                "identity": identity.subject if identity else None,
+                "identity_source": identity.source if identity else None,
+                "address": self._address_of(request),
+                "method": request.method.decode("ascii", "replace"),
+                "path": printable(request.path),
+                "status": response.status,
+                "request_id": request_id(request),
+            }
+        )
+
+    def reopen(self) -> None:
+        """Go on in a new file, if the old one was moved away."""
+        if self._sink:
+            self._sink.reopen()
+
+    def close(self) -> None:
+        """Tell what is still to be told, and let the file go."""
+        self._tell_left_out()
+        if self._sink:
+            self._sink.close()
+
+
+def audit_of(settings: AuditSettings, address_of: AddressOf) -> Audit:
+    """Make the audit log that the settings mean. OSError says why a file can't be written."""
+    return Audit(_sink_of(settings), settings.max_refusals_per_sec, address_of)
+
+
+def _sink_of(settings: AuditSettings) -> Sink | None:
+    match settings.to:
+        case AuditTarget.OFF:
+            return None
+        case AuditTarget.LOG:
+            return LogSink()
+        case AuditTarget.FILE:
+            return FileSink(settings)

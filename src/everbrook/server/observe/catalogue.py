@@ -1,0 +1,100 @@
+"""Every metric of the server: its name, kind, labels and meaning, each written once.
+
+The collector can give no other, and the table of the page is written from here. A label is one of a few words that the
+code has; never the name of a stream, or anything else that a client chooses.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from everbrook.server.observe.counters import COUNTED
+
+
+class Kind(StrEnum):
+    """What can be done with a metric."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Metric(Struct, frozen=True):
+    """One metric. `name` is as Prometheus stores it, without what a histogram adds."""
+
+    name: str
+    kind: Kind
+    words: str
+    labels: tuple[str, ...] = ()
+
+
+C, G, H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+_METRICS = (
+    Metric("everbrook_info", G, "1, with the version and the storage mode as labels.", ("version", "storage")),
+    Metric(
+        "everbrook_requests_total",
+        C,
+        "Requests that were answered, or whose streamed answer began.",
+        ("operation", "method", "status"),
+    ),
+    Metric(
+        "everbrook_request_duration_seconds",
+        H,
+        "From the receipt of a whole request until the last byte of its answer was handed to the socket; of a streamed "
+        "answer until its first. A long-poll takes as long as it waits.",
+        ("operation",),
+    ),
+    Metric("everbrook_response_bytes_total", C, "Bytes of the bodies of answers.", ("operation",)),
+    Metric("everbrook_refusals_total", C, "Requests that were refused, by the code of the refusal.", ("code",)),
+    Metric("everbrook_appended_messages_total", C, "Messages that became durable."),
+    Metric("everbrook_appended_bytes_total", C, "Bytes of messages that became durable."),
+    Metric("everbrook_duplicate_appends_total", C, "Appends that a producer repeated, and that changed nothing."),
+    Metric(
+        "everbrook_commit_group_changes",
+        H,
+        "How many changes were made durable by one sync. Memory mode has no groups.",
+    ),
+    Metric("everbrook_commit_sync_seconds", H, "How long the disk took to make a group durable."),
+    Metric("everbrook_commit_refused_groups_total", C, "Groups that there was no room for on the disk."),
+    Metric("everbrook_commit_pending_changes", G, "Changes that are not durable yet."),
+    Metric("everbrook_commit_oldest_pending_seconds", G, "For how long the oldest of them has been waiting."),
+    Metric("everbrook_commit_parked_answers", G, "Answers that wait until what they say is durable."),
+    Metric("everbrook_live_readers", G, "Readers that follow a stream, by how they do.", ("mode",)),
+    Metric("everbrook_live_readers_behind", G, "SSE readers that do not have all that is durable."),
+    Metric("everbrook_live_readers_max_behind_bytes", G, "How much the one lacks that is furthest behind."),
+    Metric("everbrook_connections_open", G, "Connections that are open."),
+    Metric("everbrook_connections_accepted_total", C, "Connections that were accepted."),
+    Metric("everbrook_connections_congested", G, "Connections whose clients do not take what is sent to them."),
+    Metric("everbrook_connections_buffered_bytes", G, "Bytes that wait for clients to take them."),
+    Metric("everbrook_event_loop_lag_seconds", H, "How much later than it should a timer ran, four times a second."),
+    Metric("everbrook_storage_failed", G, "1 if the storage takes no more writes until the server is restarted."),
+    Metric("everbrook_storage_streams", G, "Streams that are stored, by surface.", ("surface",)),
+    Metric("everbrook_storage_resident_streams", G, "Streams whose state is in memory."),
+    Metric("everbrook_storage_memory_bytes", G, "Memory that stored streams take, in memory mode."),
+    Metric("everbrook_storage_disk_bytes", G, "What the data folder takes on the disk; it may be a minute old."),
+    Metric("everbrook_storage_disk_free_bytes", G, "What is left on that disk."),
+    Metric("everbrook_storage_disk_size_bytes", G, "What that disk has in all."),
+    Metric("everbrook_journal_bytes", G, "Size of the journal of mode `acid`."),
+    Metric("everbrook_checkpoints_total", C, "Times that the journal was folded into LMDB.", ("outcome",)),
+    Metric("everbrook_checkpoint_seconds_total", C, "How long that took in all."),
+    Metric("everbrook_checkpoint_last_seconds", G, "How long it took the last time."),
+    Metric("everbrook_subscriptions", G, "Subscriptions, by type.", ("type",)),
+    Metric("everbrook_subscriptions_awake", G, "Subscriptions with a wake that is not done."),
+    Metric("everbrook_subscriptions_failing", G, "Subscriptions whose last webhook was not taken."),
+    Metric("everbrook_webhook_deliveries_total", C, "Webhooks that were sent, by their outcome.", ("outcome",)),
+    Metric("everbrook_webhook_delivery_seconds", H, "How long receivers took to answer."),
+    *(Metric(f"everbrook_{name}_total", C, words, (label,)) for name, (label, words) in COUNTED.items()),
+)
+
+METRICS = {metric.name: metric for metric in _METRICS}
+
+PROCESS_METRICS = {
+    "process_cpu_seconds_total": "Processor time of the server, all threads.",
+    "process_resident_memory_bytes": "Resident memory of the server.",
+    "process_virtual_memory_bytes": "Virtual memory of the server.",
+    "process_start_time_seconds": "When the server started, in seconds since the epoch.",
+    "process_open_fds": "Open files and connections.",
+    "process_max_fds": "How many may be open.",
+}
+"""What the Prometheus library tells of the process, where the system has `/proc`."""

@@ -1,0 +1,102 @@
+"""The observer: the one object that hears of every answer and every delivery, and passes it on to who wants to know.
+
+Where nobody but the metrics does, hearing of an answer is adding to plain numbers. What listens beside them must not
+fail a request: whatever goes wrong with it is logged.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from time import monotonic
+from typing import Protocol
+
+from everbrook.engine.histogram import Histogram
+from everbrook.server.exchange import Request, Response
+from everbrook.server.observe.audit import Audit
+from everbrook.server.observe.counters import Counters
+from everbrook.server.observe.survey import NOTHING, Transport
+from everbrook.server.observe.tallies import BOUNDS_SECS, Tallies, Tally
+
+logger = logging.getLogger(__name__)
+
+Answered = Callable[[Request, Response], Tally]
+
+
+class Watcher(Protocol):
+    """Somebody who wants to know of every answer."""
+
+    def answered(self, request: Request, response: Response, secs: float, /) -> None:
+        """Hear of an answer that was given, or of one that is streamed and has begun."""
+
+
+class Tracer(Watcher, Protocol):
+    """Somebody who follows requests over several services."""
+
+    def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
+        """Hear of a webhook that was sent."""
+
+    def close(self) -> None:
+        """Send what is left. It may take a while: not on the loop."""
+
+
+class Observer:
+    """Hears of everything. `answered` is None where nobody wants to know of answers."""
+
+    def __init__(
+        self, audit: Audit, watchers: Sequence[Watcher] = (), tracer: Tracer | None = None, *, metered: bool = True
+    ) -> None:
+        """Tell watchers of every answer; the audit log and the tracer are among them where they do anything."""
+        self.audit = audit
+        self.tallies = Tallies()
+        self.counters = Counters()
+        self.deliveries = {True: 0, False: 0}
+        self.delivery_secs = Histogram(BOUNDS_SECS)
+        self.transport: Transport = NOTHING
+        self._tracer = tracer
+        self._watchers = tuple(watchers)
+        if audit.writes:
+            self._watchers += (audit,)
+        if tracer:
+            self._watchers += (tracer,)
+        self.answered: Answered | None = None
+        if self._watchers:
+            self.answered = self._pass_on
+        elif metered:
+            self.answered = self.tallies.add
+
+    @property
+    def names_requests(self) -> bool:
+        """Whether every answer tells its request's id: somebody writes it down who may be asked about it."""
+        return bool(self._watchers)
+
+    def _pass_on(self, request: Request, response: Response) -> Tally:
+        tally = self.tallies.add(request, response)
+        secs = monotonic() - request.received if request.received else 0.0
+        for watcher in self._watchers:
+            try:
+                watcher.answered(request, response, secs)
+            except Exception:
+                logger.exception("an answer could not be written down")
+        return tally
+
+    def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
+        """Hear of a webhook that was sent: whether it was taken, and how long that took."""
+        self.deliveries[accepted] += 1
+        self.delivery_secs.observe(secs)
+        if self._tracer:
+            self._tracer.delivered(subscription, accepted=accepted, secs=secs)
+
+    def reloaded(self, problem: str = "") -> None:
+        """Hear that something was read anew, or why it was not."""
+        outcome = "failed" if problem else "ok"
+        self.counters.add("reloads", outcome)
+        self.audit.note("reloaded", outcome=outcome, detail=problem)
+
+    def reopen(self) -> None:
+        """Go on in new files, where old ones were moved away."""
+        self.audit.reopen()
+
+    def close(self) -> None:
+        """Write what is left. It may wait for a network: not on the loop."""
+        self.audit.close()
+        if self._tracer:
+            self._tracer.close()

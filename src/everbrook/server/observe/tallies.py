@@ -1,0 +1,95 @@
+"""Tallies: how many requests were answered in which way, and how long it took. Every request passes here.
+
+They are plain numbers in one object for each operation, method and status. What costs something, as adding up over
+statuses, is left to whoever reads them.
+"""
+
+from bisect import bisect_left
+from time import monotonic
+
+from everbrook.server.exchange import Request, Response
+from everbrook.server.observe.operations import METHODS, OTHER, operation_of
+
+BOUNDS_SECS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+REFUSED = 400
+
+
+class Tally:
+    """The answers of one kind. The last count is of those that took longer than all bounds."""
+
+    __slots__ = ("counts", "method", "operation", "secs", "sent_bytes", "status")
+
+    def __init__(self, operation: str, method: str, status: int) -> None:
+        self.operation = operation
+        self.method = method
+        self.status = status
+        self.counts = [0] * (len(BOUNDS_SECS) + 1)
+        self.secs = 0.0
+        self.sent_bytes = 0
+
+    @property
+    def count(self) -> int:
+        """How many there were."""
+        return sum(self.counts)
+
+
+NO_TALLY = Tally("", "", 0)
+"""Where what nobody counts is counted."""
+
+
+class Tallies:
+    """All tallies of a server, and how often each refusal was given."""
+
+    def __init__(self) -> None:
+        self._tallies: dict[tuple[str, str, int], Tally] = {}
+        self._plain: dict[tuple[bytes, int], Tally] = {}
+        self.refusals: dict[str, int] = {}
+
+    def add(self, request: Request, response: Response) -> Tally:
+        """Count an answer that has just been handed to the transport, or begun."""
+        status = response.status
+        if request.operation:
+            tally = self._find(request, status)
+        else:
+            tally = self._plain.get((request.method, status)) or self._find(request, status)
+        secs = monotonic() - request.received if request.received else 0.0
+        tally.counts[bisect_left(BOUNDS_SECS, secs)] += 1
+        tally.secs += secs
+        if response.body:
+            tally.sent_bytes += len(response.body)
+        if status >= REFUSED:
+            self.refusals[response.code] = self.refusals.get(response.code, 0) + 1
+        return tally
+
+    def _find(self, request: Request, status: int) -> Tally:
+        """Find a tally, or begin one. A method that we do not know must not begin many: anybody could send it."""
+        method = request.method.decode() if request.method in METHODS else OTHER
+        key = (operation_of(request), method, status)
+        tally = self._tallies.get(key)
+        if tally is None:
+            tally = self._tallies[key] = Tally(*key)
+        if not request.operation and method != OTHER:
+            self._plain[request.method, status] = tally
+        return tally
+
+    def all(self) -> list[Tally]:
+        """Give all of them."""
+        return list(self._tallies.values())
