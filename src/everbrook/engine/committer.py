@@ -5,6 +5,7 @@ parked until what it rests on is durable. If a group fails the store is poisoned
 later write, until the store is opened anew; after a failed sync nobody knows what the disk holds.
 """
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import Struct
 
 from everbrook.engine.clock import Scheduler
+from everbrook.engine.survey import Commits
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
 from everbrook.storage.api import Storage, StorageFull
@@ -51,11 +53,27 @@ class Committer:
         self._thread = ThreadPoolExecutor(1, "everbrook-commit") if storage.blocking else None
         self._queue: list[Change] = []
         self._under_way = False
+        self._queue_since = 0.0
+        self._group_since: float | None = None
         self._parked: deque[tuple[int, Parked]] = deque()
+        self._between: list[Callable[[], None]] = []
         self._refused: deque[Refused] = deque(maxlen=MAX_REMEMBERED_REFUSALS)
         self.last = 0
         self.durable = 0
         self.failure: Unavailable | None = None
+        self.commits = Commits()
+
+    @property
+    def pending_since(self) -> float | None:
+        """When the oldest change came that is not durable yet, by `time.perf_counter`."""
+        if self._group_since is not None:
+            return self._group_since
+        return self._queue_since if self._queue else None
+
+    @property
+    def parked(self) -> int:
+        """How many answers wait."""
+        return len(self._parked)
 
     def submit(self, change: Change) -> None:
         """Take a change in. Its number is `last` until the next one comes."""
@@ -65,6 +83,8 @@ class Committer:
             self.durable = self.last
             self._publish(change)
             return
+        if not self._queue:
+            self._queue_since = time.perf_counter()
         self._queue.append(change)
         if not self._under_way:
             self._under_way = True
@@ -79,20 +99,37 @@ class Committer:
         else:
             self._parked.append((number, answer))
 
+    def between_groups(self, call: Callable[[], None]) -> None:
+        """Call when nothing is on its way to the disk, and all that was is visible or has failed."""
+        if self._under_way and not self.failure:
+            self._between.append(call)
+        else:
+            call()
+
+    def _call_between(self) -> None:
+        between, self._between = self._between, []
+        for call in between:
+            call()
+
     def _start(self) -> None:
         group, self._queue = self._queue, []
         if self._thread and not self.failure:
+            self._group_since = self._queue_since
             self._thread.submit(self._persist, group)
 
     def _persist(self, group: list[Change]) -> None:
         error: BaseException | None = None
+        began = time.perf_counter()
         try:
             self._storage.persist(group)
         except BaseException as raised:  # noqa: BLE001 - whatever it is, the group is not known to be durable
             error = raised
+        self.commits.sync.observe(time.perf_counter() - began)
         self._scheduler.call_soon_threadsafe(self._finish, group, error)
 
     def _finish(self, group: list[Change], error: BaseException | None) -> None:
+        self._group_since = None
+        self.commits.sizes.observe(len(group))
         if self.failure:
             return
         if isinstance(error, StorageFull):
@@ -106,6 +143,8 @@ class Committer:
         for change in group:
             self._publish(change)
         self._release()
+        if self._between:
+            self._call_between()
         if self._queue:
             self._start()
         else:
@@ -120,6 +159,7 @@ class Committer:
 
         The numbers of what was refused are settled and never come back: an answer must not rest on another change.
         """
+        self.commits.refused += 1
         failure = Unavailable(f"nothing can be stored now: {error}")
         refused = group + self._queue
         self._queue = []
@@ -130,6 +170,7 @@ class Committer:
         self.durable = self.last
         self._roll_back(refused)
         self._answer_all(failure)
+        self._call_between()
 
     def _answer_all(self, failure: Unavailable) -> None:
         parked, self._parked = self._parked, deque()
@@ -141,6 +182,7 @@ class Committer:
         self.failure = Unavailable(reason)
         self._queue.clear()
         self._answer_all(self.failure)
+        self._call_between()
 
     def close(self) -> None:
         """Let the group on its way reach the disk, and take nothing more. What waits is told so."""

@@ -5,22 +5,27 @@ state only. All calls come from one thread, the loop's.
 """
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import overload
 
+import msgspec
 from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
 from everbrook.engine.committer import Committer, Parked
 from everbrook.engine.feed import Batch, Feed, Reader
-from everbrook.engine.limits import Limits
+from everbrook.engine.limits import UNLIMITED, Limits
 from everbrook.engine.moves import Moves
+from everbrook.engine.quotas import QUOTA_RECORDS, Quota, Quotas, StoredQuota
 from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
+from everbrook.engine.survey import EngineSurvey
 from everbrook.engine.upkeep import Upkeep
 from everbrook.engine.uploads import Upload
+from everbrook.engine.usage import Held, Usage
 from everbrook.protocol.change import Change, Edit, Write
 from everbrook.protocol.commands import (
     Append,
@@ -35,6 +40,7 @@ from everbrook.protocol.commands import (
     Retain,
     Trim,
 )
+from everbrook.protocol.content_type import JSON
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, Unavailable, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
@@ -73,6 +79,7 @@ from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
 from everbrook.storage.blobs import BlobReader
 from everbrook.storage.index import Messages
+from everbrook.storage.pin import Pin
 
 EXPIRY_RETRY_MS = 10_000
 EXPIRED_AT_ONCE = 256
@@ -91,11 +98,15 @@ class Engine:
         self.moves = Moves(first)
         self.followers: list[Callable[[Edit], None]] = []
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
+        self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_worker = ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, scheduler, self._blob_worker)
         self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
         self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self)
         self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back)
+        usage = Usage(self._streams.heads, self._streams.newest_head)
+        self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
+        self._usage = usage
         if storage.blocking:
             self._reclaimer.sweep(first)
 
@@ -169,10 +180,13 @@ class Engine:
         decision = decide(self._streams, command)
         if decision.change:
             self._check_limits(decision.change[-1])
+            if self._quotas.active:
+                self._quotas.follow(self._quotas.check(decision.change, self._bucket_incarnation))
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
             stream.touched_at = command.now
+            self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
 
     def _require_storage(self) -> None:
@@ -206,6 +220,9 @@ class Engine:
 
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
         """An edit is durable, and readers see it."""
+        if isinstance(edit, Write) and edit.data:
+            self._appended_messages += len(edit.ends)
+            self._appended_bytes += len(edit.data)
         if self.moves.noting:
             self.moves.note(edit.head.identity.name)
         for follow in self.followers:
@@ -217,6 +234,7 @@ class Engine:
         not_before = self.clock.now() + EXPIRY_RETRY_MS
         for stream in self._streams.roll_back(changes):
             self._upkeep.watch_again(stream, not_before)
+        self._quotas.forget_changes()
         if self.on_roll_back:
             self.on_roll_back({edit.head.identity.name for change in changes for edit in change})
 
@@ -249,7 +267,34 @@ class Engine:
         for name, head in self._storage.scan(bucket_prefix(bucket_id), b"", EXPIRED_AT_ONCE):
             if head and head.identity.mortal:
                 self._execute_due(Expire(name, now))
-        return self.execute(DeleteBucket(bucket_id, now))
+        outcome = self.execute(DeleteBucket(bucket_id, now))
+        self._quotas.forget_bucket(bucket_id)
+        if self.exists(QUOTA_RECORDS + bucket_id):
+            self.execute(Delete(QUOTA_RECORDS + bucket_id, now))
+        return outcome
+
+    def quota(self, bucket_id: bytes) -> Quota:
+        """Give the quota that a bucket has of its own."""
+        return self._quotas.own(bucket_id, self.find_bucket(bucket_id).identity.incarnation)
+
+    def set_quota(self, bucket_id: bytes, quota: Quota) -> None:
+        """Give a bucket a quota of its own. What it holds already, it keeps."""
+        stored = StoredQuota(self.find_bucket(bucket_id).identity.incarnation, quota)
+        name, now, body = QUOTA_RECORDS + bucket_id, self.clock.now(), msgspec.json.encode(stored)
+        if self.exists(name):
+            self.execute(Append(name, now, JSON, body))
+        else:
+            self.execute(Create(name, now, self.new_incarnation(), JSON, body))
+        self._quotas.set(bucket_id, stored)
+
+    def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
+        """Give what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
+        bounds = self._quotas.bounds(bucket_id, self.find_bucket(bucket_id).identity.incarnation)
+        return None if min(bounds) >= UNLIMITED else (self._usage.of(bucket_id), bounds)
+
+    def _bucket_incarnation(self, bucket_id: bytes) -> int:
+        bucket = self._streams.stream(bucket_record(bucket_id))
+        return bucket.head.identity.incarnation if bucket else 0
 
     # Snapshots
 
@@ -393,6 +438,40 @@ class Engine:
         if position == head.tail and not head.closed:
             return None
         return self.batch(stream, page_from(head, stream.lineage, position, self.limits.max_page_bytes))
+
+    def pin(self, take: Callable[[Pin | None, Exception | None], None]) -> None:
+        """Hand over the store as it will be in a moment, with everything that was answered until now, or say why not.
+
+        None without a reason: this storage keeps nothing on a disk.
+        """
+        self._committer.between_groups(lambda: self._pin(take))
+
+    def _pin(self, take: Callable[[Pin | None, Exception | None], None]) -> None:
+        try:
+            self._require_storage()
+            pin = self._storage.pin()
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
+            take(None, error)
+        else:
+            take(pin, None)
+
+    def survey(self) -> EngineSurvey:
+        """Give what is counted, and how things stand."""
+        committer = self._committer
+        since = committer.pending_since
+        return EngineSurvey(
+            committer.commits,
+            committer.last - committer.durable,
+            0.0 if since is None else time.perf_counter() - since,
+            committer.parked,
+            self._appended_messages,
+            self._appended_bytes,
+            self._duplicates,
+            committer.failure is not None,
+            self._storage.used_bytes,
+            self._streams.resident,
+            self._storage.checkpoints,
+        )
 
     def close(self) -> None:
         """Stop timing, wait for the group on its way, and close the storage."""

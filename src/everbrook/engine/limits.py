@@ -19,6 +19,9 @@ class Limits(Struct, frozen=True):
 
     max_memory_bytes: int = UNLIMITED
     max_stream_bytes: int = UNLIMITED
+    max_total_bytes: int = UNLIMITED
+    max_bucket_bytes: int = UNLIMITED
+    max_bucket_streams: int = UNLIMITED
     max_producers_per_stream: int = UNLIMITED
     max_page_bytes: int = 1 << 20
     producer_idle_ms: int | None = None

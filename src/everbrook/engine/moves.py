@@ -6,6 +6,7 @@ ago, is not known any more: then whoever asks has to begin anew.
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable
 from itertools import islice
 
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
@@ -49,14 +50,19 @@ class Moves:
             # Most of it is past: the streams have moved again since.
             self._log = [(number, name) for name, number in self._numbers.items()]
 
-    def since(self, token: bytes, prefix: bytes, limit: int) -> list[tuple[bytes, str]]:
-        """Give streams that moved since a token was given, each with the token that says so, in order."""
+    def since(
+        self, token: bytes, prefix: bytes, limit: int, visible: Callable[[bytes], bool] | None = None
+    ) -> list[tuple[bytes, str]]:
+        """Give streams that moved since a token was given, each with the token that says so, in order.
+
+        Only those are given of which `visible` says that whoever asks may know.
+        """
         start = bisect_right(self._log, self._parse(token), key=lambda entry: entry[0])
         entries = (self._log[place] for place in range(start, len(self._log)))
         moved = (
             (name, self._token_of(number))
             for number, name in entries
-            if self._numbers.get(name) == number and name.startswith(prefix)
+            if self._numbers.get(name) == number and name.startswith(prefix) and (not visible or visible(name))
         )
         return list(islice(moved, limit))
 

@@ -24,6 +24,7 @@ from everbrook.storage.api import Record, Storage
 MAX_RESIDENT = 20_000
 EVICTION_SLICE = 64
 POPULATION_SLICE = 64
+COUNTING_SLICE = 1024
 
 
 class Observer(Protocol):
@@ -64,6 +65,11 @@ class Streams:
         self._arriving: dict[int, Stream] = {}
         self._crowded = False
         self.subscriptions: Callable[[bytes], Subscription | None] = lambda _: None
+
+    @property
+    def resident(self) -> int:
+        """How many streams are in memory."""
+        return len(self._visible)
 
     def stream(self, name: bytes) -> Stream | None:
         """Give the newest state of a stream, for a decision."""
@@ -120,6 +126,27 @@ class Streams:
         for stream in tuple(self._arriving.values()):
             if stream.head.identity.name.startswith(prefix) and stream.head.identity.name not in self._visible:
                 yield stream.head
+
+    def heads(self, prefix: bytes) -> Iterator[Head]:
+        """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""
+        after = b""
+        while found := self._storage.scan(prefix, after, COUNTING_SLICE):
+            for name, head in found:
+                newest = self._newest.get(name)
+                if newest and newest.head.identity.incarnation not in self._arriving:
+                    yield newest.head
+                elif head and name not in self._visible:
+                    yield head
+            after = found[-1][0]
+        for stream in tuple(self._arriving.values()):
+            name = stream.head.identity.name
+            if name.startswith(prefix) and self._newest.get(name) is stream:
+                yield stream.head
+
+    def newest_head(self, name: bytes) -> Head | None:
+        """Give the newest head of a stream."""
+        stream = self.stream(name)
+        return stream.head if stream else None
 
     def subscription(self, name: bytes) -> Subscription | None:
         """Give a subscription as it is now."""

@@ -3,6 +3,7 @@
 What may have news is not stored: it is surveyed anew at every start, and after changes that there was no room for.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -39,6 +40,14 @@ class Reported(Struct, frozen=True):
     generation: int
     acks: tuple[tuple[str, int], ...] = ()
     done: bool = False
+
+
+class Surveyed(Struct, frozen=True):
+    """How many subscriptions there are, how many have a wake that is not done, and how many fail."""
+
+    by_type: dict[str, int]
+    awake: int
+    failing: int
 
 
 class Subscriptions:
@@ -98,6 +107,23 @@ class Subscriptions:
     def find(self, root: bytes, subscription_id: str) -> Subscription:
         """Give a subscription that is there."""
         return self._roster.find(root, subscription_id).subscription
+
+    def below(self, root: bytes) -> list[Subscription]:
+        """Give the subscriptions of a stream root, in the order of their ids."""
+        of_root = (active.subscription for active in self._roster.all() if active.subscription.root.encode() == root)
+        return sorted(of_root, key=lambda subscription: subscription.id)
+
+    def woken_by(self, name: bytes) -> list[Subscription]:
+        """Give the subscriptions that a stream wakes."""
+        return [active.subscription for active in self._roster.subscribers.of(name)]
+
+    def survey(self) -> Surveyed:
+        """Count the subscriptions, by type and by how they stand."""
+        found = [active.subscription for active in self._roster.all()]
+        by_type = Counter({"webhook": 0, "pull-wake": 0})
+        by_type.update(subscription.config.type for subscription in found)
+        awake = sum(subscription.wake is not None for subscription in found)
+        return Surveyed(dict(by_type), awake, sum(subscription.failures > 0 for subscription in found))
 
     def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
         """Create a subscription, or find it. Tells whether it is new."""

@@ -1,0 +1,115 @@
+"""Quotas: how much the whole store and each bucket may hold. The engine decides, so that they are exact.
+
+A bucket's own quota is kept in a record beside the streams, with the incarnation of the bucket that it is of: another
+bucket of the same name does not inherit it. What holds less than before, or as much, is never refused.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.engine.limits import UNLIMITED, Limits
+from everbrook.engine.usage import EVERYTHING, Differences, Held, Usage
+from everbrook.protocol.change import Change
+from everbrook.protocol.errors import BucketFull, StoreFull, quoted
+
+QUOTA_RECORDS = b"quota/"
+
+
+class Quota(Struct, frozen=True, omit_defaults=True):
+    """What a bucket may hold. What is None is as the settings say."""
+
+    max_bytes: int | None = None
+    max_streams: int | None = None
+
+
+NO_QUOTA = Quota()
+
+
+class StoredQuota(Struct, frozen=True):
+    """A quota as it is stored."""
+
+    incarnation: int
+    quota: Quota
+
+
+_stored = msgspec.json.Decoder(list[StoredQuota])
+
+
+class Quotas:
+    """Refuses changes that would hold too much."""
+
+    def __init__(self, limits: Limits, usage: Usage, read: Callable[[bytes], Iterator[bytes]], known: int) -> None:
+        """Take how to read a record, and how many buckets have a quota of their own."""
+        self._limits = limits
+        self._usage = usage
+        self._read = read
+        self._own: dict[bytes, StoredQuota | None] = {}
+        bounds = (limits.max_total_bytes, limits.max_bucket_bytes, limits.max_bucket_streams)
+        self.active = known > 0 or min(bounds) < UNLIMITED
+
+    def own(self, bucket_id: bytes, incarnation: int) -> Quota:
+        """Give the quota that was set for a bucket."""
+        if bucket_id not in self._own:
+            self._own[bucket_id] = self._load(bucket_id)
+        stored = self._own[bucket_id]
+        return stored.quota if stored and stored.incarnation == incarnation else NO_QUOTA
+
+    def _load(self, bucket_id: bytes) -> StoredQuota | None:
+        last = None
+        for body in self._read(QUOTA_RECORDS + bucket_id):
+            last = _stored.decode(body)[-1]
+        return last
+
+    def set(self, bucket_id: bytes, stored: StoredQuota) -> None:
+        """Take over a quota that is on its way to the disk."""
+        self.active = True
+        self._own[bucket_id] = stored
+
+    def bounds(self, bucket_id: bytes, incarnation: int) -> tuple[int, int]:
+        """Give how many bytes and how many streams a bucket may hold."""
+        own, limits = self.own(bucket_id, incarnation), self._limits
+        max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
+        return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
+
+    def check(self, change: Change, incarnation_of: Callable[[bytes], int]) -> Differences:
+        """Refuse a change that would hold too much. Gives what to `follow` once it is on its way."""
+        differences = self._usage.differences(change)
+        for scope, more in differences.items():
+            if more.size <= 0 and more.streams <= 0:
+                continue
+            if scope != EVERYTHING:
+                self._check_bucket(scope, more, self.bounds(scope, incarnation_of(scope)))
+            elif more.size > 0:
+                self._check_store(more.size)
+        return differences
+
+    def _check_store(self, more_bytes: int) -> None:
+        most = self._limits.max_total_bytes
+        if most < UNLIMITED and self._usage.of(EVERYTHING).size + more_bytes > most:
+            raise StoreFull(f"all streams together hold at most {most} bytes")
+
+    def _check_bucket(self, bucket_id: bytes, more: Held, bounds: tuple[int, int]) -> None:
+        max_bytes, max_streams = bounds
+        if min(bounds) >= UNLIMITED:
+            return
+        held = self._usage.of(bucket_id)
+        if more.size > 0 and held.size + more.size > max_bytes:
+            raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_bytes} bytes")
+        if more.streams > 0 and held.streams + more.streams > max_streams:
+            raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_streams} streams")
+
+    def follow(self, differences: Differences) -> None:
+        """Count a change that is on its way."""
+        self._usage.follow(differences)
+
+    def forget_changes(self) -> None:
+        """Measure and load again: changes came to nothing."""
+        self._own.clear()
+        self._usage.forget()
+
+    def forget_bucket(self, bucket_id: bytes) -> None:
+        """A bucket is gone."""
+        self._own.pop(bucket_id, None)
+        self._usage.forget(bucket_id)

@@ -1,0 +1,116 @@
+"""Holdings: how many connections and live reads one address or one identity has at a time (429).
+
+Each is entered under a key and left under the same one, exactly once; whoever has nothing any more is forgotten.
+"""
+
+from collections.abc import Hashable
+
+from everbrook.protocol.errors import TooManyRequests
+from everbrook.server.auth.proxies import Proxies
+from everbrook.server.exchange import Request
+from everbrook.server.limits.addresses import client_of
+from everbrook.server.limits.rates import PROBES, identity_of
+from everbrook.settings import LimitSettings
+
+WAIT_SECS = 5
+
+
+class Shares:
+    """How many of something each has, up to `most`. Zero: as many as they like, and nothing is counted."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._held: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def has_room(self, key: Hashable | None) -> bool:
+        """Tell whether one more may be entered."""
+        return not self.most or key is None or self._held.get(key, 0) < self.most
+
+    def enter(self, key: Hashable | None) -> None:
+        """Count one more."""
+        if self.most and key is not None:
+            self._held[key] = self._held.get(key, 0) + 1
+
+    def leave(self, key: Hashable | None) -> None:
+        """Count one less."""
+        if not self.most or key is None:
+            return
+        left = self._held[key] - 1
+        if left:
+            self._held[key] = left
+        else:
+            del self._held[key]
+
+
+Place = tuple[Hashable | None, Hashable | None]
+NO_PLACE: Place = (None, None)
+
+
+class Holdings:
+    """What is open at a time, by address and by identity."""
+
+    def __init__(self, limits: LimitSettings, proxies: Proxies) -> None:
+        """Count connections of trusted proxies for nobody, and their live reads for those who are behind them."""
+        self._proxies = proxies
+        self.connections = Shares(limits.max_connections_per_address)
+        self.identified = Shares(limits.max_connections_per_identity)
+        self._readers_by_address = Shares(limits.max_readers_per_address)
+        self._readers_by_identity = Shares(limits.max_readers_per_identity)
+        self._identity_of: dict[int, Hashable] = {}
+
+    # Connections
+
+    def open(self, address: str) -> Hashable | None:
+        """Count a connection from an address, or refuse it. Gives the key to `close` it with."""
+        if not self.connections.most or self._proxies.trusts(address):
+            return None
+        key = client_of(address) or None
+        if not self.connections.has_room(key):
+            raise TooManyRequests(
+                f"one address may have {self.connections.most} connections at a time", wait_secs=WAIT_SECS
+            )
+        self.connections.enter(key)
+        return key
+
+    def close(self, key: Hashable | None, number: int) -> None:
+        """Count a connection no more, and not for the identity that it was of."""
+        self.connections.leave(key)
+        self.identified.leave(self._identity_of.pop(number, None))
+
+    def admit(self, request: Request) -> None:
+        """As a gate: count the connection of a request for the identity that the request is of, or refuse it."""
+        number, key = request.peer.number, identity_of(request)
+        if not number or request.path in PROBES or self._identity_of.get(number) == key:
+            return
+        if not self.identified.has_room(key):
+            raise TooManyRequests(
+                f"one identity may have {self.identified.most} connections at a time", wait_secs=WAIT_SECS
+            )
+        self.identified.leave(self._identity_of.pop(number, None))
+        if key is not None:
+            self.identified.enter(key)
+            self._identity_of[number] = key
+
+    # Live reads
+
+    def begin_reading(self, request: Request) -> Place:
+        """Count a live read, or refuse it. Gives what to `end_reading` with."""
+        by_address, by_identity = self._readers_by_address, self._readers_by_identity
+        if not by_address.most and not by_identity.most:
+            return NO_PLACE
+        place = client_of(self._proxies.client_address(request)) or None, identity_of(request)
+        if not by_address.has_room(place[0]):
+            raise TooManyRequests(f"one address may have {by_address.most} live reads at a time", wait_secs=WAIT_SECS)
+        if not by_identity.has_room(place[1]):
+            raise TooManyRequests(f"one identity may have {by_identity.most} live reads at a time", wait_secs=WAIT_SECS)
+        by_address.enter(place[0])
+        by_identity.enter(place[1])
+        return place
+
+    def end_reading(self, place: Place) -> None:
+        """Count a live read no more."""
+        self._readers_by_address.leave(place[0])
+        self._readers_by_identity.leave(place[1])

@@ -1,0 +1,95 @@
+"""Rates: how often one address or one identity may ask, and how much it may append (429).
+
+Addresses are looked at before a token is, so that guessing tokens is bounded too; identities after. A refusal draws
+nothing, and its `Retry-After` is when the same request would pass if nothing else came.
+"""
+
+from collections.abc import Callable, Hashable
+from math import ceil
+from time import monotonic
+
+from everbrook.protocol.errors import TooManyRequests
+from everbrook.server.exchange import Gate, Request
+from everbrook.server.limits.addresses import client_of
+from everbrook.server.limits.buckets import Rate
+from everbrook.settings import LimitSettings
+
+PROBES = {b"/healthz", b"/readyz"}
+BODIES = {b"POST", b"PUT"}
+
+Whose = Callable[[Request], Hashable | None]
+
+
+class RateGate:
+    """Bounds the requests, and the bytes of appends, of whoever `whose` says a request is of."""
+
+    def __init__(self, whose: Whose, owner: str, requests: Rate | None, append_bytes: Rate | None) -> None:
+        """Take a bound or none for each. `owner` is what a refusal calls the one who is bounded."""
+        self._whose = whose
+        self._owner = owner
+        self._requests = requests
+        self._append_bytes = append_bytes
+        self.refused = 0
+
+    def admit(self, request: Request) -> None:
+        """Draw what the request costs, or refuse it."""
+        key = self._whose(request)
+        if key is None or request.path in PROBES:
+            return
+        now, sent_bytes = monotonic(), len(request.body) if request.method in BODIES else 0
+        self._require(self._requests, key, now, "requests")
+        if sent_bytes:
+            self._require(self._append_bytes, key, now, "bytes")
+        if self._requests is not None:
+            self._requests.draw(key, 1, now)
+        if self._append_bytes is not None and sent_bytes:
+            self._append_bytes.draw(key, sent_bytes, now)
+
+    def _require(self, rate: Rate | None, key: Hashable, now: float, what: str) -> None:
+        wait_secs = 0.0 if rate is None else rate.wait_secs(key, now)
+        if wait_secs > 0:
+            self.refused += 1
+            raise TooManyRequests(
+                f"this {self._owner} sends more {what} than it may; try again in {ceil(wait_secs)} s",
+                wait_secs=ceil(wait_secs),
+            )
+
+
+def identity_of(request: Request) -> Hashable | None:
+    """Give what an identity is known by, if there is one."""
+    identity = request.identity
+    return (identity.source, identity.subject) if identity else None
+
+
+def address_gate(limits: LimitSettings, address_of: Callable[[Request], str]) -> Gate | None:
+    """Make the gate for addresses, if there are bounds."""
+    return _gate(
+        lambda request: client_of(address_of(request)) or None,
+        "address",
+        limits.requests_per_sec_per_address,
+        limits.append_bytes_per_sec_per_address,
+        limits.burst_secs,
+    )
+
+
+def identity_gate(limits: LimitSettings) -> Gate | None:
+    """Make the gate for identities, if there are bounds."""
+    return _gate(
+        identity_of,
+        "identity",
+        limits.requests_per_sec_per_identity,
+        limits.append_bytes_per_sec_per_identity,
+        limits.burst_secs,
+    )
+
+
+def _gate(whose: Whose, owner: str, requests: int, append_bytes: int, burst_secs: float) -> Gate | None:
+    if not requests and not append_bytes:
+        return None
+    return RateGate(
+        whose,
+        owner,
+        # One request must always be possible: a bucket is never smaller than that.
+        Rate(requests, max(burst_secs - 1 / requests, 0.0)) if requests else None,
+        Rate(append_bytes, burst_secs) if append_bytes else None,
+    )

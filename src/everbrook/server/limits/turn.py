@@ -1,0 +1,62 @@
+"""One read from a connection while the server is under strain: what is in it is admitted as a whole, or not at all.
+
+What is refused first are writes and reads of the past. Readers that follow go on unless nothing else helps; probes,
+acks of work and what ends something pass always. Whoever has sent more behind a request that is refused does not wait
+for answers, and gets one for all of it.
+"""
+
+from time import monotonic
+
+from everbrook.protocol.path import BUCKET_ROOT, CONTROL_SEGMENT, STREAM_ROOT
+from everbrook.server.exchange import Request
+from everbrook.server.limits.pulse import Pulse
+
+LIVE = b"live="
+WORK = b"/%b/subscriptions/" % CONTROL_SEGMENT
+WRITES = {b"POST", b"PUT"}
+# Of what one client has sent without waiting, so much is taken in one go.
+MOST_AT_ONCE = 256
+
+
+class Turn:
+    """Which requests of one read go on. `refused` is the first that does not, `flooding` that more came behind it."""
+
+    __slots__ = ("_admits", "_admitted", "_pulse", "_waited_secs", "flooding", "refused")
+
+    def __init__(self, pulse: Pulse, *, returning: bool) -> None:
+        """Whoever returns after having been left alone is admitted: it is somebody else's turn to be."""
+        self._pulse = pulse
+        self._waited_secs = pulse.waited_secs(monotonic())
+        self._admits: bool | None = True if returning else None
+        self._admitted = 0
+        self.refused: Request | None = None
+        self.flooding = False
+
+    def admits(self, request: Request) -> bool:
+        """Tell whether a request goes on."""
+        if self.refused is not None:
+            self.flooding = True
+            return False
+        if not self._is_admitted(request):
+            self.refused = request
+            return False
+        return True
+
+    def _is_admitted(self, request: Request) -> bool:
+        if not sheddable(request):
+            return True
+        if request.method == b"GET" and LIVE in request.query:
+            return self._pulse.overload.admits_follower(self._waited_secs)
+        if self._admits is None:
+            self._admits = self._pulse.overload.admits(self._waited_secs, self._pulse.held, self._pulse.busy)
+        self._admitted += 1
+        return self._admits and self._admitted <= MOST_AT_ONCE
+
+
+def sheddable(request: Request) -> bool:
+    """Tell whether a request may be refused for there being too many."""
+    if not request.path.startswith((STREAM_ROOT, BUCKET_ROOT)):
+        return False
+    if request.method in WRITES:
+        return WORK not in request.path
+    return request.method == b"GET"

@@ -1,0 +1,110 @@
+"""Quotas: exact under whatever is on its way, freed by what goes, and kept over a restart."""
+
+import pytest
+
+from everbrook.engine.limits import Limits
+from everbrook.engine.quotas import NO_QUOTA, Quota
+from everbrook.engine.usage import EVERYTHING, size_of
+from everbrook.protocol.commands import DeleteBucket
+from everbrook.protocol.errors import BucketFull, StoreFull
+from everbrook.protocol.outcomes import Closed
+from everbrook.protocol.state import Retention
+from tests.engine.fakes import DelayedStorage
+from tests.engine.rig import Rig
+
+ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
+
+
+def quota_of(rig: Rig, **bounds: int) -> Rig:
+    rig.create_bucket(ACME)
+    rig.engine.set_quota(ACME, Quota(**bounds))
+    return rig
+
+
+def test_a_bucket_takes_exactly_what_it_may(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.create(ONE, b"12345")
+    rig.create(TWO, b"1234")
+    rig.append(TWO, b"5")
+    with pytest.raises(BucketFull):
+        rig.append(ONE, b"6")
+    assert isinstance(rig.append(ONE, close=True), Closed)
+
+
+def test_other_buckets_are_not_bounded_by_it(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.create_bucket(b"other")
+    rig.create(b"/ds/other/one", b"a" * 100)
+    rig.create(b"/v1/stream/one", b"a" * 100)
+
+
+def test_a_quota_outlives_a_restart(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10, max_streams=1)
+    rig.create(ONE, b"12345678")
+    rig.restart()
+    assert rig.engine.quota(ACME) == Quota(10, 1)
+    with pytest.raises(BucketFull):
+        rig.append(ONE, b"901")
+    with pytest.raises(BucketFull):
+        rig.create(TWO)
+
+
+def test_a_bucket_of_the_same_name_does_not_inherit_a_quota(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.engine.delete_bucket(ACME)
+    rig.create_bucket(ACME)
+    assert rig.engine.quota(ACME) == NO_QUOTA
+    rig.create(ONE, b"a" * 100)
+
+
+def test_a_quota_that_was_left_behind_is_not_of_the_next_bucket(rig: Rig) -> None:
+    """A crash can come between the end of a bucket and that of its quota."""
+    quota_of(rig, max_bytes=10)
+    rig.engine.execute(DeleteBucket(ACME, rig.clock.now()))
+    rig.clock.micros += 1000
+    rig.create_bucket(ACME)
+    assert rig.engine.quota(ACME) == NO_QUOTA
+
+
+def test_what_retention_lets_go_of_makes_room() -> None:
+    rig = Rig(Limits(max_bucket_bytes=10))
+    rig.create_bucket(ACME)
+    rig.create(ONE, b"1234567890", retention=Retention(max_messages=1))
+    with pytest.raises(BucketFull):
+        rig.append(ONE, b"1")
+    rig.publish(ONE, 10, b"s")
+    rig.append(ONE, b"123456789")
+
+
+def test_snapshots_count(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.create(ONE, b"12345")
+    with pytest.raises(BucketFull):
+        rig.publish(ONE, 5, b"a" * 11)
+
+
+def test_changes_on_their_way_count() -> None:
+    storage = DelayedStorage()
+    rig = Rig(Limits(max_total_bytes=10), storage)
+    rig.create(b"/v1/stream/a", b"123456")
+    with pytest.raises(StoreFull):
+        rig.create(b"/v1/stream/b", b"12345")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_counted_is_what_is_there(rig: Rig, *, restart: bool) -> None:
+    quota_of(rig, max_bytes=1000)
+    rig.create(ONE, b"12345")
+    rig.engine._usage.of(EVERYTHING)
+    rig.fork(TWO, ONE, body=b"678")
+    rig.append(ONE, b"9")
+    rig.publish(ONE, 6, b"snap")
+    rig.delete(TWO)
+    rig.create(TWO, b"1")
+    if restart:
+        rig.restart()
+    counted = rig.engine._usage.of(EVERYTHING), rig.engine._usage.of(ACME)
+    there = list(rig.engine._streams.heads(b""))
+    assert counted[0].size == sum(map(size_of, there))
+    assert counted[0].streams == len(there)
+    assert counted[1].streams == 2

@@ -1,0 +1,93 @@
+"""What clients see of an overloaded server. The strain is put on by hand; what follows from it is real."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from everbrook.server.limits.overload import LEAST
+from tests.server.conftest import Connect, Start
+from tests.server.running import RunningServer, eventually
+from tests.server.wire import Wire, render
+
+CROWD = 100
+
+
+def strain(server: RunningServer, fraction: float = LEAST) -> None:
+    """Let a server believe that it is asked for more than it can do, by many."""
+
+    def put_on() -> None:
+        pulse = server.listener.pulse
+        pulse.stop()
+        pulse.beat_at, pulse.limit_secs = 0.0, 0.0
+        pulse.calm = fraction >= 1.0
+        pulse.overload.fraction = fraction
+        pulse.limit_secs = float("inf")
+        pulse._seen_before = CROWD
+
+    server.call(put_on)
+
+
+@pytest.fixture
+def strained(start: Start, connect: Connect, path: str) -> Iterator[RunningServer]:
+    server = start()
+    connect(server).create(path, body=b"there")
+    strain(server)
+    yield server
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.held) == 0)
+
+
+@pytest.fixture
+def wire(strained: RunningServer, connect: Connect) -> Wire:
+    return connect(strained)
+
+
+def test_an_append_is_refused_with_a_time_to_come_back(wire: Wire, path: str) -> None:
+    answer = wire.append(path, b"more")
+    assert answer.refusal == (503, "overloaded")
+    assert answer.headers["retry-after"] == "1"
+    assert "connection" not in answer.headers
+
+
+@pytest.mark.parametrize("method, target", [("GET", "?offset=-1"), ("PUT", "/new"), ("GET", "/__ds/streams")])
+def test_reads_of_the_past_and_creations_are_refused_too(wire: Wire, path: str, method: str, target: str) -> None:
+    assert wire.request(method, path + target).refusal == (503, "overloaded")
+
+
+@pytest.mark.parametrize("method, target", [("GET", "/healthz"), ("GET", "/readyz"), ("DELETE", "/v1/stream/none")])
+def test_probes_and_deletions_pass(wire: Wire, method: str, target: str) -> None:
+    assert wire.request(method, target).status in {200, 404}
+
+
+def test_readers_that_follow_go_on(wire: Wire, path: str) -> None:
+    assert wire.follow(f"{path}?offset=-1&live=sse").data() == b"there"
+
+
+def test_nothing_of_a_refused_append_is_stored(
+    strained: RunningServer, wire: Wire, connect: Connect, path: str
+) -> None:
+    assert wire.append(path, b"more").status == 503
+    strain(strained, 1.0)
+    assert connect(strained).get(path).body == b"there"
+
+
+def test_a_refused_connection_waits_and_is_then_served(wire: Wire, path: str) -> None:
+    assert wire.append(path, b"1").status == 503
+    wire.ask("POST", path, b"2", content_type="text/plain")
+    assert wire.nothing_for(0.1)
+    assert wire.read().status == 204
+
+
+def test_who_sends_more_behind_it_gets_one_answer_for_all_and_the_end(wire: Wire, path: str) -> None:
+    wire.send(render("POST", path, b"a", content_type="text/plain") * 1000)
+    assert wire.read().refusal == (503, "overloaded")
+    assert wire.ended()
+
+
+def test_answers_stay_in_order_when_a_later_request_is_refused(wire: Wire, path: str) -> None:
+    wire.send(render("GET", "/healthz") + render("POST", path, b"a", content_type="text/plain"))
+    assert [wire.read().status, wire.read().status] == [200, 503]
+
+
+def test_a_connection_that_ends_while_it_is_held_is_not_counted(wire: Wire, path: str) -> None:
+    assert wire.append(path, b"1").status == 503
+    wire.reset()
