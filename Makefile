@@ -11,7 +11,7 @@ CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test protocol-coverage check format conformance client-conformance bench bench-spark docs soak lock
+.PHONY: test protocol-coverage check audit format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -45,6 +45,9 @@ check: setup ## lint, format, types, layers, the sync client as its async side, 
 	$(BIN)/python tools/mirror.py --check
 	$(BIN)/python tools/governance.py
 
+audit: setup ## known faults and licences of the packages in the lock; needs the network, OFFLINE=skip does without
+	$(BIN)/python tools/audit.py --offline $(or $(OFFLINE),fail)
+
 format: setup ## rewrite the code in the one format, and the sync client from the async one
 	$(BIN)/ruff check --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
@@ -61,6 +64,12 @@ bench: setup ## compare with the Node reference server on this machine
 
 bench-spark: setup ## measure the Spark connector on local Spark, beside the Node reference server where that can serve
 	$(BIN)/python -m bench.spark
+
+bench-page: setup ## measure the web page in a real browser
+	$(BIN)/python -m bench.page
+
+screenshots: setup ## take the pictures of the web page that the documentation shows
+	$(BIN)/python tools/screenshots.py
 
 lock: setup ## choose the newest allowed versions and write them to the lock
 	$(UV) pip compile --quiet --universal --upgrade --group dev --no-annotate \
@@ -86,5 +95,5 @@ docker: ## build the images of docker-compose.yml
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, with subscriptions too, break connections, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m soak

@@ -1,4 +1,4 @@
-"""`python -m soak [kill|subscriptions|chaos|spark|lake|sync|faults|crash|scale …]`: run what was asked for, or all."""
+"""`python -m soak [kill|subscriptions|chaos|load|spark|lake|sync|faults|crash|scale|backup …]`: run those, or all."""
 
 import argparse
 import importlib.util
@@ -11,11 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
+from soak.backup import soak_backup
 from soak.chaos import soak_chaos
 from soak.client import Refused, Unanswered
 from soak.faults import can_mount, can_trace, fail_sync, fill_disk
 from soak.kill import soak_kills
 from soak.ledger import PromiseBroken
+from soak.load.options import LoadOptions
+from soak.load.running import CONTROLS as LOAD_CONTROLS
+from soak.load.running import soak_load
 from soak.progress import say
 from soak.scale import measure_scale
 from soak.server import ServerFailed
@@ -32,6 +36,7 @@ SPARK_KILLS, SPARK_SECS = 10, 1_800.0
 SYNC_SECS = 180.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
+BACKUP_STREAMS, BACKUP_MEGABYTES = 10_000, 1_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
 DATA = Path(__file__).resolve().parents[1] / "data"
 
@@ -62,10 +67,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--queries", type=lambda text: text.split(","), default=(), help="of Spark, comma-separated")
     parser.add_argument(
-        "--seconds", type=float, default=SYNC_SECS, help=f"how long tables and streams are under fire ({SYNC_SECS:g})"
+        "--seconds",
+        type=float,
+        help=f"how long tables and streams are under fire ({SYNC_SECS:g}), or a server under load (600)",
     )
+    parser.add_argument("--readers", type=int, default=5_000, help="of the load (default 5000)")
+    parser.add_argument("--producers", type=int, default=200, help="of the load (default 200)")
+    parser.add_argument("--restarts", type=int, default=6, help="of the server under load (default 6)")
     parser.add_argument(
-        "--control", choices=[ALL, *(control.flaw for control in CONTROLS)], help="of tables and streams, nothing else"
+        "--control",
+        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS],
+        help=f"of tables and streams, or of the load ({', '.join(LOAD_CONTROLS)}), nothing else: it has to fail",
     )
     parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
     parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
@@ -104,6 +116,27 @@ def _chaos(options: argparse.Namespace) -> None:
         say(f"{mode}: {outlasted}")
 
 
+def _load(options: argparse.Namespace) -> None:
+    """Put a server under load; with a control, see that what is wrong is noticed."""
+    chosen = LoadOptions(
+        secs=options.seconds or LoadOptions().secs,
+        readers=options.readers,
+        producers=options.producers,
+        restarts=options.restarts,
+        control=options.control,
+    )
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        try:
+            say(f"load: {soak_load(Path(folder), chosen, options.seed)}")
+        except PromiseBroken as error:
+            if options.control is None:
+                raise
+            say(f"load: the control {options.control} was noticed, as it has to be: {error}")
+            return
+    if options.control is not None:
+        raise PromiseBroken(f"the control {options.control} was not noticed")
+
+
 def _spark(options: argparse.Namespace) -> None:
     if importlib.util.find_spec("pyspark") is None:
         say("no query was run: Spark is missing (the extra spark)")
@@ -137,7 +170,7 @@ def _sync(options: argparse.Namespace) -> None:
     from soak.sync.killing import soak_sync  # noqa: PLC0415 - with psycopg
 
     with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
-        soak_sync(Path(folder), secs=options.seconds, seed=options.seed, only=options.control)
+        soak_sync(Path(folder), secs=options.seconds or SYNC_SECS, seed=options.seed, only=options.control)
 
 
 def _faults(options: argparse.Namespace) -> None:
@@ -170,16 +203,24 @@ def _scale(options: argparse.Namespace) -> None:
         measure_scale(Path(folder), streams=options.streams, seed=options.seed)
 
 
+def _backup(options: argparse.Namespace) -> None:
+    for mode in options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            soak_backup(mode, Path(folder), streams=BACKUP_STREAMS, megabytes=BACKUP_MEGABYTES)
+
+
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "kill": _kill,
     "subscriptions": _subscriptions,
     "chaos": _chaos,
+    "load": _load,
     "spark": _spark,
     "lake": _lake,
     "sync": _sync,
     "faults": _faults,
     "crash": _crash,
     "scale": _scale,
+    "backup": _backup,
 }
 
 if __name__ == "__main__":

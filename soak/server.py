@@ -107,6 +107,10 @@ class Server:
         """Ask it to end, and give its exit code."""
         return self._end(signal.SIGTERM)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
     def check(self) -> str:
         """Have `everbrook check` read everything that a server which has ended left. Gives what is damaged, if any."""
         command = [EVERBROOK, "check", str(self.folder)]

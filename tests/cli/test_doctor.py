@@ -27,8 +27,8 @@ def test_a_sound_machine_has_a_line_for_each_check_and_exit_code_0(run: Run, url
     ran = run("doctor")
     assert (ran.code, ran.err) == (0, "")
     checks = [line[6:].split(":")[0] for line in ran.out.splitlines()]
-    expected = ["versions", "settings", "storage", "disk space", "file system", "disk sync", "open files", "port"]
-    assert checks == [*expected, "server", "clock"]
+    expected = ["versions", "programs", "clock", "settings", "storage", "disk space", "file system", "disk sync"]
+    assert checks == [*expected, "open files", "port", "certificate", "policy", "server", "server's clock"]
 
 
 def test_a_server_that_is_away_is_a_failure(run: Run) -> None:
@@ -99,8 +99,24 @@ def test_a_slow_disk_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_clock_that_is_wrong_is_a_warning(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: 0.0)
-    state, message = findings(run("doctor", "--json"))["clock"]
+    state, message = findings(run("doctor", "--json"))["server's clock"]
     assert (state, "have both keep time (NTP)" in message) == ("warn", True)
+
+
+@pytest.mark.parametrize("state, told", [(0, "ok"), (5, "warn")])
+def test_it_is_told_whether_something_keeps_the_clock_right(
+    run: Run, monkeypatch: pytest.MonkeyPatch, state: int, told: str
+) -> None:
+    monkeypatch.setattr(checkup, "_clock_state", lambda: state)
+    assert findings(run("doctor", "--json"))["clock"][0] == told
+
+
+def test_programs_that_are_missing_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "PROGRAMS", {"Envoy": ("no-such-program",), "Python": ("sys",)})
+    assert findings(run("doctor", "--json"))["programs"] == (
+        "ok",
+        "Python found; no Envoy: `everbrook up` needs the extra stack",
+    )
 
 
 def test_nothing_is_left_behind(run: Run, folder: Path) -> None:

@@ -51,7 +51,7 @@ def answering(status: int, *, drop_appends: bool = False) -> Iterator[str]:
     [
         (400, 1, "the server answered 400"),
         (401, 1, "set EVERBROOK_TOKEN, or pass --token"),
-        (403, 1, "the server answered 403"),
+        (403, 1, "whoever runs the server grants what they may do"),
         (404, 3, "there is no such stream"),
         (410, 3, "the server answered 410"),
         (503, 4, "the server answered 503"),

@@ -43,6 +43,10 @@ def test_loggers_made_earlier_go_on_logging() -> None:
     assert logging_config(LogFilter(LogLevel.INFO, {}), LogFormat.TEXT)["disable_existing_loggers"] is False
 
 
+def test_text_names_the_request_that_it_is_about() -> None:
+    assert TextFormatter().format(record(request_id="abc")).endswith("hello you [abc]")
+
+
 def test_text_is_time_level_logger_and_message() -> None:
     assert TextFormatter().format(record()) == "2023-11-14T22:13:20.250Z WARNING  everbrook.engine: hello you"
 

@@ -10,6 +10,7 @@ from everbrook.protocol.errors import (
     AlreadyClaimed,
     BadRequest,
     Conflict,
+    Forbidden,
     NotFound,
     OffsetGone,
     PreconditionFailed,
@@ -67,7 +68,7 @@ def test_the_text_of_a_refusal_says_what_was_asked() -> None:
     [
         (400, {}, BadRequest),
         (401, {}, Unauthorized),
-        (403, {}, ProtocolError),
+        (403, {}, Forbidden),
         (403, {"producer-epoch": "2"}, StaleEpoch),
         (404, {}, StreamNotFound),
         (409, {}, Conflict),

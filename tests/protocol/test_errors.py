@@ -16,6 +16,7 @@ from everbrook.protocol.errors import (
     MethodNotAllowed,
     NotFound,
     OffsetGone,
+    Overloaded,
     PayloadTooLarge,
     PreconditionFailed,
     ProtocolError,
@@ -27,8 +28,10 @@ from everbrook.protocol.errors import (
     TokenGone,
     TokenInvalid,
     TooManyProducers,
+    TooManyRequests,
     Unauthorized,
     Unavailable,
+    UnsupportedCoding,
     VersionNotSupported,
     quoted,
 )
@@ -80,6 +83,8 @@ def test_the_tree_that_opens_the_module_names_every_kind(kind: type[ProtocolErro
         (TokenGone, 410),
         (PreconditionFailed, 412),
         (PayloadTooLarge, 413),
+        (UnsupportedCoding, 415),
+        (TooManyRequests, 429),
         (TooManyProducers, 429),
         (HeadersTooLarge, 431),
         (StreamDamaged, 500),
@@ -114,12 +119,23 @@ def test_a_refusal_without_headers_has_none() -> None:
     assert BadRequest("no").headers == ()
 
 
-@pytest.mark.parametrize("kind", [TooManyProducers, Unavailable])
+@pytest.mark.parametrize("kind", [TooManyProducers, Unavailable, Overloaded])
 def test_an_overloaded_server_says_when_to_come_back(kind: type[ProtocolError]) -> None:
     """Better than the reference: overload answers 429 or 503 with `Retry-After`, beside what else there is to say."""
     headers = kind("later", ((b"X", b"y"),)).headers
 
     assert headers == ((b"X", b"y"), (b"Retry-After", b"%d" % (kind.retry_after_secs or 0)))
+
+
+def test_whoever_asks_too_often_is_told_how_long_to_wait() -> None:
+    """RFC 6585 §4."""
+    headers = TooManyRequests("slower", ((b"X", b"y"),), wait_secs=7).headers
+
+    assert headers == ((b"X", b"y"), (b"Retry-After", b"7"))
+
+
+def test_nobody_is_told_how_long_to_wait_where_that_is_not_known() -> None:
+    assert TooManyRequests("too many open").headers == ()
 
 
 @generated

@@ -29,7 +29,7 @@ class ServerProcess:
         self.process = process
         assert process.stdout is not None
         self.banner = [process.stdout.readline(), process.stdout.readline()]
-        found = re.search(r"http://(\S+):(\d+)", self.banner[0])
+        found = re.search(r"https?://(\S+):(\d+)", self.banner[0])
         assert found, self.banner
         self.address = (found[1], int(found[2]))
 

@@ -261,3 +261,28 @@ def test_the_key_that_a_subscription_names_is_in_the_set(api: Api) -> None:
     api.send("PUT", name, webhook(pattern="none/*"))
     published: Any = api.wire.get("/v1/stream/__ds/jwks.json").body.decode()
     assert api.describe(name)["webhook"]["signing"]["kid"] in published
+
+
+def listed(api: Api, query: str = "") -> list[Any]:
+    answer = api.wire.request("GET", f"{api.root}/__ds/subscriptions{query}")
+    found: list[Any] = document(answer)["subscriptions"]
+    return found
+
+
+def test_subscriptions_of_a_root_are_listed_in_order(api: Api) -> None:
+    """Ours: what a page shows."""
+    first, second = fresh("listed-a"), fresh("listed-b")
+    api.send("PUT", second, webhook(pattern="listed/*"))
+    api.send("PUT", first, webhook(streams=["x"]))
+    ids = [each["subscription_id"] for each in listed(api)]
+    assert ids.index(first) < ids.index(second)
+    assert URL not in str(listed(api))
+
+
+def test_those_that_a_stream_wakes_are_listed_with_how_far_they_came(api: Api) -> None:
+    """Ours: what a page shows of one stream."""
+    name = fresh()
+    api.send("PUT", name, webhook(pattern="waking/*"))
+    told = {each["subscription_id"]: each for each in listed(api, "?stream=waking/one")}[name]
+    assert (told["pattern"], told["awake"]) == ("waking/*", False)
+    assert name not in {each["subscription_id"] for each in listed(api, "?stream=sleeping/one")}

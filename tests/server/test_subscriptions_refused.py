@@ -225,7 +225,6 @@ NOWHERE = [
     "/v1/stream/__ds",
     "/v1/stream/__ds/",
     "/v1/stream/__ds/other",
-    "/v1/stream/__ds/subscriptions",
     "/v1/stream/__ds/subscriptions/",
     "/v1/stream/__ds/subscriptions/x/other",
     "/v1/stream/__ds/subscriptions/x/claim/more",

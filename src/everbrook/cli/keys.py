@@ -4,8 +4,6 @@ The rule: one process at a time has a store. Where a server has it, that server 
 if it is seen to take the signal: any other process would end by it.
 """
 
-import fcntl
-import os
 import signal
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from everbrook.cli.flags import FLAGS, Command, layer_flags, read_flags
+from everbrook.cli.holder import ask, find_holder, store_flags, store_folder, store_settings
 from everbrook.cli.output import json_option, print_json
-from everbrook.settings import Settings, StorageMode, load_layers
+from everbrook.settings import Settings
 
 if TYPE_CHECKING:
     from everbrook.engine.engine import Engine
@@ -24,15 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PROCESSES = Path("/proc")
-
-
-def store_flags(command: Command) -> Command:
-    """Give a command the flags that say which store is meant."""
-    for flag in reversed(FLAGS):
-        if flag.setting.startswith("storage."):
-            command = click.option(flag.option, flag.parameter, metavar=flag.metavar, help=flag.help)(command)
-    return layer_flags(command)
+INSTEAD = "send SIGUSR1 to a server to rotate the keys it has"
 
 
 @click.group()
@@ -45,11 +35,12 @@ def keys() -> None:
 @json_option
 def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
     """List the keys of the store that the settings name, the one that signs first. No server may be using it."""
-    settings = _load(profile, config_file, flags)
-    holder = _holder(settings)
+    settings = store_settings(profile, config_file, flags, INSTEAD)
+    holder = find_holder(settings)
     if holder is not None:
         raise click.ClickException(
-            f"{_store(settings)} is in use by process {holder}; what it publishes is at …/__ds/jwks.json below its URL"
+            f"{store_folder(settings)} is in use by process {holder}; "
+            f"what it publishes is at …/__ds/jwks.json below its URL"
         )
     if as_json:
         for key in _in_store(settings, _facts):
@@ -67,10 +58,10 @@ def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **fl
     The public half of the old one stays published for webhooks.key_overlap_secs. If a server is using the store, it
     is told to rotate, and says so itself.
     """
-    settings = _load(profile, config_file, flags)
-    holder = _holder(settings)
+    settings = store_settings(profile, config_file, flags, INSTEAD)
+    holder = find_holder(settings)
     if holder is not None:
-        _ask(holder)
+        ask(holder, signal.SIGUSR1, "rotates")
         if as_json:
             print_json({"asked_process": holder})
             return
@@ -81,56 +72,6 @@ def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **fl
         print_json({"kid": kid})
     else:
         click.echo(f"webhooks are signed with {kid} from now on")
-
-
-def _load(profile: str | None, config_file: Path | None, flags: dict[str, str | None]) -> Settings:
-    unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
-    settings = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset | flags)).settings
-    if settings.storage.mode is StorageMode.MEMORY:
-        raise click.ClickException("storage memory has no store: send SIGUSR1 to a server to rotate the keys it has")
-    return settings
-
-
-def _store(settings: Settings) -> Path:
-    return Path(settings.storage.data_dir) / ("acid" if settings.storage.mode is StorageMode.ACID else "file")
-
-
-def _holder(settings: Settings) -> int | None:
-    """Find the process that has a store, or None if it is free. A store that is not there is none to be made here."""
-    from everbrook.storage.manifest import LOCK, MANIFEST  # noqa: PLC0415
-
-    folder = _store(settings)
-    if not (folder / MANIFEST).is_file():
-        raise click.ClickException(f"there is no store in {folder}")
-    with (folder / LOCK).open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            lock.seek(0)
-            return int(lock.read() or 0)
-    return None
-
-
-def _ask(process: int) -> None:
-    if not _takes(process, signal.SIGUSR1):
-        raise click.ClickException(
-            f"process {process} has the store, and is not seen to take SIGUSR1: "
-            f"only a server that `everbrook serve` has started, and that is ready, rotates by a signal"
-        )
-    try:
-        os.kill(process, signal.SIGUSR1)
-    except OSError as error:
-        raise click.ClickException(f"process {process} can't be told: {error.strerror}") from error
-
-
-def _takes(process: int, number: signal.Signals) -> bool:
-    """Tell whether a process has a handler for a signal. Without /proc nobody knows."""
-    try:
-        lines = (PROCESSES / str(process) / "status").read_text().splitlines()
-    except OSError:
-        return False
-    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> (number - 1) & 1)
 
 
 def _in_store(settings: Settings, act: "Callable[[Engine], T]") -> T:

@@ -21,7 +21,8 @@ def occupy_standard_streams() -> None:
 @click.command()
 @layer_flags
 @setting_flags
-def serve(profile: str | None, config_file: Path | None, **flags: str | None) -> None:
+@click.option("--check", is_flag=True, hidden=True, help="Only prove that a server would start.")
+def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags: str | None) -> None:
     """Run the server until SIGINT or SIGTERM.
 
     Settings come from the built-in defaults, config/default.toml, the profile, config/local.toml, the
@@ -31,12 +32,16 @@ def serve(profile: str | None, config_file: Path | None, **flags: str | None) ->
     layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(flags))
     # Imported here: the other commands and --help need neither an event loop nor logging.
     from everbrook.cli.logs import configure_logging  # noqa: PLC0415
-    from everbrook.server.serving import run  # noqa: PLC0415
+    from everbrook.server.handover import command_line  # noqa: PLC0415
+    from everbrook.server.serving import check_start, run  # noqa: PLC0415
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
     configure_logging(layered.log_filter, layered.settings.log.format)
     try:
-        run(layered.settings)
+        if check:
+            check_start(layered.settings)
+        else:
+            run(layered.settings, command_line())
     except (OSError, StoreError) as error:
         # The address is taken, forbidden or unknown, or the data folder can't be used: the user's to solve, and a
         # traceback does not help.

@@ -13,6 +13,7 @@ from everbrook.protocol.errors import (
     AlreadyClaimed,
     BadRequest,
     Conflict,
+    Forbidden,
     HeadersTooLarge,
     MethodNotAllowed,
     OffsetGone,
@@ -102,7 +103,7 @@ def _kind_of(status: int, headers: Mapping[str, str]) -> type[ProtocolError]:
             return SequenceGap
         return StreamClosed if "stream-closed" in given else Conflict
     if status == StaleEpoch.status:
-        return StaleEpoch if "producer-epoch" in given else ProtocolError
+        return StaleEpoch if "producer-epoch" in given else Forbidden
     return _GENERAL.get(status, ProtocolError)
 
 

@@ -7,6 +7,7 @@ STALE_SECS = 300
 
 NO_STORE = b"no-store"
 NO_CACHE = b"no-cache"
+PRIVATE_NO_CACHE = b"private, no-cache"
 
 _FRESH = b"%b, max-age=%d, stale-while-revalidate=%d"
 
@@ -35,7 +36,7 @@ def cache_control(page: Page, deadline: int | None, now: int, *, private: bool) 
     credentials is for those who have them.
     """
     if page.start == page.end and not page.final:
-        return NO_CACHE
+        return PRIVATE_NO_CACHE if private else NO_CACHE
     scope = b"private" if private else b"public"
     if deadline is None:
         return _FRESH % (scope, MAX_AGE_SECS, STALE_SECS)

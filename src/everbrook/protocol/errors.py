@@ -8,9 +8,10 @@ ProtocolError
 │   └── InvalidRequest, WebhookUrlRejected
 ├── Unauthorized 401 ── TokenInvalid, TokenExpired
 ├── StaleEpoch 403
+├── Forbidden 403
 ├── NotFound 404
 │   ├── StreamNotFound, SourceNotFound, BucketNotFound, SnapshotNotFound
-│   └── SubscriptionNotFound
+│   └── SubscriptionNotFound, BackupNotFound
 ├── MethodNotAllowed 405
 ├── RequestTimeout 408
 ├── Conflict 409
@@ -19,17 +20,19 @@ ProtocolError
 │   ├── PathBlocked, SourceDeleted
 │   ├── BucketExists, BucketNotEmpty
 │   ├── SnapshotBeyondTail, SnapshotSuperseded, SnapshotNeeded, SnapshotBeyondFork
-│   ├── RetentionBeyondSnapshot
+│   ├── RetentionBeyondSnapshot, NothingToBackUp
 │   └── SubscriptionExists, Fenced, AlreadyClaimed, NoPendingWork, InvalidAck
 ├── StreamGone 410
 ├── OffsetGone 410
 ├── TokenGone 410
 ├── PreconditionFailed 412 ── TailMoved
-├── PayloadTooLarge 413 ── BatchTooLarge, StreamFull, MemoryFull
+├── PayloadTooLarge 413 ── BatchTooLarge, StreamFull, MemoryFull, StoreFull, BucketFull
+├── UnsupportedCoding 415
+├── TooManyRequests 429
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
 ├── StreamDamaged 500
-├── Unavailable 503
+├── Unavailable 503 ── Overloaded
 └── VersionNotSupported 505
 """
 
@@ -51,7 +54,7 @@ class ProtocolError(Exception):
 
     status: int = 500
     code: str = "internal_error"
-    retry_after_secs: ClassVar[int | None] = None
+    retry_after_secs: int | None = None
     by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -167,6 +170,13 @@ class StaleEpoch(ProtocolError):
     code = "stale_epoch"
 
 
+class Forbidden(ProtocolError):
+    """Who asks is known, and may not do this."""
+
+    status = 403
+    code = "forbidden"
+
+
 class NotFound(ProtocolError):
     """Nothing is at this URL."""
 
@@ -202,6 +212,12 @@ class SubscriptionNotFound(NotFound):
     """There is no such subscription (§6.3)."""
 
     code = "SUBSCRIPTION_NOT_FOUND"
+
+
+class BackupNotFound(NotFound):
+    """There is no such backup: it was released, its lease has ended, or the server was restarted."""
+
+    code = "backup_not_found"
 
 
 class MethodNotAllowed(ProtocolError):
@@ -309,6 +325,12 @@ class RetentionBeyondSnapshot(Conflict):
     code = "retention_beyond_snapshot"
 
 
+class NothingToBackUp(Conflict):
+    """The storage has no files that could be copied."""
+
+    code = "nothing_to_back_up"
+
+
 class SubscriptionExists(Conflict):
     """The subscription exists with another configuration (§6.2)."""
 
@@ -403,6 +425,37 @@ class MemoryFull(PayloadTooLarge):
     code = "memory_full"
 
 
+class StoreFull(PayloadTooLarge):
+    """The change would make the whole store larger than the server allows."""
+
+    code = "store_full"
+
+
+class BucketFull(PayloadTooLarge):
+    """The change would exceed the quota of its bucket."""
+
+    code = "bucket_full"
+
+
+class UnsupportedCoding(ProtocolError):
+    """A body is packed; the server keeps bytes as they are and unpacks none."""
+
+    status = 415
+    code = "unsupported_coding"
+
+
+class TooManyRequests(ProtocolError):
+    """Somebody asks more often, sends more, or holds more open than one may."""
+
+    status = 429
+    code = "too_many_requests"
+
+    def __init__(self, detail: str, headers: Headers = (), wait_secs: int | None = None) -> None:
+        """Say after how many seconds the same would pass, where that is known."""
+        wait = () if wait_secs is None else ((b"Retry-After", b"%d" % wait_secs),)
+        super().__init__(detail, (*headers, *wait))
+
+
 class TooManyProducers(ProtocolError):
     """The stream knows as many producers as the server allows."""
 
@@ -424,6 +477,18 @@ class Unavailable(ProtocolError):
     status = 503
     code = "unavailable"
     retry_after_secs = 5
+
+
+class Overloaded(Unavailable):
+    """More is asked of the server than it can do in good time; nothing of the request was done."""
+
+    code = "overloaded"
+    retry_after_secs = 1
+
+    def __init__(self, detail: str, headers: Headers = (), wait_secs: int = 1) -> None:
+        """Say after how many seconds it makes sense to try again."""
+        self.retry_after_secs = wait_secs
+        super().__init__(detail, headers)
 
 
 class StreamDamaged(ProtocolError):

@@ -3,51 +3,99 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
 from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailable, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
+from everbrook.server.auth.authenticating import Authenticator
+from everbrook.server.auth.proxies import Proxies
+from everbrook.server.backup import BACKUPS, BackupResource
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, Control
 from everbrook.server.cors import METHODS, Cors
 from everbrook.server.exchange import Gate, Reply, Request, Response, Upload
+from everbrook.server.limits.holdings import Holdings
 from everbrook.server.listing import ListingResource
 from everbrook.server.location import Locator
+from everbrook.server.observe.assembling import observer_of
+from everbrook.server.observe.observer import Observer
+from everbrook.server.observe.operations import find_operation, operation_at, operation_elsewhere
+from everbrook.server.observe.request_ids import HEADER as REQUEST_ID
+from everbrook.server.observe.request_ids import id_line, request_id
 from everbrook.server.problem import problem_response
+from everbrook.server.producers import ProducerResource
+from everbrook.server.quotas import QuotaResource
 from everbrook.server.routes import Resource, Route, find_route
 from everbrook.server.snapshots import SnapshotResource
 from everbrook.server.streams import StreamResource
+from everbrook.server.ui.pages import ROOT, Pages
 from everbrook.settings import Settings
+
+if TYPE_CHECKING:
+    from everbrook.server.observe.exposition import MetricsResource
 
 logger = logging.getLogger(__name__)
 
 Method = Callable[[Request, bytes, Route], Reply]
 
 READING = {b"GET", b"HEAD"}
+FAILED = 500
+FAULT = "the server failed to answer; its log says why"
+METRICS = b"/metrics"
+VARY = b"Vary: Authorization\r\n"
+"""What an answer carries that another might not get: a browser's cache must not give it to the next who signs in."""
 
 
 class Application:
     """Turns requests into replies."""
 
-    def __init__(self, engine: Engine, settings: Settings, gates: Sequence[Gate] = ()) -> None:
-        """Take the gates that every request passes, in their order."""
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        gates: Sequence[Gate] = (),
+        holdings: Holdings | None = None,
+        authenticator: Authenticator | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        """Take the gates that every request passes, in their order, what counts who holds what, and what proves
+        identities, where there is a policy. The observer hears of every answer.
+        """
         self.engine = engine
         self.settings = settings
         self._gates = tuple(gates)
+        self.holdings = holdings or Holdings(settings.limits, Proxies())
+        self.authenticator = authenticator
+        self.observer = observer or observer_of(settings)
+        self.on_reload: list[Callable[[], object]] = [authenticator.reload] if authenticator else []
+        self.on_reload.append(self.observer.reopen)
+        self._names_requests = self.observer.names_requests
         self._cors = Cors(settings.http.cors_origins)
         locator = Locator(settings.server.public_url)
         self._streams = StreamResource(engine, settings, locator).methods
         self._snapshots = SnapshotResource(engine, settings, locator.url)
-        self.control = Control(engine, settings.webhooks, locator)
+        self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)
+        self._metrics = self._metrics_of(settings)
+        self._pages = Pages(settings.ui.connect_origins) if settings.ui.enabled else None
+        self._backups = BackupResource(engine)
         self._methods = self._routed_methods(engine, locator)
         self._stopping = False
+
+    def _metrics_of(self, settings: Settings) -> "MetricsResource | None":
+        if not settings.metrics.enabled:
+            return None
+        from everbrook.server.observe.exposition import MetricsResource  # noqa: PLC0415 - it takes its time
+
+        return MetricsResource(self.engine, self.control.subscriptions, self.observer, settings)
 
     def _routed_methods(self, engine: Engine, locator: Locator) -> dict[Resource, dict[bytes, Method]]:
         """Say which methods each resource knows, but for the streams themselves."""
         snapshots, buckets = self._snapshots, BucketResource(engine, locator, self.control.subscriptions.drop_root)
         bootstrap, listing = BootstrapResource(engine).read, ListingResource(engine).read
+        producers, quotas = ProducerResource(engine).read, QuotaResource(engine)
         return {
             Resource.SNAPSHOT: {b"GET": snapshots.latest, b"HEAD": snapshots.latest},
             Resource.SNAPSHOT_AT: {
@@ -58,6 +106,7 @@ class Application:
             },
             Resource.RETENTION: {b"PUT": snapshots.retain},
             Resource.BOOTSTRAP: {b"GET": bootstrap, b"HEAD": bootstrap},
+            Resource.PRODUCERS: {b"GET": producers, b"HEAD": producers},
             Resource.LISTING: {b"GET": listing, b"HEAD": listing},
             Resource.BUCKET: {
                 b"GET": buckets.describe,
@@ -66,23 +115,46 @@ class Application:
                 b"DELETE": buckets.delete,
             },
             Resource.BUCKETS: {b"GET": buckets.list_all, b"HEAD": buckets.list_all},
+            Resource.QUOTA: {
+                b"GET": quotas.describe,
+                b"HEAD": quotas.describe,
+                b"PUT": quotas.set,
+                b"DELETE": quotas.unset,
+            },
         }
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""
-        common = self._cors.headers(request)
+        common = self._common(request)
         try:
             for gate in self._gates:
                 gate.admit(request)
+            if request.private:
+                common += VARY
             if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
                 return self._handle_other(request, common)
             method = self._streams.get(request.method)
             return method(request, common) if method else self._options_or_refuse(request, METHODS)
         except ProtocolError as error:
-            return problem_response(error, common, self.engine.last_change)
+            return self._refusal(error, request, common, self.engine.last_change)
         except Exception:
-            logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path))
-            return self.failure(common)
+            named = {"request_id": request_id(request)}
+            logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path), extra=named)
+            return self._refusal(ProtocolError(FAULT), request, common)
+
+    def _common(self, request: Request) -> bytes:
+        """Give the lines that every answer begins with: the id of its request where somebody asked for it."""
+        common = self._cors.headers(request)
+        if self._names_requests or REQUEST_ID in request.headers:
+            return common + id_line(request)
+        return common
+
+    def _refusal(self, error: ProtocolError, request: Request, common: bytes, rests_on: int = 0) -> Response:
+        """Render a refusal. One that is our fault tells the id of its request, by which our log is found."""
+        request.operation = request.operation or find_operation(request)
+        if error.status < FAILED:
+            return problem_response(error, common, rests_on)
+        return problem_response(error, common, rests_on, request_id(request))
 
     def receive(self, request: Request) -> Upload | None:
         """Give what takes the body of a request as it comes, or None if it is to come as a whole."""
@@ -93,27 +165,35 @@ class Application:
             if request.method != b"PUT" or route.resource is not Resource.SNAPSHOT_AT:
                 return None
             require_writable(route.name)
-            return self._snapshots.receive(request, self._cors.headers(request), route)
+            common = self._common(request)
+            return self._snapshots.receive(request, common + VARY if request.private else common, route)
         except ProtocolError:
             raise
         except Exception:
-            logger.exception("failed to receive %s", quoted(request.path))
-            raise ProtocolError("the server failed to answer; its log says why") from None
+            logger.exception("failed to receive %s", quoted(request.path), extra={"request_id": request_id(request)})
+            raise ProtocolError(FAULT) from None
 
-    def refuse(self, error: ProtocolError, headers: dict[bytes, bytes]) -> Response:
-        """Answer a request of which only these headers were read."""
-        return problem_response(error, self._cors.headers(Request(b"", b"", b"", headers, b"")))
-
-    def failure(self, common: bytes) -> Response:
-        """Answer a request that met a fault of ours."""
-        return problem_response(ProtocolError("the server failed to answer; its log says why"), common)
+    def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
+        """Answer a request, of which perhaps only these headers were read."""
+        request = request or Request(b"", b"", b"", headers, b"")
+        return self._refusal(error, request, self._common(request))
 
     def _handle_other(self, request: Request, common: bytes) -> Reply:
+        request.operation = operation_elsewhere(request)
         if request.path in {b"/healthz", b"/readyz"}:
             return self._handle_probe(request, common)
+        if self._metrics and request.path == METRICS:
+            return self._metrics.read(request, common)
+        if self._pages and (request.path == ROOT or request.path.startswith(b"%b/" % ROOT)):
+            return self._pages.answer(request)
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
-        route = find_route(request.path)
+        if request.path == BACKUPS or request.path.startswith(b"%b/" % BACKUPS):
+            return self._backups.handle(request, common)
+        return self._handle_routed(request, common, find_route(request.path))
+
+    def _handle_routed(self, request: Request, common: bytes, route: Route) -> Reply:
+        request.operation = operation_at(route.resource, request.method)
         if route.resource is Resource.STREAM:
             stream_method = self._streams.get(request.method)
             return stream_method(request, common) if stream_method else self._options_or_refuse(request, METHODS)
@@ -156,6 +236,8 @@ class Application:
         durable = asyncio.get_running_loop().create_future()
         self.engine.when_durable(self.engine.last_change, durable.set_result)
         await durable
+        if self.authenticator:
+            await self.authenticator.begin()
 
     def stop(self) -> None:
         """Tell those who ask that the server is about to go."""
@@ -164,4 +246,10 @@ class Application:
     async def close(self) -> None:
         """Let everything go. Nothing may be asked after it."""
         await self.control.close()
+        if self._metrics:
+            self._metrics.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self.observer.close)
+        if self.authenticator:
+            await self.authenticator.close()
+        self._backups.close()
         self.engine.close()

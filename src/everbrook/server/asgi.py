@@ -11,13 +11,18 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any, Self
 from urllib.parse import quote
 
-from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unavailable
+from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
 from everbrook.server.exchange import NOBODY, STREAMED_PATH, Deferred, Peer, Reply, Request, Response, Upload
+from everbrook.server.limits.holdings import NO_PLACE
+from everbrook.server.observe.observer import Answered
+from everbrook.server.observe.survey import TransportSurvey
+from everbrook.server.observe.tallies import NO_TALLY, Tally
 from everbrook.settings import Settings, load_settings
 
 Message = MutableMapping[str, Any]
@@ -27,6 +32,9 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_QUEUED_BYTES = 256 * 1024
 LAST_WORDS_SECS = 1.0
+
+FORWARDING = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
+"""Headers by which a server below may tell whose a request is."""
 
 # What a path holds unescaped (RFC 3986 §3.3).
 PATH_CHARACTERS = "/~!$&'()*+,;=:@"
@@ -43,7 +51,7 @@ class AsgiApplication:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._application: Application | None = None
-        self._live: set[Deferred] = set()
+        self._live: dict[Deferred, Request] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -67,6 +75,7 @@ class AsgiApplication:
     def _start(self) -> Application:
         if self._application is None:
             self._application = assemble(self._settings, open_storage(self._settings))
+            self._application.observer.transport = self
         return self._application
 
     async def _stop(self) -> None:
@@ -91,17 +100,29 @@ class AsgiApplication:
         reply = await self._reply(application, request, scope, receive)
         if reply is None:
             return
+        answered = application.observer.answered
         if isinstance(reply, Response):
-            settled = await _settled(application, reply, request.headers)
+            settled = await _settled(application, reply, request)
             await _send_whole(send, settled, head_only=request.method == b"HEAD")
+            if answered is not None:
+                answered(request, settled)
             return
-        self._live.add(reply)
         try:
-            await AsgiExchange(
-                reply, send, self._settings.server.slow_reader_timeout_secs, head_only=request.method == b"HEAD"
-            ).run(receive)
+            place = NO_PLACE if reply.brief else application.holdings.begin_reading(request)
+        except TooManyRequests as error:
+            refusal = application.refuse(error, request.headers, request)
+            await _send_whole(send, refusal, head_only=False)
+            if answered is not None:
+                answered(request, refusal)
+            return
+        self._live[reply] = request
+        try:
+            await AsgiExchange(reply, request, send, self._settings.server.slow_reader_timeout_secs, answered).run(
+                receive
+            )
         finally:
-            self._live.discard(reply)
+            del self._live[reply]
+            application.holdings.end_reading(place)
 
     async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
         """Read the body and give the reply, or None if the client went away before the request was whole."""
@@ -121,12 +142,19 @@ class AsgiApplication:
         if not body.whole:
             return None
         request.body = b"".join(pieces)
+        request.received = monotonic()
         return application.handle(request)
+
+    def survey(self) -> TransportSurvey:
+        """Tell of the answers that are being given. The connections are those of the server below."""
+        survey = TransportSurvey()
+        survey.note_answers(self._live.items())
+        return survey
 
 
 def _refusal(application: Application, error: ProtocolError, request: Request, scope: Scope) -> Response:
     """Answer a request whose body is not read to its end."""
-    response = application.refuse(error, request.headers)
+    response = application.refuse(error, request.headers, request)
     if not isinstance(error, PayloadTooLarge):
         response.rests_on = application.engine.last_change
     if b"expect" in request.headers and scope.get("http_version") == "1.1":
@@ -151,8 +179,21 @@ def _read_head(scope: Scope) -> Request:
         body=b"",
         scheme=scope.get("scheme", "http").encode(),
         root=root,
-        peer=Peer(scope["client"][0]) if scope.get("client") else NOBODY,
+        peer=_read_peer(scope, headers),
     )
+
+
+def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
+    """Give who is at the other end.
+
+    Some servers put the address that a header names in the place of the connection's (uvicorn does so by default), so
+    one that such a header has may be anybody's word.
+    """
+    if not scope.get("client"):
+        return NOBODY
+    address: str = scope["client"][0]
+    told = any(address.encode() in headers[name] for name in FORWARDING if name in headers)
+    return Peer(address, told=told)
 
 
 class BodyReader:
@@ -206,11 +247,12 @@ async def _stream_body(request: Request, receive: Receive, upload: Upload) -> Re
     return None
 
 
-async def _settled(application: Application, response: Response, headers: dict[bytes, bytes]) -> Response:
+async def _settled(application: Application, response: Response, request: Request) -> Response:
     """Wait until what the response rests on is durable."""
     engine = application.engine
     if response.rests_on <= engine.durable_change:
         return response
+    request.parked_at = monotonic()
     future: asyncio.Future[ProtocolError | None] = asyncio.get_running_loop().create_future()
 
     def settle(failure: Unavailable | None) -> None:
@@ -219,7 +261,7 @@ async def _settled(application: Application, response: Response, headers: dict[b
 
     engine.when_durable(response.rests_on, settle)
     failure = await future
-    return application.refuse(failure, headers) if failure else response
+    return application.refuse(failure, request.headers, request) if failure else response
 
 
 async def _send_head(send: Send, response: Response, length: int | None) -> None:
@@ -248,12 +290,21 @@ class ResponseAborted(Exception):
 class AsgiExchange:
     """The `Exchange` of one deferred answer: what is written is queued, and the request's task sends it."""
 
-    def __init__(self, deferred: Deferred, send: Send, slow_reader_timeout_secs: float, *, head_only: bool) -> None:
-        """Answer by `send`; a whole answer to HEAD goes without its body."""
+    def __init__(
+        self,
+        deferred: Deferred,
+        request: Request,
+        send: Send,
+        slow_reader_timeout_secs: float,
+        answered: Answered | None,
+    ) -> None:
+        """Answer by `send`, and tell `answered` of it; a whole answer to HEAD goes without its body."""
         self._deferred = deferred
         self._send = send
         self._slow_reader_timeout_secs = slow_reader_timeout_secs
-        self._head_only = head_only
+        self._request = request
+        self._head_only = request.method == b"HEAD"
+        self._answered = answered
         self._pieces: asyncio.Queue[Response | ResponseAborted | bytes | None] = asyncio.Queue()
         self._queued_bytes = 0
         self._stalled = False
@@ -314,8 +365,10 @@ class AsgiExchange:
         assert isinstance(first, Response)  # noqa: S101 - an exchange begins with a response
         if not self._streaming:
             await _send_whole(self._send, first, head_only=self._head_only)
+            self._count(first)
             return
         await _send_head(self._send, first, first.length)
+        tally = self._count(first)
         while (piece := await self._pieces.get()) is not None:
             if isinstance(piece, ResponseAborted):
                 raise piece
@@ -323,9 +376,13 @@ class AsgiExchange:
             async with asyncio.timeout(self._slow_reader_timeout_secs):
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
             self._queued_bytes -= len(piece)
+            tally.sent_bytes += len(piece)
             if self._stalled and not self.congested:
                 self._deferred.resume()
         await self._send({"type": "http.response.body", "body": b""})
+
+    def _count(self, response: Response) -> Tally:
+        return self._answered(self._request, response) if self._answered is not None else NO_TALLY
 
 
 async def _disconnected(receive: Receive) -> None:

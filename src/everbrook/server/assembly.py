@@ -8,6 +8,13 @@ from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import PRODUCER_IDLE_MS, UNLIMITED, Limits
 from everbrook.server.application import Application
+from everbrook.server.auth.authenticating import Authenticator
+from everbrook.server.auth.authorizing import Authentication, Authorization
+from everbrook.server.auth.proxies import Proxies
+from everbrook.server.exchange import Gate
+from everbrook.server.limits.holdings import Holdings
+from everbrook.server.limits.rates import address_gate, identity_gate
+from everbrook.server.observe.assembling import observer_of
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
 from everbrook.storage.memory import MemoryStorage
@@ -49,10 +56,50 @@ def _open_files(settings: StorageSettings) -> Storage:
     return FileStorage(OsDisk(), Path(settings.data_dir) / "file", durable=durable, salt=secrets.randbits(32))
 
 
+def find_store(settings: Settings) -> None:
+    """See that the store which is there, if any, is one that this version and these settings can open."""
+    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
+    from everbrook.storage.manifest import FORMAT, MANIFEST, Manifest, open_manifest  # noqa: PLC0415
+
+    mode = settings.storage.mode
+    acid = mode is StorageMode.ACID
+    folder = Path(settings.storage.data_dir) / ("acid" if acid else "file")
+    if mode is not StorageMode.MEMORY and (folder / MANIFEST).is_file():
+        wanted = Manifest(FORMAT, folder.name, settings.storage.acid_shard_count if acid else 1)
+        open_manifest(OsDisk(), folder, wanted)
+
+
 def assemble(settings: Settings, storage: Storage) -> Application:
     """Put an application together on the running loop."""
     engine = Engine(storage, asyncio.get_running_loop(), Clock(), limits_of(settings))
-    return Application(engine, settings)
+    proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
+    holdings = Holdings(settings.limits, proxies)
+    authenticator = Authenticator(settings.auth, proxies) if settings.auth.configured else None
+    gates = gates_of(settings, proxies, holdings, authenticator)
+    observer = observer_of(settings, proxies.client_address)
+    return Application(engine, settings, gates, holdings, authenticator, observer)
+
+
+def gates_of(
+    settings: Settings, proxies: Proxies, holdings: Holdings, authenticator: Authenticator | None = None
+) -> list[Gate]:
+    """Give the gates that the settings ask for: addresses before identities, which are known behind their own gate.
+
+    What an identity may do comes last: who asks too often learns nothing else.
+    """
+    limits = settings.limits
+    gates = [
+        address_gate(limits, proxies.client_address),
+        Authentication(authenticator) if authenticator else None,
+        identity_gate(limits),
+        holdings if limits.max_connections_per_identity else None,
+        _authorization(settings, authenticator) if authenticator else None,
+    ]
+    return [gate for gate in gates if gate]
+
+
+def _authorization(settings: Settings, authenticator: Authenticator) -> Authorization:
+    return Authorization(authenticator, settings.auth.public_read, public_metrics=settings.metrics.public)
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -62,6 +109,9 @@ def limits_of(settings: Settings) -> Limits:
     return Limits(
         max_memory_bytes=limits.max_memory_bytes or UNLIMITED,
         max_stream_bytes=limits.max_stream_bytes or UNLIMITED,
+        max_total_bytes=limits.max_total_bytes or UNLIMITED,
+        max_bucket_bytes=limits.max_bucket_bytes or UNLIMITED,
+        max_bucket_streams=limits.max_bucket_streams or UNLIMITED,
         max_producers_per_stream=limits.max_producers_per_stream,
         max_page_bytes=limits.max_page_bytes,
         # What is on a disk is kept as long as its stream.

@@ -1,15 +1,18 @@
 """The bucket resource, and the list of buckets (002 §1)."""
 
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.limits import UNLIMITED
 from everbrook.protocol.commands import CreateBucket
-from everbrook.protocol.path import BUCKET_RECORDS, bucket_prefix
+from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket_prefix
 from everbrook.protocol.retaining import format_retention, parse_retention
 from everbrook.protocol.state import Head
+from everbrook.server.auth.grants import below
 from everbrook.server.exchange import Request, Response
 from everbrook.server.listing import parse_window
 from everbrook.server.location import Locator
@@ -18,12 +21,18 @@ from everbrook.server.routes import Route
 
 
 class Bucket(Struct):
-    """A bucket as it is told of. How many streams are in it is not counted for a list of buckets."""
+    """A bucket as it is told of. How many streams are in it is not counted for a list of buckets.
+
+    How much it holds is counted, and told, where that is bounded.
+    """
 
     bucket_id: str
     created_at_ms: int
     streams: int | UnsetType = UNSET
     retention: str | UnsetType = UNSET
+    bytes: int | UnsetType = UNSET
+    max_bytes: int | UnsetType = UNSET
+    max_streams: int | UnsetType = UNSET
 
 
 class Buckets(Struct):
@@ -60,6 +69,11 @@ class BucketResource:
         bucket_id = route.bucket_id or b""
         head = self._engine.find_bucket(bucket_id)
         bucket = _bucket(head, self._engine.count(bucket_prefix(bucket_id)))
+        if usage := self._engine.usage(bucket_id):
+            held, (max_bytes, max_streams) = usage
+            bucket.bytes = held.size
+            bucket.max_bytes = max_bytes if max_bytes < UNLIMITED else UNSET
+            bucket.max_streams = max_streams if max_streams < UNLIMITED else UNSET
         return json_response(200, common, msgspec.json.encode(bucket))
 
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
@@ -72,11 +86,22 @@ class BucketResource:
         """GET of all buckets."""
         window = parse_window(request.query)
         prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
-        found = self._engine.listed(prefix, after, window.limit + 1)
+        found = self._found(request, prefix, after, window.limit + 1)
         buckets = [_bucket(head) for _, head in found[: window.limit] if head]
         more = len(found) > window.limit
         page = Buckets(buckets, buckets[-1].bucket_id if more else None, more)
         return json_response(200, common, msgspec.json.encode(page))
+
+    def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        """Find buckets, but only those of which all may be read."""
+        readable = request.rights.readable(request) if request.rights else (BUCKETS,)
+        if any(below(each, BUCKETS) for each in readable):
+            return self._engine.listed(prefix, after, limit)
+        ids = {each[len(BUCKET_ROOT) :] for each in readable if each.startswith(BUCKET_ROOT)}
+        records = sorted(BUCKET_RECORDS + each for each in ids if b"/" not in each)
+        wanted = (record for record in records if record.startswith(prefix) and record > after)
+        there = (entry for record in wanted for entry in self._engine.listed(record, b"", 1) if entry[0] == record)
+        return list(islice(there, limit))
 
 
 def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.subscriptions.state import Subscription, Wake
-from everbrook.server.exchange import Request, Response
+from everbrook.server.exchange import OnDelivery, Request, Response
 from everbrook.server.location import Locator
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CONTROL = {
     Resource.JWKS: {b"GET": "keys", b"HEAD": "keys"},
+    Resource.SUBSCRIPTIONS: {b"GET": "list_all", b"HEAD": "list_all"},
     Resource.SUBSCRIPTION: {b"PUT": "create", b"GET": "read", b"HEAD": "read", b"DELETE": "delete"},
     Resource.LINKS: {b"POST": "link"},
     Resource.LINK: {b"DELETE": "unlink"},
@@ -35,10 +36,14 @@ CONTROL = {
 class Control:
     """Subscriptions at work, and their URLs."""
 
-    def __init__(self, engine: Engine, settings: WebhookSettings, locator: Locator) -> None:
+    def __init__(
+        self, engine: Engine, settings: WebhookSettings, locator: Locator, on_delivery: OnDelivery | None = None
+    ) -> None:
+        """Tell `on_delivery` of every webhook that was sent."""
         self._engine = engine
         self._settings = settings
         self._locator = locator
+        self._on_delivery = on_delivery
         self.subscriptions = Subscriptions(engine, self._deliver)
 
     @cached_property
@@ -46,7 +51,8 @@ class Control:
         from everbrook.server.secrets import Secrets  # noqa: PLC0415
         from everbrook.server.wakes import Wakes, webhook_client  # noqa: PLC0415
 
-        return Wakes(self._engine, Secrets(self._engine), webhook_client(self._settings), self._locator)
+        client = webhook_client(self._settings)
+        return Wakes(self._engine, Secrets(self._engine), client, self._locator, self._on_delivery)
 
     @cached_property
     def _resource(self) -> "SubscriptionResource":

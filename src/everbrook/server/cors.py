@@ -26,6 +26,7 @@ EXPOSED = (
     b"Stream-Snapshot-Offset",
     b"Stream-TTL",
     b"Stream-Up-To-Date",
+    b"X-Request-Id",
 )
 ALLOWED = (
     b"Authorization",
@@ -47,6 +48,9 @@ ALLOWED = (
     b"Stream-Snapshot-History",
     b"Stream-Created-At-Ms",
     b"Stream-TTL",
+    b"Traceparent",
+    b"Tracestate",
+    b"X-Request-Id",
 )
 METHODS = b"GET, HEAD, OPTIONS, PUT, POST, DELETE"
 MAX_AGE_SECS = 86400

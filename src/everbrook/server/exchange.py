@@ -5,24 +5,50 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from everbrook.server.auth.identity import Identity
+from everbrook.protocol.errors import ProtocolError
+from everbrook.server.auth.identity import Identity, Verb
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """The other end of a connection: its address, and the subject of the certificate that it has shown, if any."""
+    """The other end of a connection: its address, and the subject of the certificate that it has shown, if any.
+
+    Connections have numbers, so that what one holds can be counted; 0 where they are not known. An address may be
+    `told`, by a header, rather than seen.
+    """
 
     address: str = ""
     certificate: str | None = None
+    number: int = 0
+    told: bool = False
 
 
 NOBODY = Peer()
+
+
+class Rights(Protocol):
+    """What is known of a request's rights, where there is a policy."""
+
+    def readable(self, request: "Request") -> tuple[bytes, ...]:
+        """Give the prefixes, by whole segments, below which a request may read."""
+
+    def refusal(self, request: "Request", verb: Verb, path: bytes) -> ProtocolError:
+        """Say that a request may not do something."""
+
+    def lasts_secs(self, request: "Request") -> float:
+        """Tell how long what was decided holds before it is to be renewed."""
+
+    def renew(self, request: "Request") -> float:
+        """Decide again, and tell how long that holds. Zero or less: the request may go on no longer."""
 
 
 class Request(Struct, gc=False):
     """A whole request. `path` and `query` are as sent; header names are lower-case.
 
     `root` is the prefix under which another application mounts this one; `path` does not have it. `identity` is set by
-    the gate that proves it.
+    the gate that proves it, `rights` by the one that decides what it may do: then an answer may be `private`, because
+    another might not get it. `received` is when it was whole, `parked_at` when its answer began to wait for the disk,
+    both by `time.monotonic`; `id` is found when it is first asked for; `operation` is empty where the method alone
+    says what is done to a stream.
     """
 
     method: bytes
@@ -34,6 +60,12 @@ class Request(Struct, gc=False):
     root: bytes = b""
     peer: Peer = NOBODY
     identity: Identity | None = None
+    rights: Rights | None = None
+    private: bool = False
+    received: float = 0.0
+    parked_at: float = 0.0
+    id: str = ""
+    operation: str = ""
 
 
 class Response(Struct, gc=False):
@@ -41,7 +73,7 @@ class Response(Struct, gc=False):
 
     `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. It
     may be told when change `rests_on` is durable. `length` is that of a body which is not here: one that is streamed,
-    or that HEAD did not ask for.
+    or that HEAD did not ask for. A refusal has a `code`.
     """
 
     status: int
@@ -49,6 +81,7 @@ class Response(Struct, gc=False):
     body: bytes = b""
     rests_on: int = 0
     length: int | None = None
+    code: str = ""
 
 
 class Exchange(Protocol):
@@ -104,6 +137,14 @@ class Deferred(Protocol):
 
 
 Reply = Response | Deferred
+
+
+class OnDelivery(Protocol):
+    """Somebody who is told of webhooks."""
+
+    def __call__(self, subscription: str, /, *, accepted: bool, secs: float) -> None:
+        """Hear of one that was sent: whether it was taken, and how long that took."""
+
 
 STREAMED_PATH = b"/snapshot/"
 """What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""

@@ -3,12 +3,13 @@
 Where heads have to be read from the disk, a whole page may take longer than a live reader should wait.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from everbrook.engine.engine import Engine
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.state import Head
+from everbrook.server.auth.visible import Span
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
 
@@ -19,7 +20,7 @@ Found = list[tuple[bytes, Head | None]]
 
 
 class Gathering:
-    """An answer that lists streams whose names begin with `prefix` and follow `after`."""
+    """An answer that lists streams whose names are in `spans`, which are in order, and follow `after`."""
 
     brief = True
 
@@ -27,14 +28,14 @@ class Gathering:
         self,
         engine: Engine,
         common: bytes,
-        prefix: bytes,
+        spans: Sequence[Span],
         after: bytes,
         limit: int,
         render: Callable[[Found], Response],
     ) -> None:
         self._engine = engine
         self._common = common
-        self._prefix = prefix
+        self._spans = list(reversed(spans))
         self._after = after
         self._limit = limit
         self._render = render
@@ -65,12 +66,24 @@ class Gathering:
     def _take_slice(self) -> bool:
         """Take some more. Tells whether that was all that there is, or all that is wanted."""
         wanted = min(SLICE, self._limit - len(self._found))
-        found, go_on_after = self._engine.list_some(self._prefix, self._after, wanted)
+        found, go_on_after = self._take_from(self._spans[-1], wanted)
         self._found += found
-        if go_on_after is None or len(self._found) == self._limit:
+        if len(self._found) == self._limit:
             return True
+        if go_on_after is None:
+            self._spans.pop()
+            return not self._spans
         self._after = go_on_after
         return False
+
+    def _take_from(self, span: Span, wanted: int) -> tuple[Found, bytes | None]:
+        if not span.exact:
+            return self._engine.list_some(span.start, self._after, wanted)
+        if self._after >= span.start:
+            return [], None
+        # Of all names that begin with it, it is the first.
+        found, _ = self._engine.list_some(span.start, b"", 1)
+        return [(name, head) for name, head in found if name == span.start], None
 
     def resume(self) -> None:
         """A whole response is never congested on its own account."""

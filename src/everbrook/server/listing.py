@@ -9,6 +9,8 @@ from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, S
 from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters
 from everbrook.protocol.state import Head
+from everbrook.server.auth.identity import Verb
+from everbrook.server.auth.visible import Span, visible_spans
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.gathering import Found, Gathering
 from everbrook.server.render import json_response
@@ -31,6 +33,8 @@ class Entry(Struct):
     earliest_offset: int | UnsetType = UNSET
     snapshot_offset: int | UnsetType | None = UNSET
     size_bytes: int | UnsetType = UNSET
+    ttl_secs: int | UnsetType = UNSET
+    expires_at_ms: int | UnsetType = UNSET
     snapshot_bytes: int | UnsetType = UNSET
     snapshot_at_ms: int | UnsetType = UNSET
 
@@ -91,23 +95,24 @@ class ListingResource:
         if route.bucket_id is not None:
             self._engine.find_bucket(route.bucket_id)
             root, bucket_id = bucket_prefix(route.bucket_id), route.bucket_id.decode()
+        spans = _visible(request, root + window.prefix)
         page = Listing(bucket_id, window.prefix.decode(), token=self._engine.moves.token())
         if window.changed_since is not None:
-            return _respond(common, self._moved(page, root, window, window.changed_since))
-        prefix, after = root + window.prefix, root + window.after
+            return _respond(common, self._moved(page, root, window, spans, window.changed_since))
         # The registry may be among them, and it is not told of.
         return Gathering(
             self._engine,
             common,
-            prefix,
-            after,
+            spans,
+            root + window.after,
             window.limit + 2,
             lambda found: _page(common, page, root, window, found),
         )
 
-    def _moved(self, page: Listing, root: bytes, window: Window, token: bytes) -> Listing:
+    def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
         # One more tells that there are more, and the registry may be among them, which is not told of.
-        moved = self._engine.moves.since(token, root + window.prefix, window.limit + 2)
+        visible = spans[0].covers if len(spans) == 1 else lambda name: any(span.covers(name) for span in spans)
+        moved = self._engine.moves.since(token, root + window.prefix, window.limit + 2, visible)
         moved = [(name, its_token) for name, its_token in moved if name != REGISTRY]
         page.streams = [self._moved_entry(name, root) for name, _ in moved[: window.limit]]
         page.stream_count = len(page.streams)
@@ -122,6 +127,16 @@ class ListingResource:
             return _entry(name, None, root)
         except (StreamNotFound, StreamGone):
             return Entry(name[len(root) :].decode(), "Deleted")
+
+
+def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
+    """Give what of a listing the request may be told. To see nothing of it is to be refused."""
+    if request.rights is None:
+        return (Span(window),)
+    spans = visible_spans(request.rights.readable(request), window)
+    if not spans:
+        raise request.rights.refusal(request, Verb.READ, window.removesuffix(b"/"))
+    return spans
 
 
 def _page(common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
@@ -141,17 +156,19 @@ def _entry(name: bytes, head: Head | None, root: bytes) -> Entry:
     stream_id = name[len(root) :].decode()
     if head is None:
         return Entry(stream_id, "Damaged")
-    earliest, snapshot = head.kept.earliest, head.kept.snapshot
+    identity, earliest, snapshot = head.identity, head.kept.earliest, head.kept.snapshot
     return Entry(
         stream_id,
         "Closed" if head.closed else "Open",
-        head.identity.content_type.decode("latin-1"),
+        identity.content_type.decode("latin-1"),
         head.tail,
-        head.identity.created_at,
+        identity.created_at,
         head.written_at,
         earliest,
         snapshot.offset if snapshot else None,
         head.tail - earliest,
+        UNSET if identity.ttl_secs is None else identity.ttl_secs,
+        UNSET if identity.expires_at is None else identity.expires_at,
         snapshot.size if snapshot else UNSET,
         snapshot.published_at if snapshot else UNSET,
     )

@@ -6,7 +6,7 @@ from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.feed import Batch
 from everbrook.engine.stream import Stream
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, cache_control, format_etag
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag
 from everbrook.protocol.content_type import carried_as_text
 from everbrook.protocol.cursor import current_cursor
 from everbrook.protocol.errors import ProtocolError
@@ -15,9 +15,10 @@ from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.reading import Page
 from everbrook.protocol.sse import KEEP_ALIVE
-from everbrook.server.exchange import Exchange, Response
+from everbrook.server.exchange import Exchange, Request, Response
 from everbrook.server.problem import problem_response
 from everbrook.server.render import page_lines
+from everbrook.server.vigil import Vigil, keep_vigil
 from everbrook.settings import ServerSettings
 
 
@@ -35,10 +36,18 @@ class LongPoll:
     brief = False
 
     def __init__(
-        self, engine: Engine, stream: Stream, common: bytes, cursor: int, timeout_secs: float, policy: CachePolicy
+        self,
+        engine: Engine,
+        stream: Stream,
+        request: Request,
+        common: bytes,
+        cursor: int,
+        timeout_secs: float,
+        policy: CachePolicy,
     ) -> None:
         self._engine = engine
         self._stream = stream
+        self._request = request
         self._common = common
         self._cursor = cursor
         self._timeout_secs = timeout_secs
@@ -46,6 +55,7 @@ class LongPoll:
         self._offset = stream.committed.tail
         self._exchange: Exchange | None = None
         self._timer: Timer | None = None
+        self._vigil: Vigil | None = None
 
     def found(self, page: Page, body: bytes) -> Response:
         """Answer with data. It may be kept where the URL says at which offset it begins."""
@@ -78,6 +88,7 @@ class LongPoll:
             return
         self._engine.join(self._stream, self)
         self._timer = self._engine.scheduler.call_later(self._timeout_secs, self.shut_down)
+        self._vigil = keep_vigil(self._engine.scheduler, self._request, self.shut_down)
 
     def shut_down(self) -> None:
         """Answer now, with what came in this very moment, or that nothing has come."""
@@ -114,8 +125,9 @@ class LongPoll:
         """Wait no longer."""
         self._exchange = None
         self._engine.leave(self._stream, self)
-        if self._timer:
-            self._timer.cancel()
+        for timer in (self._timer, self._vigil):
+            if timer:
+                timer.cancel()
 
 
 class EventStream:
@@ -131,6 +143,7 @@ class EventStream:
         self,
         engine: Engine,
         stream: Stream,
+        request: Request,
         common: bytes,
         cursor: int,
         offset: int,
@@ -138,6 +151,7 @@ class EventStream:
     ) -> None:
         self._engine = engine
         self._stream = stream
+        self._request = request
         self._common = common
         self._cursor = cursor
         self._offset = offset
@@ -149,6 +163,12 @@ class EventStream:
         self._silent = True
         self._interval: Timer | None = None
         self._keep_alive: Timer | None = None
+        self._vigil: Vigil | None = None
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much is durable that the reader was not sent."""
+        return 0 if self._following else max(0, self._stream.committed.tail - self._offset)
 
     def start(self, exchange: Exchange) -> None:
         """Send the head and the first events."""
@@ -156,7 +176,7 @@ class EventStream:
         text = carried_as_text(self._stream.committed.identity.media_type)
         lines = b"%bContent-Type: text/event-stream\r\nCache-Control: %b\r\nX-Accel-Buffering: no\r\n%b" % (
             self._common,
-            NO_CACHE,
+            PRIVATE_NO_CACHE if self._request.private else NO_CACHE,
             b"" if text else b"Stream-SSE-Data-Encoding: base64\r\n",
         )
         exchange.begin(Response(200, lines))
@@ -164,6 +184,7 @@ class EventStream:
             interval_secs = self._settings.sse_reconnect_interval_secs
             self._interval = self._engine.scheduler.call_later(interval_secs, self.shut_down)
         self._set_keep_alive()
+        self._vigil = keep_vigil(self._engine.scheduler, self._request, self.shut_down)
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -241,6 +262,6 @@ class EventStream:
         """Let everything go."""
         self._exchange = None
         self._engine.leave(self._stream, self)
-        for timer in (self._interval, self._keep_alive):
+        for timer in (self._interval, self._keep_alive, self._vigil):
             if timer:
                 timer.cancel()

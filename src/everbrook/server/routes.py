@@ -33,8 +33,10 @@ class Resource(Enum):
     SNAPSHOT_AT = auto()
     BOOTSTRAP = auto()
     RETENTION = auto()
+    PRODUCERS = auto()
     LISTING = auto()
     JWKS = auto()
+    SUBSCRIPTIONS = auto()
     SUBSCRIPTION = auto()
     LINKS = auto()
     LINK = auto()
@@ -44,6 +46,7 @@ class Resource(Enum):
     RELEASE = auto()
     BUCKET = auto()
     BUCKETS = auto()
+    QUOTA = auto()
 
 
 class Route(Struct, frozen=True, gc=False):
@@ -67,7 +70,17 @@ _ACTIONS = {
     b"ack": Resource.ACK,
     b"release": Resource.RELEASE,
 }
-_PARTS = {b"snapshot": Resource.SNAPSHOT, b"bootstrap": Resource.BOOTSTRAP}
+_OF_ROOTS = {
+    LISTING_SEGMENT: Resource.LISTING,
+    b"jwks.json": Resource.JWKS,
+    b"subscriptions": Resource.SUBSCRIPTIONS,
+    b"quota": Resource.QUOTA,
+}
+_PARTS = {
+    b"snapshot": Resource.SNAPSHOT,
+    b"bootstrap": Resource.BOOTSTRAP,
+    b"producers": Resource.PRODUCERS,
+}
 _PARTS_AT = {b"snapshot": Resource.SNAPSHOT_AT, b"retention": Resource.RETENTION}
 
 
@@ -114,10 +127,9 @@ def _bucket_route(path: bytes) -> Route:
 def _control_route(path: bytes, rest: bytes, bucket_id: bytes | None) -> Route:
     """Find a control resource of a stream root (§6)."""
     kind, _, below = rest.partition(b"/")
-    if rest == LISTING_SEGMENT:
-        return Route(Resource.LISTING, bucket_id=bucket_id)
-    if rest == b"jwks.json":
-        return Route(Resource.JWKS, bucket_id=bucket_id)
+    of_root = _OF_ROOTS.get(rest)
+    if of_root and (bucket_id is not None or of_root is not Resource.QUOTA):
+        return Route(of_root, bucket_id=bucket_id)
     if kind != b"subscriptions" or not below:
         raise nothing_at(path)
     subscription_id, separator, action = below.partition(b"/")

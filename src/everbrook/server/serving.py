@@ -7,58 +7,159 @@ import logging
 import os
 import resource
 import signal
+import socket
+from collections.abc import Sequence
+from functools import partial
 
+from msgspec import Struct
 from uvloop import new_event_loop
 
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.application import Application
-from everbrook.server.assembly import assemble, open_storage
+from everbrook.server.assembly import assemble, find_store, open_storage
+from everbrook.server.auth.caution import cautions
+from everbrook.server.handover import (
+    IGNORED,
+    Estate,
+    Inherited,
+    bequeath,
+    delay_signals,
+    inherit,
+    put_aside,
+    take_delayed_signals,
+)
 from everbrook.server.http1.listener import Listener
+from everbrook.server.notify import READY, STOPPING, Heartbeat, notify, reloading
+from everbrook.server.restarting import Reporter, RestartFailed, prove
+from everbrook.server.signals import Signals
 from everbrook.settings import Settings
+from everbrook.storage.memory import MemoryStorage
 
 logger = logging.getLogger(__name__)
+# Where machines read the log they find there what people are told.
+told = logging.getLogger("everbrook.told")
 
 # Files that are no connections: the listening sockets, the storage, the log.
 SPARE_FILES = 100
 
 
-def run(settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM."""
+def run(settings: Settings, command: Sequence[str] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM. `command` is what starts this server, for a restart in place."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings))
+        runner.run(serve(settings, command))
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, command: Sequence[str] | None = None) -> None:
     """Serve on the running loop until a signal comes."""
-    # Until there are keys to rotate the signal means nothing; as it is found, it would end the process.
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    # Until there is something to do at these signals they mean nothing; as they are found, they would end the process.
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    inherited = inherit(settings.server.host, settings.server.port)
+    reporter = Reporter(settings, inherited.attempt)
+    try:
+        server = await _begin(settings, inherited)
+    except BaseException as error:
+        reporter.tell("failed", str(error))
+        raise
+    signals = Signals(partial(reload, server.application), partial(rotate_keys, server.application))
+    take_delayed_signals()
+    tell(*server.banner)
+    heartbeat = Heartbeat(asyncio.get_running_loop())
+    notify(READY)
+    reporter.tell("ready")
+    while await signals.wanted():
+        if await _proved(settings, command, reporter):
+            await _hand_over(server, signals, reporter)
+    heartbeat.stop()
+    await _stop(server, signals)
+
+
+class Server(Struct, frozen=True):
+    """What is served, and to whom."""
+
+    application: Application
+    listener: Listener
+    banner: Sequence[str]
+
+
+async def _begin(settings: Settings, inherited: Inherited) -> Server:
     raise_open_files(settings.limits.max_connections)
     storage = open_storage(settings)
     application = assemble(settings, storage)
     await application.begin()
     listener = Listener(application)
-    addresses = await _listen(listener, settings)
+    addresses = await _listen(listener, settings, inherited.listening)
+    for caution in cautions(settings, addresses):
+        logger.warning("%s", caution)
+    await listener.adopt(inherited.connections)
     # What is loaded by now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    signals = StopSignals()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, rotate_keys, application)
-    tell(*banner(addresses, settings, storage.promise))
-    await signals.first.wait()
+    return Server(application, listener, banner(addresses, settings, storage.promise))
+
+
+async def _stop(server: Server, signals: Signals) -> None:
+    notify(STOPPING)
     tell("everbrook is stopping; a second signal ends it at once")
-    application.stop()
-    stopping = asyncio.ensure_future(listener.stop(settings.server.shutdown_grace_secs))
+    server.application.stop()
+    grace_secs = server.application.settings.server.shutdown_grace_secs
+    stopping = asyncio.ensure_future(server.listener.stop(grace_secs))
     hurry = asyncio.ensure_future(signals.second.wait())
     await asyncio.wait((stopping, hurry), return_when=asyncio.FIRST_COMPLETED)
     hurry.cancel()
     stopping.cancel()
-    await application.close()
+    await server.application.close()
 
 
-async def _listen(listener: Listener, settings: Settings) -> list[tuple[str, int]]:
+async def _proved(settings: Settings, command: Sequence[str] | None, reporter: Reporter) -> bool:
+    """Tell whether the next image would start. If not, this one goes on as if nothing had been asked."""
+    reporter.begin()
+    try:
+        await prove(settings, command)
+    except RestartFailed as error:
+        logger.error("no restart: %s", error)  # noqa: TRY400 - it says all there is to say
+        reporter.tell("failed", str(error))
+        return False
+    return True
+
+
+async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> None:
+    """Become the next image. Returns only if the end is asked for in the meantime."""
+    settings = server.application.settings.server
+    tell("everbrook restarts in place")
+    notify(reloading())
+    reporter.tell("leaving")
+    listening, connections = await server.listener.leave(settings.shutdown_grace_secs)
+    if signals.first.is_set():
+        return
+    await server.application.close()
+    delay_signals()
+    # A signal that came before is taken by the loop in its next turn.
+    await asyncio.sleep(0)
+    if signals.first.is_set():
+        put_aside(signal.SIGTERM)
+    reporter.tell("starting")
+    bequeath(Estate(settings.host, settings.port, listening, connections, reporter.attempt))
+
+
+def check_start(settings: Settings) -> None:
+    """Put everything together as a start does, but for the storage and the sockets, which another image still has."""
+
+    async def assembled() -> None:
+        application = assemble(settings, MemoryStorage())
+        await application.begin()
+        Listener(application)
+        await application.close()
+
+    find_store(settings)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(assembled())
+
+
+async def _listen(listener: Listener, settings: Settings, inherited: Sequence[socket.socket]) -> list[tuple[str, int]]:
     host, port = settings.server.host, settings.server.port
     try:
-        return await listener.listen(host, port)
+        return await listener.listen(host, port, inherited)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
         raise OSError(f"cannot listen on {_bracketed(host)}:{port}: {reason}") from error
@@ -93,33 +194,35 @@ def rotate_keys(application: Application) -> None:
     engine.when_durable(engine.last_change, settle)
 
 
+def reload(application: Application) -> None:
+    """Have certificates, keys and policy read anew. What can't be read stays as it was."""
+    notify(reloading())
+    problems: list[str] = []
+    for hook in application.on_reload:
+        try:
+            hook()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not keep the others from it
+            problems.append(str(error))
+            logger.error("something was not reloaded and stays as it was: %s", error)  # noqa: TRY400
+    application.observer.reloaded("; ".join(problems))
+    notify(READY)
+    tell("everbrook has reloaded certificates, keys and policy")
+
+
 def tell(*lines: str) -> None:
     """Say something to the person who started the server, if there still is one."""
     with contextlib.suppress(OSError):
-        print(*lines, sep="\n", flush=True)  # noqa: T201 - it is for a person, not for a log
+        print(*lines, sep="\n", flush=True)  # noqa: T201 - it is for a person
+    for line in lines:
+        told.info("%s", line)
 
 
 def banner(addresses: list[tuple[str, int]], settings: Settings, promise: str) -> list[str]:
     """Say where the server listens, which storage it has, and what that promises."""
-    where = " and ".join(f"http://{_bracketed(host)}:{port}" for host, port in addresses)
+    scheme = "https" if settings.tls.configured else "http"
+    where = " and ".join(f"{scheme}://{_bracketed(host)}:{port}" for host, port in addresses)
     return [f"everbrook listens on {where}", f"storage {settings.storage.mode.value}: {promise}"]
 
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-class StopSignals:
-    """SIGINT and SIGTERM: the first asks for a proper end, the second for any."""
-
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._receive)
-
-    def _receive(self) -> None:
-        if self.first.is_set():
-            self.second.set()
-        self.first.set()

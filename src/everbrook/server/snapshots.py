@@ -4,7 +4,7 @@ from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, matches
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, matches
 from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot, Retain
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, SnapshotNotFound, Unavailable, quoted
@@ -75,7 +75,7 @@ class SnapshotResource:
         to_head = request.method == b"HEAD"
         stream = self._engine.find(route.name, now) if to_head else self._engine.open(route.name, now)
         snapshot = find_snapshot(stream.committed, offset)
-        lines = common + _lines(stream.committed, snapshot)
+        lines = common + _lines(stream.committed, snapshot, PRIVATE_NO_CACHE if request.private else NO_CACHE)
         if_none_match = request.headers.get(b"if-none-match")
         if if_none_match is not None and matches(if_none_match, format_snapshot_etag(snapshot)):
             return Response(304, lines)
@@ -102,7 +102,7 @@ class SnapshotResource:
         return Response(204, lines, b"", self._engine.last_change)
 
 
-def _lines(head: Head, snapshot: Snapshot) -> bytes:
+def _lines(head: Head, snapshot: Snapshot, kept: bytes) -> bytes:
     return (
         b"Content-Type: %b\r\nStream-Snapshot-Offset: %016d\r\nStream-Next-Offset: %016d\r\n%b"
         b"Content-Digest: %b\r\nETag: %b\r\nCache-Control: %b\r\n"
@@ -113,7 +113,7 @@ def _lines(head: Head, snapshot: Snapshot) -> bytes:
         UP_TO_DATE if snapshot.offset == head.tail else b"",
         format_digest(snapshot.digest),
         format_snapshot_etag(snapshot),
-        NO_CACHE,
+        kept,
     )
 
 

@@ -10,7 +10,7 @@ from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
-from everbrook.protocol.errors import InvalidHeader
+from everbrook.protocol.errors import InvalidHeader, UnsupportedCoding, quoted
 from everbrook.protocol.forking import parse_sub_offset
 from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl
 from everbrook.protocol.messages import unpack
@@ -30,6 +30,8 @@ from everbrook.settings import Settings
 
 Method = Callable[[Request, bytes], Reply]
 
+LONG_POLL, SSE = "long_poll", "sse"
+
 
 class StreamResource:
     """What can be done to a stream's URL."""
@@ -37,6 +39,7 @@ class StreamResource:
     def __init__(self, engine: Engine, settings: Settings, locator: Locator) -> None:
         self._engine = engine
         self._settings = settings.server
+        self._identity_header = settings.auth.identity_header.lower().encode()
         self._locator = locator
         self._registry = Registry(engine)
         self._compressor = Compressor(settings.http.compression_min_bytes)
@@ -176,7 +179,7 @@ class StreamResource:
                 page,
                 deadline(page.head.identity, stream.touched_at),
                 now,
-                private=b"authorization" in request.headers,
+                private=self._is_private(request),
             ),
             etag,
         )
@@ -199,17 +202,27 @@ class StreamResource:
         messages = self._engine.messages(stream, page)
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
+    def _is_private(self, request: Request) -> bool:
+        """What was asked for with credentials, of whatever kind, is for those who have them.
+
+        A proxy in front may have judged them, and taken them away, for a server that asks nobody anything.
+        """
+        headers = request.headers
+        return request.private or b"authorization" in headers or self._identity_header in headers
+
     def _cursor(self, query: ReadQuery) -> int:
         return next_cursor(self._engine.clock.now(), query.cursor, self._engine.clock.chance())
 
     def _poll(self, request: Request, common: bytes, stream: Stream, query: ReadQuery, page: Page) -> Reply:
+        request.operation = LONG_POLL
         poll = LongPoll(
             self._engine,
             stream,
+            request,
             common,
             self._cursor(query),
             self._settings.long_poll_timeout_secs,
-            _cache_policy(request, query, page),
+            _cache_policy(query, page, private=self._is_private(request)),
         )
         if page.start < page.end:
             return poll.found(page, unpack(page.head.identity, self._engine.read(stream, page)))
@@ -217,24 +230,28 @@ class StreamResource:
 
     def _follow(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> EventStream:
         """Begin an event stream, where a reconnecting browser left off if it says so (§5.8)."""
+        request.operation = SSE
         last_event_id = request.headers.get(b"last-event-id")
         offset = parse_offset(last_event_id) if last_event_id else query.offset
         start = self._engine.page(stream, offset).start
-        return EventStream(self._engine, stream, common, self._cursor(query), start, self._settings)
+        return EventStream(self._engine, stream, request, common, self._cursor(query), start, self._settings)
 
 
 def _writable(request: Request) -> bytes:
     name = parse_stream_path(request.path)
     if name == REGISTRY:
         require_writable(name)
+    coding = request.headers.get(b"content-encoding")
+    if coding is not None and request.body and coding.lower() != b"identity":
+        raise UnsupportedCoding(f"a body is kept as it is sent and must not be packed, got {quoted(coding)}")
     return name
 
 
-def _cache_policy(request: Request, query: ReadQuery, page: Page) -> CachePolicy:
+def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:
     """An answer that begins where its URL does not say must not be given to others who send the same URL."""
     if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
         return CachePolicy.NONE
-    return CachePolicy.PRIVATE if b"authorization" in request.headers else CachePolicy.PUBLIC
+    return CachePolicy.PRIVATE if private else CachePolicy.PUBLIC
 
 
 def _closes(headers: dict[bytes, bytes]) -> bool:

@@ -4,18 +4,19 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Reported, Subscriptions
 from everbrook.protocol.caching import NO_STORE
-from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
+from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, NotFound, ProtocolError, TokenInvalid
 from everbrook.protocol.offset import Sentinel, parse_offset
 from everbrook.protocol.path import decode_path
+from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.subscriptions.config import parse_config, parse_path, parse_paths, parse_subscription_id
-from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.protocol.subscriptions.state import Subscription, format_position
 from everbrook.server.exchange import Request, Response
-from everbrook.server.routes import Route
+from everbrook.server.routes import Resource, Route
 from everbrook.server.wakes import Wakes
 from everbrook.server.webhooks.guard import check_url
 
@@ -23,6 +24,10 @@ Body = TypeVar("Body")
 Method = Callable[[Request, bytes, Route], Response]
 
 JWKS_MAX_AGE_SECS = 300
+
+_OPEN = {Resource.JWKS, Resource.CALLBACK, Resource.ACK, Resource.RELEASE}
+# A list tells of at most so many subscriptions.
+MAX_TOLD = 1000
 
 
 class StreamsBody(Struct):
@@ -52,6 +57,19 @@ class ReportBody(Struct):
     generation: int
     acks: list[AckBody] = []
     done: bool = False
+
+
+class Summary(Struct):
+    """A subscription in a list. `acked_offset` is of the stream that was asked for."""
+
+    subscription_id: str
+    type: str
+    pattern: str | None
+    wake_stream: str | None
+    status: str
+    generation: int
+    awake: bool
+    acked_offset: str | UnsetType
 
 
 class ErrorInfo(Struct, omit_defaults=True):
@@ -111,10 +129,13 @@ class SubscriptionResource:
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
         """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
         try:
-            if route.bucket_id is not None:
+            if route.bucket_id is not None and not _is_open(request, route):
                 self._engine.find_bucket(route.bucket_id)
             answer: Method = getattr(self, method)
             return answer(request, common, route)
+        except (NotFound, TokenInvalid) as error:
+            hidden = TokenInvalid("the token is not one for a subscription that is here")
+            return refuse(hidden if _is_open(request, route) else error, common, self._engine.last_change)
         except ProtocolError as error:
             return refuse(error, common, self._engine.last_change)
 
@@ -133,6 +154,16 @@ class SubscriptionResource:
 
     def _describe(self, status: int, common: bytes, subscription: Subscription) -> Response:
         return _json(status, common, self._wakes.describe(subscription), self._engine.last_change)
+
+    def list_all(self, request: Request, common: bytes, route: Route) -> Response:
+        """GET …/subscriptions: those of the stream root, or those that one stream wakes."""
+        stream = parse_parameters(request.query, {b"stream"}).get(b"stream")
+        if stream is None:
+            found = self._subscriptions.below(route.root)
+        else:
+            found = self._subscriptions.woken_by(route.root + stream)
+        told = [_summary(subscription, stream) for subscription in found[:MAX_TOLD]]
+        return _json(200, common, {"subscription_count": len(found), "subscriptions": told}, self._engine.last_change)
 
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE (§6.3)."""
@@ -181,12 +212,13 @@ class SubscriptionResource:
     def _fenced(self, request: Request, route: Route, *, pull: bool) -> Reported:
         """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""
         token = _bearer(request)
-        subscription = self._subscriptions.find(route.root, _id(route))
-        if subscription.pull is not pull:
-            kind = "pull-wake" if subscription.pull else "webhook"
-            raise InvalidRequest(f"a {kind} subscription is not reported to here")
         body = _decode(request.body, ReportBody)
+        subscription = self._subscriptions.find(route.root, _id(route))
+        if request.rights is None:
+            _require_kind(subscription, pull=pull)
         self._wakes.check(token, subscription, body.generation, body.wake_id)
+        # Where there is a policy, only who has a token learns what there is.
+        _require_kind(subscription, pull=pull)
         acks = tuple(_parse_ack(ack, route.root) for ack in body.acks)
         return Reported(body.wake_id, body.generation, acks, body.done)
 
@@ -199,8 +231,35 @@ class SubscriptionResource:
         return Response(200, lines, msgspec.json.encode(self._wakes.jwks()), self._engine.last_change)
 
 
+def _is_open(request: Request, route: Route) -> bool:
+    """Tell whether there is a policy that does not look at this resource. Then what is not there is not told either:
+    whoever has no token of it must not find out the names of subscriptions and buckets.
+    """
+    return request.rights is not None and route.resource in _OPEN
+
+
+def _require_kind(subscription: Subscription, *, pull: bool) -> None:
+    if subscription.pull is not pull:
+        kind = "pull-wake" if subscription.pull else "webhook"
+        raise InvalidRequest(f"a {kind} subscription is not reported to here")
+
+
 def _id(route: Route) -> str:
     return parse_subscription_id(route.name)
+
+
+def _summary(subscription: Subscription, stream: bytes | None) -> Summary:
+    link = subscription.links.get(stream.decode("utf-8", "replace")) if stream is not None else None
+    return Summary(
+        subscription.id,
+        subscription.config.type,
+        subscription.config.pattern,
+        subscription.config.wake_stream,
+        "failed" if subscription.failures else "active",
+        subscription.generation,
+        subscription.wake is not None,
+        format_position(link.acked) if link else UNSET,
+    )
 
 
 def _parse_ack(ack: AckBody, root: bytes) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from importlib import import_module
 from urllib.parse import quote
 
@@ -17,7 +18,7 @@ from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.decide import matched_by_pattern
 from everbrook.protocol.subscriptions.glob import literal_prefix
 from everbrook.protocol.subscriptions.state import Subscription, Wake, format_position
-from everbrook.server.exchange import Request
+from everbrook.server.exchange import OnDelivery, Request
 from everbrook.server.location import Locator
 from everbrook.server.secrets import Secrets
 from everbrook.server.webhooks.delivery import STOPPED, DeliveryLimits, WebhookClient
@@ -92,11 +93,20 @@ class WakeInfo(Struct):
 class Wakes:
     """Tells workers of wakes, and checks what they show."""
 
-    def __init__(self, engine: Engine, secrets: Secrets, client: WebhookClient, locator: Locator) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        secrets: Secrets,
+        client: WebhookClient,
+        locator: Locator,
+        on_delivery: OnDelivery | None = None,
+    ) -> None:
+        """Tell `on_delivery` of every webhook that was sent."""
         self._engine = engine
         self._secrets = secrets
         self._client = client
         self._locator = locator
+        self._on_delivery = on_delivery
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def base_url(self, request: Request, root: bytes) -> str:
@@ -214,7 +224,10 @@ class Wakes:
     async def _send(
         self, subscriptions: Subscriptions, subscription: Subscription, generation: int, body: bytes
     ) -> None:
+        began = time.perf_counter()
         delivery = await self._client.post(subscription.config.webhook_url or "", body, self._sign)
+        if self._on_delivery and delivery is not STOPPED:
+            self._on_delivery(subscription.id, accepted=delivery.accepted, secs=time.perf_counter() - began)
         if delivery.error:
             logger.warning("the webhook of subscription %r failed: %s", subscription.id, delivery.error)
         if delivery is not STOPPED:

@@ -1,0 +1,1 @@
+"""Load: thousands of readers and hundreds of producers on one server, which restarts in place under all of them."""

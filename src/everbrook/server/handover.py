@@ -1,0 +1,138 @@
+"""Handing over: a server becomes its next image by `exec`, in the same process, and takes its sockets with it.
+
+The sockets that listen stay open all the while, and so do idle connections: whoever connects or sends a request in the
+meantime waits in the kernel until the next image is there. What is handed over is written to a file without a name,
+whose number is in the environment; systemd hands sockets over in a way of its own (`LISTEN_FDS`).
+"""
+
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import MutableMapping, Sequence
+from types import FrameType
+from typing import NoReturn
+
+import msgspec
+from msgspec import Struct
+
+VARIABLE = "EVERBROOK_HANDOVER"
+FIRST_OF_SYSTEMD = 3
+# They must not end the process before the next image can take them, or be lost.
+IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+DELAYED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Estate(Struct, frozen=True):
+    """What one image leaves to the next: descriptors, and where the settings of the first one said to listen."""
+
+    host: str
+    port: int
+    listening: list[int]
+    connections: list[int]
+    attempt: int = 0
+
+
+class Inherited(Struct):
+    """What an image found when it began."""
+
+    listening: list[socket.socket] = []
+    connections: list[socket.socket] = []
+    attempt: int = 0
+
+    def close_connections(self) -> None:
+        """End connections that can't be gone on with."""
+        for connection in self.connections:
+            connection.close()
+        self.connections = []
+
+
+def inherit(host: str, port: int, environment: MutableMapping[str, str] = os.environ) -> Inherited:
+    """Take what an earlier image or systemd has left. The variables that say so go: they are not for our children."""
+    number = environment.pop(VARIABLE, None)
+    if number is not None:
+        estate = _read(int(number))
+        listening = [_take(each) for each in estate.listening]
+        if (estate.host, estate.port) != (host, port):
+            # The settings have changed since: connections stay, and the new place is listened on.
+            _close(listening)
+            listening = []
+        return Inherited(listening, [_take(each) for each in estate.connections], estate.attempt)
+    return Inherited(_of_systemd(environment))
+
+
+def _of_systemd(environment: MutableMapping[str, str]) -> list[socket.socket]:
+    owner, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
+    environment.pop("LISTEN_FDNAMES", None)
+    if owner != str(os.getpid()) or not count.isdecimal():
+        return []
+    return [_take(FIRST_OF_SYSTEMD + each) for each in range(int(count))]
+
+
+def _take(descriptor: int) -> socket.socket:
+    taken = socket.socket(fileno=descriptor)
+    taken.set_inheritable(False)
+    taken.setblocking(False)  # noqa: FBT003 - it knows no name
+    return taken
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def _read(descriptor: int) -> Estate:
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        return msgspec.json.decode(file.read(), type=Estate)
+
+
+def bequeath(estate: Estate) -> NoReturn:
+    """Become the next image of this program, which inherits. Nothing may be open that it has to open itself."""
+    will = _write(estate)
+    for descriptor in (will, *estate.listening, *estate.connections):
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # From here on nobody could put a signal aside that another thread has taken: better that it ends the process, which
+    # is what it asks for, than that it is lost. Everything is closed by now.
+    for number in DELAYED:
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(will)})  # noqa: S606 - ourselves
+
+
+def _write(estate: Estate) -> int:
+    with tempfile.TemporaryFile() as file:
+        file.write(msgspec.json.encode(estate))
+        file.flush()
+        return os.dup(file.fileno())
+
+
+def command_line() -> list[str]:
+    """Give the words that this program was started with."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def delay_signals() -> None:
+    """Keep signals that ask for the end until somebody can take them: the next image.
+
+    Threads that are not ours may still take one; it is then put aside for the main thread, which `exec` keeps.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, DELAYED)
+    for number in DELAYED:
+        signal.signal(number, put_aside)
+
+
+def put_aside(number: int, _frame: FrameType | None = None) -> None:
+    """Keep a signal for the next image."""
+    signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+
+def take_delayed_signals() -> None:
+    """Take the signals that were kept."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, DELAYED)

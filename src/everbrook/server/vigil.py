@@ -1,0 +1,45 @@
+"""A vigil over a live read: it ends when the right to read does.
+
+A token runs out while its reader waits, an API key is revoked, a policy changes: the reader must not go on for as long
+as its connection happens to last.
+"""
+
+from collections.abc import Callable
+
+from everbrook.engine.clock import Scheduler, Timer
+from everbrook.server.exchange import Request, Rights
+
+
+class Vigil:
+    """Looks at a request's rights now and then, and ends what it waits for when they have gone."""
+
+    __slots__ = ("_end", "_request", "_rights", "_scheduler", "_timer")
+
+    def __init__(self, scheduler: Scheduler, request: Request, rights: Rights, end: Callable[[], None]) -> None:
+        """Call `end` when the request may go on no longer. What ends otherwise must cancel."""
+        self._scheduler = scheduler
+        self._request = request
+        self._rights = rights
+        self._end = end
+        self._timer: Timer | None = None
+        self._go_on(rights.lasts_secs(request))
+
+    def _go_on(self, secs: float) -> None:
+        self._timer = self._scheduler.call_later(max(0.0, secs), self._look)
+
+    def _look(self) -> None:
+        left_secs = self._rights.renew(self._request)
+        if left_secs > 0:
+            self._go_on(left_secs)
+        else:
+            self._end()
+
+    def cancel(self) -> None:
+        """Look no longer."""
+        if self._timer:
+            self._timer.cancel()
+
+
+def keep_vigil(scheduler: Scheduler, request: Request, end: Callable[[], None]) -> Vigil | None:
+    """Watch over a live read, where there is a policy."""
+    return Vigil(scheduler, request, request.rights, end) if request.rights else None

@@ -1,0 +1,201 @@
+"""A restart in place: the same process, no refused connection, no failed request, and whoever waits is answered."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everbrook.server.restarting import Report, read_report
+from tests.server.process import EVERBROOK, ServerProcess, environment, serving
+from tests.server.restarts import awaited, patience
+
+__all__ = ["patience"]
+
+PATH = "/v1/stream/a"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    with serving(tmp_path, DS_STORAGE__MODE="file-fast", DS_STORAGE__DATA_DIR=str(tmp_path / "data")) as server:
+        yield server
+
+
+def report(folder: Path) -> Report:
+    return read_report(folder / "data" / "restart.json")
+
+
+def restart(server: ServerProcess, folder: Path) -> Report:
+    """Ask for a restart, and wait until that is over."""
+    attempt = report(folder).attempt
+    server.stop(signal.SIGUSR2)
+    assert awaited(lambda: report(folder).attempt > attempt and report(folder).phase in {"ready", "failed"})
+    return report(folder)
+
+
+def test_a_kept_alive_connection_goes_on_and_sees_what_it_wrote(server: ServerProcess, tmp_path: Path) -> None:
+    with server.connect() as wire:
+        wire.create(PATH)
+        wire.append(PATH, b"before ")
+        assert restart(server, tmp_path).phase == "ready"
+        assert wire.append(PATH, b"after").status == 204
+        assert wire.get(PATH).body == b"before after"
+    assert server.process.poll() is None
+
+
+def test_requests_and_connections_that_come_meanwhile_wait_and_are_answered(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with server.connect() as wire:
+        wire.create(PATH)
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: report(tmp_path).phase == "starting")
+        with server.connect() as late:
+            late.ask("GET", "/healthz")
+            assert wire.append(PATH, b"a").status == 204
+            assert late.read().status == 200
+
+
+def test_a_follower_gets_its_end_and_a_long_poll_its_answer_on_connections_that_go_on(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with server.connect() as reader, server.connect() as poller:
+        reader.create(PATH)
+        follower = reader.follow(f"{PATH}?offset=-1&live=sse")
+        follower.control()
+        poller.ask("GET", f"{PATH}?offset=now&live=long-poll")
+        assert poller.nothing_for(0.1)
+        server.stop(signal.SIGUSR2)
+        assert follower.events() == []
+        assert poller.read().status == 204
+        assert [wire.get("/healthz").status for wire in (reader, poller)] == [200, 200]
+
+
+def test_a_request_that_has_come_in_part_is_waited_for_while_others_are_served(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with server.connect() as sender, server.connect() as other:
+        other.create(PATH)
+        sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+        assert sender.nothing_for(0.1)
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: report(tmp_path).phase == "leaving")
+        time.sleep(0.2)
+        assert other.get("/healthz").status == 200
+        assert report(tmp_path).phase == "leaving"
+        assert sender.send(b"llo").read().status == 204
+        assert other.get(PATH).body == b"hello"
+
+
+def test_whoever_is_slower_than_the_grace_is_cut_off(tmp_path: Path) -> None:
+    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": str(tmp_path / "data")}
+    with serving(tmp_path, "--shutdown-grace", "0.3", **settings) as server, server.connect() as sender:
+        sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+        assert sender.nothing_for(0.1)
+        assert restart(server, tmp_path).phase == "ready"
+        assert sender.ended()
+
+
+def test_pipelined_requests_are_all_answered_in_order(server: ServerProcess, tmp_path: Path) -> None:
+    with server.connect() as wire:
+        wire.create(PATH)
+        wire.ask("GET", f"{PATH}?offset=now&live=long-poll")
+        for _ in range(20):
+            wire.ask("POST", PATH, content_type="text/plain", content_length="1").send(b"a")
+        server.stop(signal.SIGUSR2)
+        assert [wire.read().status for _ in range(21)] == [204] * 21
+        assert wire.get(PATH).body == b"a" * 20
+
+
+def test_a_next_image_that_would_not_start_is_told_and_this_one_goes_on(server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "local.toml").write_text("[server]\nprot = 1\n")
+    with server.connect() as wire:
+        told = restart(server, tmp_path)
+        assert (told.phase, "would not start" in told.message, "prot" in told.message) == ("failed", True, True)
+        assert wire.get("/healthz").status == 200
+    assert "no restart" in server.stop().ended()[2]
+
+
+def test_memory_is_not_thrown_away(tmp_path: Path) -> None:
+    with serving(tmp_path) as server, server.connect() as wire:
+        wire.create(PATH)
+        server.stop(signal.SIGUSR2)
+        time.sleep(0.3)
+        assert wire.get(PATH).status == 200
+        assert "a restart would lose every stream" in server.stop().ended()[2]
+
+
+def test_a_stop_that_comes_during_a_restart_is_not_lost(server: ServerProcess, tmp_path: Path) -> None:
+    with server.connect() as wire:
+        wire.create(PATH)
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: report(tmp_path).phase == "starting")
+        server.stop(signal.SIGTERM)
+        # By the next image, or, in the very moment in which there is none, by the signal itself.
+        assert server.ended()[0] in {0, -signal.SIGTERM}
+
+
+def test_new_settings_count_from_the_restart_on(server: ServerProcess, tmp_path: Path) -> None:
+    with server.connect() as wire:
+        wire.create(PATH)
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "local.toml").write_text("[limits]\nmax_append_bytes = 3\n")
+        assert restart(server, tmp_path).phase == "ready"
+        assert wire.append(PATH, b"four").status == 413
+
+
+def test_descriptors_are_neither_lost_nor_left_over(server: ServerProcess, tmp_path: Path) -> None:
+    descriptors = Path("/proc") / str(server.process.pid) / "fd"
+    with server.connect() as wire:
+        wire.get("/healthz")
+        restart(server, tmp_path)
+        before = len(list(descriptors.iterdir()))
+        restart(server, tmp_path)
+        assert wire.get("/healthz").status == 200
+        assert len(list(descriptors.iterdir())) == before
+
+
+ACTIVATION = """
+import os, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+os.dup2(listener.fileno(), 9)
+os.dup2(9, 3)
+print(listener.getsockname()[1], flush=True)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
+os.execv(sys.argv[1], [sys.argv[1], "serve"])
+"""
+
+
+def test_sockets_of_systemd_are_taken_and_systemd_is_told(tmp_path: Path) -> None:
+    """The service manager listens, and starts the server with its sockets (sd_listen_fds(3), sd_notify(3))."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "notify"))
+        supervisor.settimeout(10)
+        settings = environment(NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000")
+        command = [sys.executable, "-c", ACTIVATION, EVERBROOK]
+        with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            told = {supervisor.recv(100) for _ in range(3)}
+            assert f"127.0.0.1:{port}" in process.stdout.readline()
+            os.kill(process.pid, signal.SIGHUP)
+            while not (message := supervisor.recv(100)).startswith(b"RELOADING=1\nMONOTONIC_USEC="):
+                assert message == b"WATCHDOG=1"
+            process.terminate()
+            while (message := supervisor.recv(100)) != b"STOPPING=1":
+                told.add(message)
+            assert process.wait(10) == 0
+    assert told == {b"READY=1", b"WATCHDOG=1"}
+
+
+def test_the_report_is_a_file_that_others_can_read(server: ServerProcess, tmp_path: Path) -> None:
+    restart(server, tmp_path)
+    document = json.loads((tmp_path / "data" / "restart.json").read_text())
+    assert document == {"attempt": 1, "phase": "ready", "process": server.process.pid, "message": ""}
