@@ -41,10 +41,14 @@ class FakeServing(ModuleType):
         self.started: list[Settings] = []
         self.failure: BaseException | None = None
 
-    def run(self, settings: Settings) -> None:
+    def run(self, settings: Settings, command: list[str]) -> None:
+        assert command, "a restart would not know what to start"
         self.started.append(settings)
         if self.failure:
             raise self.failure
+
+    def check_start(self, settings: Settings) -> None:
+        raise AssertionError("nobody asked whether it would start")
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.server.http1 import connection
+from everbrook.server.http1 import timing
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire, render
@@ -83,7 +83,7 @@ def test_a_slow_reader_that_makes_progress_is_not_dropped(start: Start, connect:
 def test_a_slow_reader_gets_the_whole_answer_before_the_connection_closes(
     start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LINGER_SECS", 0.05)
+    monkeypatch.setattr(timing, "LINGER_SECS", 0.05)
     server = start()
     connect(server).create(path, body=b"a" * 9 * MB)
     wire = connect(server, TINY_BUFFER).ask("GET", path, connection="close")

@@ -22,7 +22,7 @@ def run(folder: Path, *arguments: str, **settings: str) -> subprocess.CompletedP
 
 def test_the_banner_says_where_it_listens_and_what_it_promises(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
-        assert re.fullmatch(r"everbrook listens on http://127\.0\.0\.1:\d+\n", server.banner[0])
+        assert re.fullmatch(r"everbrook listens on (http://127\.0\.0\.1:\d+); its page is \1/ui/\n", server.banner[0])
         assert server.banner[1] == "storage memory: streams are gone when this process ends\n"
         with server.connect() as wire:
             assert wire.get("/healthz").status == 200
@@ -32,7 +32,7 @@ def test_the_banner_says_where_it_listens_and_what_it_promises(tmp_path: Path) -
 
 def test_an_ipv6_address_is_written_as_in_a_url(tmp_path: Path) -> None:
     with serving(tmp_path, "--host", "::1") as server:
-        assert re.fullmatch(r"everbrook listens on http://\[::1\]:\d+\n", server.banner[0])
+        assert re.fullmatch(r"everbrook listens on (http://\[::1\]:\d+); its page is \1/ui/\n", server.banner[0])
 
 
 def test_a_port_that_is_taken_is_one_line_that_names_it(tmp_path: Path) -> None:

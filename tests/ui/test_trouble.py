@@ -1,8 +1,14 @@
 """Streams that go, come back, are cut or closed while somebody looks at them; networks that are slow."""
 
-from playwright.sync_api import Page, Route, expect
+import socket
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, Route, expect
 
 from everbrook import Client
+from tests.server.process import serving
 from tests.ui.conftest import Complaints
 
 
@@ -18,7 +24,7 @@ def test_a_stream_that_is_deleted_is_said_to_be_gone(
     show(page, ui, "trouble/deleted")
     expect(page.locator(".state.live")).to_be_visible()
     stream.delete()
-    expect(page.get_by_role("alert")).to_contain_text("no such stream")
+    expect(page.get_by_role("alert")).to_contain_text("there is no stream at")
     complaints.said.clear()
 
 
@@ -48,7 +54,7 @@ def test_a_stream_that_comes_later_is_shown_when_it_comes(
     complaints.said.clear()
 
 
-def test_what_was_cut_off_above_is_no_error(page: Page, ui: str, client: Client) -> None:
+def test_what_was_cut_off_above_is_no_error(page: Page, ui: str, client: Client, complaints: Complaints) -> None:
     stream = client.stream("trouble/cut")
     stream.create()
     offsets = [stream.extend([{"n": first + at} for at in range(1000)]) for first in range(0, 3000, 1000)]
@@ -58,6 +64,7 @@ def test_what_was_cut_off_above_is_no_error(page: Page, ui: str, client: Client)
     page.get_by_role("listbox", name="messages").evaluate("list => { list.scrollTop = 0 }")
     page.wait_for_timeout(500)
     expect(page.get_by_role("alert")).to_have_count(0)
+    complaints.said.clear()
 
 
 def test_a_jump_to_no_boundary_says_so_and_the_latest_are_one_click_away(
@@ -93,16 +100,27 @@ def test_enter_twice_on_a_slow_network_appends_once(page: Page, ui: str, client:
     assert list(stream.read()) == [1]
 
 
+def test_a_search_that_finds_nothing_harms_nothing(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("trouble/nothing")
+    stream.create()
+    stream.extend([{"n": number} for number in range(700)])
+    show(page, ui, "trouble/nothing")
+    expect(page.locator(".message").last).to_contain_text("699")
+    for word in ["zzz", "", "699", "zzz"]:
+        page.get_by_label("Search in what is shown").fill(word)
+        stream.append({"n": 1})
+    expect(page.locator(".log")).to_contain_text("Nothing that is shown has this")
+
+
 def test_what_is_searched_goes_on_as_messages_come(page: Page, ui: str, client: Client) -> None:
     stream = client.stream("trouble/search")
     stream.create()
     stream.extend([{"n": number} for number in range(700)])
     show(page, ui, "trouble/search")
     page.get_by_label("Search in what is shown").fill("99")
-    expect(page.locator(".log .count")).to_contain_text("found")
-    before = page.locator(".message").count()
+    expect(page.locator(".log .count")).to_contain_text("5 found")
     stream.append({"n": 9900})
-    expect(page.locator(".message")).to_have_count(before + 1)
+    expect(page.locator(".log .count")).to_contain_text("6 found")
 
 
 def test_a_tab_that_nobody_sees_lets_its_connection_go(page: Page, ui: str, client: Client) -> None:
@@ -151,3 +169,52 @@ def test_focus_comes_back_when_a_dialog_is_left(page: Page, ui: str) -> None:
     expect(page.get_by_label("Path")).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="New")).to_be_focused()
+
+
+def test_a_stream_that_expires_leaves_the_tree_and_is_said_to_be_gone(
+    page: Page, ui: str, client: Client, complaints: Complaints
+) -> None:
+    client.stream("expiring").create(expires_at=datetime.now(UTC) + timedelta(seconds=4))
+    show(page, ui, "expiring")
+    expect(page.get_by_role("option", name="expiring")).to_contain_text(" s")
+    expect(page.get_by_role("alert")).to_contain_text("there is no stream", timeout=40_000)
+    expect(page.get_by_role("option", name="expiring")).to_have_count(0, timeout=40_000)
+    complaints.said.clear()
+
+
+def test_a_fork_of_a_fork_shows_all_that_is_before_it(page: Page, ui: str, client: Client) -> None:
+    client.stream("trouble/one").create()
+    client.stream("trouble/one").append({"n": 1})
+    for source, fork in [("one", "two"), ("two", "three")]:
+        client.stream(f"trouble/{source}").fork(f"trouble/{fork}")
+        client.stream(f"trouble/{fork}").append({"n": fork})
+    show(page, ui, "trouble/three")
+    expect(page.locator(".message")).to_have_count(3)
+
+
+def test_characters_that_are_split_between_messages_stay_what_they_are(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("trouble/split", content_type="text/plain")
+    stream.create()
+    stream.append("é".encode()[:1])
+    stream.append("é".encode()[1:])
+    show(page, ui, "trouble/split")
+    page.locator(".message").first.click()
+    expect(page.get_by_label("Message", exact=True)).to_contain_text("c3")
+    expect(page.get_by_label("Message", exact=True)).to_contain_text("not UTF-8")
+
+
+def test_streams_that_went_with_a_server_in_memory_leave_the_tree(browser: Browser, tmp_path: Path) -> None:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    origin = f"http://127.0.0.1:{port}"
+    with browser.new_context() as context:
+        page = context.new_page()
+        with serving(tmp_path, "--port", port), Client(origin) as client:
+            client.stream("short-lived").create()
+            page.goto(f"{origin}/ui/")
+            expect(page.get_by_role("option", name="short-lived")).to_be_visible()
+        with serving(tmp_path, "--port", port), Client(origin) as client:
+            client.stream("of-the-next").create()
+            expect(page.get_by_role("option", name="of-the-next")).to_be_visible()
+            expect(page.get_by_role("option", name="short-lived")).to_have_count(0)

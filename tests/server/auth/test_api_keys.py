@@ -28,9 +28,9 @@ def store(path: Path, *keys: ApiKey) -> ApiKeys:
 
 
 def test_whoever_holds_a_key_is_its_id_and_has_its_scopes(path: Path) -> None:
-    key, stored = make_key(SCOPES, NOW, NOW + 60)
+    key, stored = make_key(SCOPES, NOW, NOW + 86_400)
     identity = store(path, make_key("admin:/", NOW)[1], stored).identify(key.encode())
-    assert (identity.subject, identity.source, identity.expires_at_secs) == (stored.id, "api_key", NOW + 60)
+    assert (identity.subject, identity.source, identity.expires_at_secs) == (stored.id, "api_key", NOW + 86_400)
     assert identity.grants == parse_scopes(SCOPES)
 
 

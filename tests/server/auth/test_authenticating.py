@@ -20,7 +20,7 @@ from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, jwks, mint, pair
 PROXY = Peer("10.0.0.1")
 API_KEY, STORED_KEY = api_keys.make_key("read:/", 0)
 URL_KEY = signed_urls.make_key(0)
-SIGNED = signed_urls.sign(b"/v1/stream/a", int(time.time()) + 600, URL_KEY).encode()
+SIGNED = signed_urls.sign(b"/v1/stream/a", int(time.time()) + 86_400, URL_KEY).encode()
 
 
 @pytest.fixture

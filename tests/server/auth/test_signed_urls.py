@@ -26,7 +26,7 @@ from everbrook.server.exchange import Request
 from everbrook.settings import SettingsError
 
 KEY = make_key(0)
-SOON = int(time.time()) + 600
+SOON = int(time.time()) + 86_400
 
 
 @pytest.fixture(scope="module")

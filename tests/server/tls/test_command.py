@@ -24,7 +24,7 @@ def everbrook(*arguments: str, **variables: str) -> subprocess.CompletedProcess[
 
 def test_the_server_says_that_it_speaks_https(tmp_path: Path, pair: Pair) -> None:
     with serving(tmp_path, **variables(pair)) as server:
-        assert server.banner[0] == "everbrook listens on https://{}:{}\n".format(*server.address)
+        assert server.banner[0].startswith("everbrook listens on https://{}:{};".format(*server.address))
 
 
 def test_a_hang_up_renews_the_certificate(tmp_path: Path, pair: Pair, authority: Authority) -> None:
