@@ -11,7 +11,7 @@ CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test protocol-coverage check audit format conformance client-conformance bench bench-spark docs soak lock
+.PHONY: test protocol-coverage check audit format conformance client-conformance upstream-page bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -58,6 +58,9 @@ conformance: setup ## the official conformance suite alone
 
 client-conformance: setup ## the upstream client suite, from GitHub or SOURCE=checkout, as shipped and with every check made strict
 	$(BIN)/python -m tests.client.conformance $(if $(SOURCE),--source $(SOURCE))
+
+upstream-page: setup ## the upstream example page, from GitHub or SOURCE=checkout, built and run beside the server
+	$(BIN)/python -m tests.ui.upstream $(if $(SOURCE),--source $(SOURCE))
 
 bench: setup ## compare with the Node reference server on this machine
 	$(BIN)/python -m bench

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mode", default="memory")
     parser.add_argument("--sockets", type=int, default=SOCKETS)
     options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as folder, start(options.mode, folder, control=True) as server:
+    with tempfile.TemporaryDirectory() as folder, start(options.mode, folder, control=True, slowed=False) as server:
         without, beside = measure(server.port, options.sockets)
         rss_mb = resident_bytes(server.pid) / 1e6
     alone, attacked = typical(without), typical(beside)

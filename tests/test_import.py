@@ -22,10 +22,24 @@ HEAVY = {
     "uvloop",
 }
 
+ASSEMBLED = """
+from everbrook.server.assembly import assemble
+from everbrook.server.http1.listener import Listener
+from everbrook.settings import Settings
+from everbrook.storage.memory import MemoryStorage
+
+async def start():
+    application = assemble(Settings(), MemoryStorage())
+    await Listener(application).listen("127.0.0.1", 0)
+    await application.close()
+
+asyncio.run(start())
+"""
+
 
 def loaded_by(statement: str) -> set[str]:
     """Give the modules that a fresh interpreter has after a statement and has not without it."""
-    code = f"import sys; before = set(sys.modules); {statement}; print(*(set(sys.modules) - before))"
+    code = f"import sys; before = set(sys.modules); {statement}\nprint(*(set(sys.modules) - before))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     return set(ran.stdout.split())
 
@@ -54,3 +68,9 @@ def test_the_command_line_does_not_load_the_server() -> None:
     assert "click" in modules
     assert not modules & (HEAVY - {"click"})
     assert not below("everbrook.server", modules)
+
+
+def test_a_server_without_policy_loads_nothing_that_only_a_policy_needs() -> None:
+    modules = loaded_by(f"import asyncio, everbrook.server.serving; {ASSEMBLED}")
+    assert "everbrook.server.http1.connection" in modules
+    assert not modules & {"cryptography", "httpx2", "jwt", "opentelemetry"}

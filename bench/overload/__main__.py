@@ -1,4 +1,4 @@
-"""`python -m bench.overload`: goodput at three times the sustained rate, with the control and without it."""
+"""`python -m bench.overload`: goodput at three times what a server can do, with the control and without it."""
 
 import argparse
 import asyncio
@@ -16,13 +16,22 @@ from pathlib import Path
 import uvloop
 
 from bench.overload.client import PAYLOAD_BYTES, Client
-from bench.overload.course import Course, Crowd, run
+from bench.overload.course import FACTOR, IN_TIME_SECS, Course, Crowd, Phase, recovered_after, summarize
 from bench.processes import HOST, ServerProcess, free_port
 
 MODES = ("memory", "acid")
 KINDS = {"off": ("off", False), "ignoring": ("on", False), "heeding": ("on", True)}
 WANTED_RATIO = 0.8
+WANTED_P99_MS = 1000
+WANTED_RECOVERY_SECS = 3.0
 PATIENCE = 20
+SATURATE_SECS = 1.5
+# So many requests of each client are under way while the most that a server can do is measured.
+WINDOW = 8
+SLOWED_WINDOW = 1
+SETTLE_SECS = 2.0
+STEP_SECS = 0.5
+STEPS = 6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,13 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--kinds", default=",".join(KINDS), help="off: no control; ignoring, heeding: clients with it")
     parser.add_argument("--connections", type=int, default=256)
-    parser.add_argument("--seconds", type=float, default=6.0)
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long each server is overloaded")
+    parser.add_argument("--slowed", action="store_true", help="a server that sleeps, for a machine that is busy")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     courses: dict[str, Course] = {}
     for mode in options.modes.split(","):
         for kind in options.kinds.split(","):
-            courses[f"{mode}, {kind}"] = measure(mode, kind, options.connections, options.seconds)
+            courses[f"{mode}, {kind}"] = measure(mode, kind, options)
             print(_line(f"{mode}, {kind}", courses[f"{mode}, {kind}"]), flush=True)
     if options.json:
         options.json.write_text(json.dumps({name: asdict(course) for name, course in courses.items()}, indent=1))
@@ -47,32 +57,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _failed(name: str, course: Course) -> bool:
     if course.lost_acknowledged:
         return True
-    return "off" not in name and course.goodput_ratio < WANTED_RATIO
+    if "off" in name:
+        return False
+    recovered = course.recovery_secs is not None and course.recovery_secs <= WANTED_RECOVERY_SECS
+    return course.free_ratio < WANTED_RATIO or course.overloaded.p99_ms > WANTED_P99_MS or not recovered
 
 
 def _line(name: str, course: Course) -> str:
-    over, after = course.overloaded, course.afterwards
+    over, most = course.overloaded, course.most
+    recovery = "not" if course.recovery_secs is None else f"in {course.recovery_secs:g} s"
     return (
-        f"{name}: sustained {course.sustained_per_sec:,.0f}/s, most {course.max_goodput_per_sec:,.0f}/s; "
-        f"offered {over.offered_per_sec:,.0f}/s: goodput {over.goodput_per_sec:,.0f}/s ({course.goodput_ratio:.0%}; "
-        f"by CPU {course.cpu_ratio:.0%} of {course.most_per_cpu_sec:,.0f} a CPU second), "
+        f"{name}: most {most.goodput_per_sec:,.0f}/s ({most.goodput_per_free_sec:,.0f} free, "
+        f"{most.goodput_per_cpu_sec:,.0f} CPU; {_use(most)}); offered {over.offered_per_sec:,.0f}/s: "
+        f"goodput {over.goodput_per_sec:,.0f}/s ({course.ratio:.0%}; free {course.free_ratio:.0%}; "
+        f"CPU {over.goodput_per_cpu_sec / most.goodput_per_cpu_sec:.0%}; {_use(over)}), "
         f"p50 {over.p50_ms:.0f} p99 {over.p99_ms:.0f} max {over.max_ms:.0f} ms, late {over.late:,}, "
-        f"refused {over.refused:,}, withheld {over.withheld:,}, unsent {over.unsent:,}, cut off {over.lost:,}; "
-        f"afterwards {course.recovered_ratio:.0%} of what is offered, p99 {after.p99_ms:.0f} ms; "
+        f"refused {over.refused:,}, withheld {over.withheld:,}, unsent {over.unsent:,}, cut off {over.cut_off:,}, "
+        f"unanswered {over.unanswered:,}; recovered {recovery}, then p99 {course.afterwards.p99_ms:.0f} ms; "
         f"acknowledged {course.acknowledged:,}, of them lost {course.lost_acknowledged}"
     )
 
 
-def measure(mode: str, kind: str, connections: int, seconds: float) -> Course:
+def _use(phase: Phase) -> str:
+    return f"{phase.cores:.2f} cores, starved {1 - phase.free:.0%}"
+
+
+def measure(mode: str, kind: str, options: argparse.Namespace) -> Course:
     """Measure one server."""
     control, heeding = KINDS[kind]
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        server = stack.enter_context(start(mode, folder, control=control == "on"))
-        return uvloop.run(_measure(server, connections, seconds, heeding=heeding))
+        server = stack.enter_context(start(mode, folder, control=control == "on", slowed=options.slowed))
+        return uvloop.run(_measure(server, options, heeding=heeding))
 
 
-def start(mode: str, folder: str, *, control: bool) -> ServerProcess:
+def start(mode: str, folder: str, *, control: bool, slowed: bool) -> ServerProcess:
     """Describe a server in which nothing but time is short."""
     port = free_port()
     settings = {
@@ -85,31 +104,36 @@ def start(mode: str, folder: str, *, control: bool) -> ServerProcess:
     }
     if not control:
         settings |= {"DS_LIMITS__OVERLOAD_WAIT_SECS": "0", "DS_LIMITS__OVERLOAD_COMMIT_SECS": "0"}
-    return ServerProcess([sys.executable, "-m", "everbrook", "serve"], settings, port, stop_timeout_secs=20)
+    module = "bench.overload.slowed" if slowed else "everbrook"
+    return ServerProcess([sys.executable, "-m", module, "serve"], settings, port, stop_timeout_secs=20)
 
 
-async def _measure(server: ServerProcess, connections: int, seconds: float, *, heeding: bool) -> Course:
-    port = server.port
-    clients = [Client(port, number, heeding=heeding) for number in range(connections)]
+async def _measure(server: ServerProcess, options: argparse.Namespace, *, heeding: bool) -> Course:
+    clients = [Client(server.port, number, heeding=heeding) for number in range(options.connections)]
     for client in clients:
-        _request(port, "PUT", client.path)
+        _request(server.port, "PUT", client.path)
         client.connect()
-    await asyncio.sleep(0.5)
-    (sustained, most, most_per_cpu_sec), overloaded, afterwards = await run(Crowd(clients, server.pid), seconds)
+    await asyncio.sleep(0.3)
+    crowd = Crowd(clients, server.pid)
+    most = await crowd.saturate(SATURATE_SECS, SLOWED_WINDOW if options.slowed else WINDOW)
+    rate = most.goodput_per_sec
+    await crowd.offer(FACTOR * rate, SETTLE_SECS)
+    overload = await crowd.offer(FACTOR * rate, options.seconds)
+    steps = [await crowd.offer(rate / 2, STEP_SECS) for _ in range(STEPS)]
+    await asyncio.sleep(IN_TIME_SECS)
+    overloaded = summarize(*overload)
     for client in clients:
         client.close()
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.1)
     return Course(
-        sustained,
         most,
         overloaded,
-        afterwards,
-        most_per_cpu_sec,
-        overloaded.goodput_per_sec / most,
-        overloaded.goodput_per_cpu_sec / most_per_cpu_sec,
-        afterwards.goodput_per_sec / afterwards.offered_per_sec,
+        recovered_after([tallies for tallies, _ in steps], STEP_SECS),
+        summarize(*steps[-1]),
+        overloaded.goodput_per_sec / most.goodput_per_sec,
+        overloaded.goodput_per_free_sec / most.goodput_per_free_sec,
         sum(len(client.acknowledged) for client in clients),
-        sum(_lost(port, client) for client in clients),
+        sum(_lost(server.port, client) for client in clients),
     )
 
 

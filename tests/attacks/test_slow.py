@@ -93,6 +93,21 @@ def test_readers_that_do_not_read_are_dropped_for_room(start: Start, connect: Co
     assert connect(server).get("/healthz").status == 200
 
 
+def test_who_is_dropped_for_room_is_counted_once(start: Start, connect: Connect, path: str) -> None:
+    server = start(limits__max_buffered_bytes=4_000_000)
+    connect(server).create(path, body=b"a" * 900_000)
+    connect(server, 4096).send(render("GET", path) * 20)
+    assert eventually(lambda: server.unsent_bytes() > 0)
+
+    def relieve_often() -> dict[str, int]:
+        server.listener.max_buffered_bytes = -1
+        for _ in range(5):
+            server.listener.relieve()
+        return server.application.observer.counters.of("slow_ended")
+
+    assert server.call(relieve_often) == {"dropped_for_room": 1}
+
+
 def test_nothing_stays_counted_of_connections_that_went(start: Start, connect: Connect, path: str) -> None:
     server = start()
     connect(server).create(path)

@@ -1,10 +1,12 @@
 """Cross-tenant attacks: whatever Alice asks, by whatever route, nothing of Bob's comes back, nor that it is there."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from everbrook.server.routes import Resource
-from tests.attacks.tenants import BUCKET, SECRET, STREAM, SUBSCRIPTION, Tenants
+from tests.attacks.tenants import BUCKET, SECRET, STREAM, SUBSCRIPTION, Tenants, sharing
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 AT = f"{0:016d}"
@@ -109,6 +111,16 @@ def test_what_may_not_be_read_may_not_be_forked(tenants: Tenants, fork: str, sou
 def test_not_even_ones_own_quota_is_ones_own_to_move(tenants: Tenants, method: str) -> None:
     answer = tenants.ask(method, "/ds/alices/__ds/quota", b"{}", authorization=tenants.alice)
     assert answer.refusal == (403, "forbidden")
+
+
+def test_a_quota_is_not_left_behind_by_deleting_its_bucket(tmp_path: Path) -> None:
+    with sharing(tmp_path) as tenants:
+        hers, root = {"authorization": tenants.alice}, {"authorization": tenants.root}
+        tenants.ask("PUT", "/ds/alices/__ds/quota", b'{"max_bytes": 100}', **root)
+        for method, path in (("DELETE", "/ds/alices/secret"), ("DELETE", "/ds/alices"), ("PUT", "/ds/alices")):
+            assert tenants.ask(method, path, **hers).status in {201, 204}
+        answer = tenants.ask("PUT", "/ds/alices/large", b"x" * 101, content_type="text/plain", **hers)
+        assert answer.refusal == (413, "bucket_full")
 
 
 def test_a_fork_of_what_is_hers_is_hers(tenants: Tenants) -> None:

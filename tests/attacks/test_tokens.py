@@ -11,6 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from everbrook.server.auth import guesses
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.server.running import RunningServer, configured
 from tests.server.wire import Answer, Wire
@@ -20,11 +21,24 @@ OTHER = pair_of("RS256", "intruder")
 FAR = 2**40
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    path = tmp_path_factory.mktemp("keys") / "jwks.json"
+def _auth(folder: Path) -> dict[str, str]:
+    path = folder / "jwks.json"
     path.write_bytes(jwks(pair_of("RS256"), pair_of("ES256"), pair_of("EdDSA")))
-    auth = {"auth__jwks": str(path), "auth__issuer": ISSUER, "auth__audience": AUDIENCE}
+    return {"auth__jwks": str(path), "auth__issuer": ISSUER, "auth__audience": AUDIENCE}
+
+
+@pytest.fixture(scope="module")
+def tireless() -> Iterator[None]:
+    """Bad signatures are not bounded: what is refused here is each of them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(guesses, "PER_SEC", 1e9)
+        patched.setattr(guesses, "ALL_PER_SEC", 1e9)
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, tireless: None) -> Iterator[RunningServer]:
+    auth = _auth(tmp_path_factory.mktemp("keys"))
     with RunningServer(configured(**auth)) as running, running.connect() as wire:
         body, good = b"hidden", f"Bearer {mint()}"
         assert wire.request("PUT", STREAM, body, authorization=good, content_type="text/plain").status == 201
@@ -299,3 +313,15 @@ def test_a_token_in_the_query_or_a_cookie_is_none(wire: Wire) -> None:
     """Queries end up in logs, and cookies are sent by other people's pages."""
     assert wire.request("GET", f"{STREAM}?access_token={mint()}").status == 401
     assert wire.request("GET", STREAM, cookie=f"token={mint()}").status == 401
+
+
+def test_who_guesses_signatures_waits_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guesses, "PER_SEC", 8.0)
+    monkeypatch.setattr(guesses, "ALL_PER_SEC", 128.0)
+    known, bad = mint("ES256"), f"{mint('ES256').rpartition('.')[0]}.{'A' * 86}"
+    with RunningServer(configured(**_auth(tmp_path))) as server, server.connect() as wire:
+        assert read(wire, known).status == 404
+        answers = [read(wire, bad) for _ in range(60)]
+        assert {answer.status for answer in answers} == {401, 429}
+        assert answers[-1].headers["retry-after"] == "1"
+        assert read(wire, known).status == 404

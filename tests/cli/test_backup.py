@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from everbrook import Client
+from everbrook.storage.backups.backup import BackupError, next_name
 from everbrook.storage.backups.file_copy import FileCopy
+from everbrook.storage.backups.pieces import Asked, Piece
 from tests.cli.archives import contents, fill, server_in
 from tests.cli.backups import MODES, back_up, ran, restore
 from tests.cli.conftest import Run
@@ -86,6 +88,67 @@ def test_a_block_that_has_rotted_in_an_earlier_backup_is_found(url: str, tmp_pat
     assert not (tmp_path / "restored").exists()
     back_up(url, tmp_path / "dest", "--full")
     restore(tmp_path / "dest", tmp_path / "restored")
+
+
+@every_mode
+def test_a_block_that_has_rotted_is_not_handed_on_to_the_next_backup(url: str, tmp_path: Path) -> None:
+    grow(url, "big", os.urandom(1_000_000))
+    first = Path(back_up(url, tmp_path / "dest")["backup"])
+    for path in (first / "data").rglob("*"):
+        if path.is_file() and path.stat().st_size:
+            rot(path)
+    again = back_up(url, tmp_path / "dest")
+    assert again["copied_bytes"] > 0
+    restore(tmp_path / "dest", tmp_path / "restored")
+
+
+def rot(path: Path) -> None:
+    """Change a byte, and nothing else that can be seen."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
+def test_a_clock_that_was_set_back_costs_no_backup(url: str, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    Path(back_up(url, dest)["backup"]).rename(dest / "20991231T000000.000Z")
+    grow(url, "later", b"since")
+    second = ran("backup", url, dest, "--keep", "1")
+    assert "a clock was set back" in second.stdout
+    third = back_up(url, dest, "--keep", "1")
+    (left,) = [path for path in dest.iterdir() if path.name[0].isdigit()]
+    assert str(left) == third["backup"]
+    assert (dest / "latest").resolve() == left
+    assert restore(dest, tmp_path / "restored")["backup"] == str(left)
+
+
+def test_a_moment_is_found_though_names_went_on_increasing(url: str, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    Path(back_up(url, dest)["backup"]).rename(dest / "20991231T000000.000Z")
+    second = back_up(url, dest)["backup"]
+    moment = Path(second).name.partition("-")[0]
+    assert moment == "20991231T000000.000Z"
+    assert restore(dest, tmp_path / "restored", "--at", "2098")["backup"] == second
+
+
+def test_the_eleventh_backup_of_one_moment_comes_after_the_tenth() -> None:
+    names = ["20261116T043215.123Z"]
+    for _ in range(11):
+        names.append(next_name(0, names[-1]))
+    assert names[-1] == "20261116T043215.123Z-11"
+
+
+@pytest.mark.parametrize("folder", ["{}/evil/deep", "../../../evil", "a/../../../../evil"])
+def test_a_folder_that_leads_out_of_the_store_is_not_made(url: str, tmp_path: Path, folder: str) -> None:
+    first = Path(back_up(url, tmp_path / "dest")["backup"])
+    manifest = json.loads((first / "backup.json").read_text())
+    manifest["folders"].append(folder.format(tmp_path))
+    (first / "backup.json").write_text(json.dumps(manifest))
+    refused = ran("restore", first, tmp_path / "restored")
+    assert (refused.returncode, "is not the name of a file in a store" in refused.stderr) == (1, True)
+    assert not list(tmp_path.rglob("evil"))
 
 
 @pytest.mark.parametrize("victim", ["files.jsonl", "backup.json", "manifest.json"])
@@ -172,3 +235,45 @@ def test_what_a_killed_run_has_copied_is_not_copied_again(url: str, tmp_path: Pa
     (dest / ".partial" / "data" / "left.log").write_bytes(b"of another time")
     assert back_up(url, dest)["copied_bytes"] < 600_000
     assert restore(dest, tmp_path / "restored")
+
+
+def test_a_file_of_which_a_killed_run_has_a_part_is_gone_on_with(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(url, "big", os.urandom(3_000_000))
+    taken: list[Asked] = []
+    take = FileCopy.take
+
+    def until_killed(copy: FileCopy, asked: Asked, piece: Piece) -> None:
+        if len(taken) == 20:
+            raise BackupError("killed")
+        taken.append(asked)
+        take(copy, asked, piece)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FileCopy, "take", until_killed)
+        assert ran("backup", url, tmp_path / "dest").returncode == 1
+    kept = sum(asked.size for asked in taken)
+    again = back_up(url, tmp_path / "dest")
+    assert kept > 2_000_000
+    # Blocks that the server has written to since are other ones.
+    assert again["bytes"] - again["copied_bytes"] > kept - 600_000
+    assert restore(tmp_path / "dest", tmp_path / "restored")
+    assert not list((tmp_path / "dest").rglob("*.copying"))
+
+
+def test_a_run_killed_before_its_last_step_is_in_nobodys_way(url: str, tmp_path: Path) -> None:
+    back_up(url, tmp_path / "dest")
+    (tmp_path / "dest" / ".partial-latest").symlink_to("nowhere")
+    (tmp_path / "dest" / "lost+found").mkdir()
+    second = back_up(url, tmp_path / "dest")["backup"]
+    assert (tmp_path / "dest" / "latest").resolve() == Path(second)
+
+
+def test_what_has_secrets_is_its_owners_alone(url: str, tmp_path: Path) -> None:
+    back_up(url, tmp_path / "dest")
+    restore(tmp_path / "dest", tmp_path / "restored")
+    for store in ("source/data/acid", "restored", "restored/acid"):
+        assert (tmp_path / store).stat().st_mode & 0o077 == 0
+    files = [path for path in (tmp_path / "restored").rglob("*") if path.is_file()]
+    assert [path for path in files if path.stat().st_mode & 0o077] == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.cli import checkup
+from everbrook.cli import checkup, server_checkup
 from everbrook.cli.connection import DEFAULT_URL
 from everbrook.client.address import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from tests.cli.conftest import Ran, Run
@@ -57,12 +57,36 @@ def test_a_port_that_is_taken_is_a_failure_unless_a_server_has_it(
     run: Run, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        monkeypatch.setattr(checkup, "TIMEOUT_SECS", 0.2)
+        monkeypatch.setattr(server_checkup, "TIMEOUT_SECS", 0.2)
         monkeypatch.setenv("DS_SERVER__PORT", str(other.getsockname()[1]))
         taken = findings(run("doctor", "--json"))["port"]
     monkeypatch.setenv("DS_SERVER__PORT", url.rpartition(":")[2])
     assert (taken[0], "choose another with --port" in taken[1]) == ("fail", True)
     assert findings(run("doctor", "--json"))["port"] == ("ok", f"a server is listening at {url}")
+
+
+def test_a_password_of_the_url_is_not_printed(run: Run) -> None:
+    ran = run("doctor", "--url", "http://somebody:hidden@127.0.0.1:1")
+    assert ("hidden" in ran.out, "http://…@127.0.0.1:1" in ran.out) == (False, True)
+
+
+@pytest.mark.parametrize("data_dir", ["taken", "taken/below"])
+def test_a_file_where_the_store_would_be_is_a_failure(
+    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, data_dir: str
+) -> None:
+    (folder / "taken").touch()
+    monkeypatch.setenv("DS_STORAGE__DATA_DIR", data_dir)
+    state, message = findings(run("doctor", "--json"))["storage"]
+    assert (state, "taken is no folder" in message) == ("fail", True)
+
+
+@pytest.mark.parametrize("path, state", [("audit.log", "ok"), ("nowhere/audit.log", "fail"), (".", "fail")])
+def test_the_file_of_the_audit_log_is_looked_at(
+    run: Run, monkeypatch: pytest.MonkeyPatch, path: str, state: str
+) -> None:
+    monkeypatch.setenv("DS_AUDIT__TO", "file")
+    monkeypatch.setenv("DS_AUDIT__PATH", path)
+    assert findings(run("doctor", "--json"))["audit log"][0] == state
 
 
 def test_memory_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

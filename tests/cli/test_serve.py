@@ -47,7 +47,7 @@ class FakeServing(ModuleType):
         if self.failure:
             raise self.failure
 
-    def check_start(self, settings: Settings) -> None:
+    def check_start(self, _settings: Settings) -> None:
         raise AssertionError("nobody asked whether it would start")
 
 

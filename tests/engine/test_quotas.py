@@ -5,7 +5,6 @@ import pytest
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import NO_QUOTA, Quota
 from everbrook.engine.usage import EVERYTHING, size_of
-from everbrook.protocol.commands import DeleteBucket
 from everbrook.protocol.errors import BucketFull, StoreFull
 from everbrook.protocol.outcomes import Closed
 from everbrook.protocol.state import Retention
@@ -49,21 +48,29 @@ def test_a_quota_outlives_a_restart(rig: Rig) -> None:
         rig.create(TWO)
 
 
-def test_a_bucket_of_the_same_name_does_not_inherit_a_quota(rig: Rig) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_quota_outlives_its_bucket(rig: Rig, *, restart: bool) -> None:
+    """Who may delete a bucket and create it again is not rid of its bound by that."""
     quota_of(rig, max_bytes=10)
     rig.engine.delete_bucket(ACME)
+    if restart:
+        rig.restart()
+    rig.create_bucket(ACME)
+    assert rig.engine.quota(ACME) == Quota(10)
+    with pytest.raises(BucketFull):
+        rig.create(ONE, b"a" * 100)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_quota_of_a_bucket_that_is_gone_can_be_taken_back(rig: Rig, *, restart: bool) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.engine.delete_bucket(ACME)
+    rig.engine.unset_quota(ACME)
+    if restart:
+        rig.restart()
     rig.create_bucket(ACME)
     assert rig.engine.quota(ACME) == NO_QUOTA
     rig.create(ONE, b"a" * 100)
-
-
-def test_a_quota_that_was_left_behind_is_not_of_the_next_bucket(rig: Rig) -> None:
-    """A crash can come between the end of a bucket and that of its quota."""
-    quota_of(rig, max_bytes=10)
-    rig.engine.execute(DeleteBucket(ACME, rig.clock.now()))
-    rig.clock.micros += 1000
-    rig.create_bucket(ACME)
-    assert rig.engine.quota(ACME) == NO_QUOTA
 
 
 def test_what_retention_lets_go_of_makes_room() -> None:

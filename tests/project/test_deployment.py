@@ -1,6 +1,7 @@
 """What people deploy with: the units of systemd are valid and harden the service, and the profiles load."""
 
 import configparser
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,7 +15,7 @@ from everbrook.settings.sections.observe import AuditTarget
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
 HARDENING = {
-    "DynamicUser": "yes",
+    "User": "everbrook",
     "NoNewPrivileges": "yes",
     "PrivateTmp": "yes",
     "ProtectHome": "yes",
@@ -44,6 +45,13 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
 def test_the_service_may_do_as_little_as_it_needs() -> None:
     service = unit("everbrook.service")["Service"]
     assert {name: service[name] for name in HARDENING} == HARDENING
+
+
+def test_the_user_of_the_service_is_one_that_files_of_secrets_can_belong_to() -> None:
+    service, told = unit("everbrook.service")["Service"], (ROOT / "docs" / "operations.md").read_text()
+    assert "DynamicUser" not in service
+    assert re.search(rf"useradd --system .* {service['User']}\n", told)
+    assert f"runuser -u {service['User']} -- /opt/everbrook/bin/everbrook apikey create" in told
 
 
 def test_the_service_tells_systemd_of_itself_and_is_told_to_reload() -> None:

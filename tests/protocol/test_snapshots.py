@@ -11,6 +11,7 @@ from everbrook.protocol.change import Write
 from everbrook.protocol.commands import Append, Create, Delete, DeleteSnapshot, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
+    Forbidden,
     InvalidHeader,
     InvalidOffset,
     OffsetGone,
@@ -321,3 +322,15 @@ def test_the_time_of_creation_is_read(value: bytes | None, time: int | None) -> 
 def test_what_is_no_time_of_creation_is_refused(value: bytes) -> None:
     with pytest.raises(InvalidHeader, match="Stream-Created-At-Ms must be milliseconds"):
         parse_created_at(value)
+
+
+def test_who_may_only_add_publishes_where_nothing_is_lost_by_it() -> None:
+    streams = held()
+    adding = replace(publishing(8, keep_history=True), adds_only=True)
+
+    assert decide(streams, adding).change
+    with pytest.raises(Forbidden, match="needs the right to delete"):
+        decide(streams, replace(adding, keep_history=False))
+    streams.publish(b"s", 3)
+    with pytest.raises(Forbidden, match="needs the right to delete"):
+        decide(streams, adding)

@@ -141,12 +141,30 @@ def test_what_came_through_a_proxy_or_a_browser_gets_none(wire: Wire, header: st
 @pytest.mark.parametrize("address", ["10.0.0.7", "2001:db8::1", "", "unix", "::ffff:10.0.0.7"])
 def test_who_is_elsewhere_and_not_known_gets_none(address: str) -> None:
     with pytest.raises(Forbidden):
-        require_administrator(Request(b"POST", BACKUPS, b"", {}, b"", peer=Peer(address)))
+        require_administrator(Request(b"POST", BACKUPS, b"", {b"host": b"localhost"}, b"", peer=Peer(address)))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1"])
-def test_a_program_on_this_machine_is_admitted(address: str) -> None:
-    require_administrator(Request(b"POST", BACKUPS, b"", {}, b"", peer=Peer(address)))
+@pytest.mark.parametrize("host", [b"localhost:4437", b"127.0.0.1", b"[::1]:4437"])
+def test_a_program_on_this_machine_is_admitted(address: str, host: bytes) -> None:
+    require_administrator(Request(b"POST", BACKUPS, b"", {b"host": host}, b"", peer=Peer(address)))
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {b"host": b"streams.example.com"},
+        {b"host": b"localhost.example.com"},
+        {b"host": b"[::1"},
+        {b"host": b"10.0.0.7:4437"},
+        {},
+        {b"host": b"127.0.0.1:4437", b"connection": b"close"},
+    ],
+    ids=str,
+)
+def test_a_proxy_that_says_nothing_of_itself_gets_none(headers: dict[bytes, bytes]) -> None:
+    with pytest.raises(Forbidden):
+        require_administrator(Request(b"POST", BACKUPS, b"", headers, b"", peer=Peer("127.0.0.1")))
 
 
 def test_who_is_known_has_passed_the_gates() -> None:

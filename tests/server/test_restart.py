@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.server import handover
 from everbrook.server.restarting import Report, read_report
 from tests.server.process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.restarts import awaited, patience
@@ -142,6 +143,20 @@ def test_a_stop_that_comes_during_a_restart_is_not_lost(server: ServerProcess, t
         assert server.ended()[0] in {0, -signal.SIGTERM}
 
 
+def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(server: ServerProcess, tmp_path: Path) -> None:
+    with server.connect() as sender:
+        sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+        assert sender.nothing_for(0.1)
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: report(tmp_path).phase == "leaving")
+        server.stop(signal.SIGTERM)
+        assert awaited(lambda: report(tmp_path).phase == "failed")
+        began = time.monotonic()
+        assert server.stop(signal.SIGTERM).ended()[0] == 0
+    assert time.monotonic() - began < 5
+    assert report(tmp_path).message == "the server was told to stop"
+
+
 def test_new_settings_count_from_the_restart_on(server: ServerProcess, tmp_path: Path) -> None:
     with server.connect() as wire:
         wire.create(PATH)
@@ -193,6 +208,31 @@ def test_sockets_of_systemd_are_taken_and_systemd_is_told(tmp_path: Path) -> Non
                 told.add(message)
             assert process.wait(10) == 0
     assert told == {b"READY=1", b"WATCHDOG=1"}
+
+
+def test_a_socket_of_systemd_stays_in_use_whatever_port_a_restart_finds(tmp_path: Path) -> None:
+    settings = environment(DS_STORAGE__MODE="file-fast", DS_STORAGE__DATA_DIR="data")
+    command = [sys.executable, "-c", ACTIVATION, EVERBROOK]
+    with subprocess.Popen(command, cwd=tmp_path, env=settings, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        place = f"127.0.0.1:{process.stdout.readline().strip()}"
+        assert [place in process.stdout.readline(), process.stdout.readline()[:7]] == [True, "storage"]
+        (tmp_path / "config").mkdir()
+        (tmp_path / "config" / "local.toml").write_text("[server]\nport = 1\n")
+        process.send_signal(signal.SIGUSR2)
+        told = [process.stdout.readline() for _ in range(3)]
+        process.terminate()
+    assert place in told[1]
+
+
+@pytest.mark.parametrize("of_systemd", [True, False])
+def test_where_systemd_listens_is_known_to_every_later_image(*, of_systemd: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        estate = handover.Estate("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
+        inherited = handover.inherit("a", 2, {handover.VARIABLE: str(handover._write(estate))})
+    for taken in inherited.listening:
+        taken.close()
+    assert (len(inherited.listening), inherited.of_systemd) == (of_systemd, of_systemd)
 
 
 def test_the_report_is_a_file_that_others_can_read(server: ServerProcess, tmp_path: Path) -> None:

@@ -97,6 +97,12 @@ def test_a_connection_is_let_go_when_idle_after_an_answer(start: Start, connect:
     assert wire.ended()
 
 
+def test_empty_lines_do_not_keep_a_connection_from_being_idle(start: Start, connect: Connect) -> None:
+    server = start(server__idle_timeout_secs=0.2)
+    connect(server).send_slowly([b"\r\n"] * 40, 0.02)
+    assert not server.connections
+
+
 def test_requests_keep_a_connection_from_being_idle(start: Start, connect: Connect) -> None:
     wire = connect(start(server__idle_timeout_secs=0.15))
     for _ in range(6):

@@ -57,6 +57,11 @@ def test_any_other_url_of_keys_is_refused(url: str, said: str) -> None:
         ("default_scopes", "read:chats", "'chats' does not begin with '/'"),
         ("default_scopes", "read:/a/../b", "or one of dots"),
         ("default_scopes", "read:/a%2", "a percent sign without"),
+        ("default_scopes", "admin:/%00", "a control character"),
+        ("default_scopes", "admin:/%ff", "no UTF-8"),
+        ("default_scopes", "admin:/a%5Cb", "a backslash"),
+        ("public_read", "/%2e%2e", "or one of dots"),
+        ("public_read", "/a%2F%2Fb", "has an empty segment"),
         ("public_read", "public", "'public' does not begin with '/'"),
         ("public_read", "/a//b", "has an empty segment"),
         ("trusted_proxies", "10.0.0.1/8", "has host bits set"),
@@ -64,6 +69,9 @@ def test_any_other_url_of_keys_is_refused(url: str, said: str) -> None:
         ("identity_header", "", "it is empty"),
         ("identity_header", "X JWT", "cannot have"),
         ("identity_header", "Authorization", "has a meaning of its own"),
+        ("identity_header", "X-Forwarded-For", "has a meaning of its own"),
+        ("identity_header", "Content-Type", "has a meaning of its own"),
+        ("identity_header", "X_User", "an underscore"),
         ("api_keys_path", " x", "blanks around it"),
         ("leeway_secs", "-1", "a finite number of at least 0"),
         ("jwks_refresh_secs", "0", "a finite number greater than 0"),
@@ -103,3 +111,9 @@ def test_nothing_is_asked_of_anybody_by_default() -> None:
 @pytest.mark.parametrize("key", ["api_keys_path", "url_keys_path", "public_read", "default_scopes"])
 def test_any_way_to_prove_an_identity_makes_a_policy(key: str) -> None:
     assert load(**{key: "read:/x" if key == "default_scopes" else "/x"}).auth.configured
+
+
+def test_the_credentials_of_a_refused_url_are_not_shown() -> None:
+    with pytest.raises(SettingsError, match="neither credentials nor a fragment") as refused:
+        load_settings(environ={"DS_AUTH__JWKS": "https://user:hunter2@issuer.example/keys"})
+    assert "hunter2" not in str(refused.value)

@@ -14,7 +14,7 @@ from tests.ui.conftest import Complaints
 
 def key_for(folder: Path, scope: str) -> str:
     command = [EVERBROOK, "apikey", "create", "--file", "keys.json", "--scope", scope]
-    made = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=True)  # noqa: S603
+    made = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=True)
     return made.stdout.strip()
 
 
@@ -98,7 +98,7 @@ def test_a_key_that_is_revoked_while_it_is_used_is_asked_for_anew(
     give(page, passing)
     expect(page.locator(".state.live")).to_be_visible()
     command = [EVERBROOK, "apikey", "revoke", passing.split("_")[1], "--file", "keys.json"]
-    subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True)  # noqa: S603
+    subprocess.run(command, cwd=folder, env=environment(), check=True, capture_output=True)
     page.get_by_role("alert").get_by_role("button", name="Give another token").click(timeout=30_000)
     give(page, reader)
     expect(page.locator(".state.live")).to_be_visible()

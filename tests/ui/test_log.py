@@ -1,7 +1,10 @@
 """A stream's messages, live."""
 
+import subprocess
+import sys
 from urllib.request import Request, urlopen
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from everbrook import Client
@@ -144,6 +147,23 @@ def test_binary_messages_are_shown_as_bytes(page: Page, ui: str, client: Client)
     expect(page.locator(".message")).to_contain_text("00 ff 10 41 42 43")
     page.locator(".message").click()
     expect(page.get_by_label("Message", exact=True)).to_contain_text("00000000  00 ff 10 41 42 43")
+
+
+@pytest.mark.parametrize("name", ["log/python", 'it\'s "odd"/ü'])
+def test_a_message_is_copied_as_python_that_reads_it(page: Page, ui: str, client: Client, name: str) -> None:
+    stream = client.stream(name)
+    stream.create()
+    stream.append({"n": 1})
+    stream.append({"n": 2})
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(ui)
+    page.get_by_label("Search streams").fill(name.rpartition("/")[2])
+    page.get_by_role("listbox", name="streams").get_by_role("option").first.click()
+    page.locator(".message").nth(1).click()
+    page.get_by_role("button", name="Copy as Python").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    program = page.evaluate("navigator.clipboard.readText()")
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "{'n': 2}"
 
 
 def test_a_message_is_copied_as_a_command_that_reads_it(page: Page, ui: str, client: Client) -> None:

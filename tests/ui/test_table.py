@@ -67,3 +67,29 @@ def test_what_is_no_stream_of_changes_is_said_to_be_none(page: Page, ui: str, cl
     stream.append({"hello": "world"})
     rows(page, ui, "table/none")
     expect(page.get_by_label("Current rows")).to_contain_text("This stream holds no changes")
+
+
+def test_the_table_and_the_log_beside_it_share_one_connection(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("table/shared")
+    stream.create()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    rows(page, ui, "table/shared")
+    expect(page.get_by_label("Current rows")).to_contain_text("live")
+    expect(page.locator(".state.live")).to_be_visible()
+    stream.append(state_events.insert("user", "1", {"name": "Ada"}))
+    expect(page.get_by_role("listbox", name="rows")).to_contain_text("Ada")
+    expect(page.locator(".message")).to_contain_text("Ada")
+    assert len([url for url in asked if "live=sse" in url]) == 1
+
+
+def test_the_table_goes_on_when_the_log_is_turned_elsewhere(page: Page, ui: str, client: Client) -> None:
+    stream = client.stream("table/apart")
+    stream.create()
+    stream.extend([state_events.insert("user", str(number), {"text": "x" * 1000}) for number in range(3000)])
+    rows(page, ui, "table/apart")
+    expect(page.locator(".state.live")).to_be_visible()
+    page.get_by_role("button", name="From the beginning").click()
+    expect(page.locator(".state.reading")).to_be_visible()
+    stream.append(state_events.insert("other", "1", {"name": "Ada"}))
+    expect(page.get_by_role("tab", name="other")).to_be_visible()

@@ -11,6 +11,11 @@ from everbrook import Client
 from tests.server.process import serving
 from tests.ui.conftest import Complaints
 
+HIDE = """({hidden}) => {
+  Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+  document.dispatchEvent(new Event('visibilitychange'));
+}"""
+
 
 def show(page: Page, ui: str, name: str, tab: str = "log") -> None:
     page.goto(f"{ui}#/stream/v1/stream/{name}?tab={tab}")
@@ -130,13 +135,32 @@ def test_a_tab_that_nobody_sees_lets_its_connection_go(page: Page, ui: str, clie
     page.clock.install()
     show(page, ui, "trouble/hidden")
     expect(page.locator(".state.live")).to_be_visible()
-    hide = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
     with page.expect_event("requestfailed", lambda request: "live=sse" in request.url):
-        page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')) }", True)
+        page.evaluate(HIDE, {"hidden": True})
         page.clock.run_for(6000)
     stream.append({"meanwhile": 1})
-    page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')) }", False)
+    page.evaluate(HIDE, {"hidden": False})
     expect(page.locator(".message")).to_contain_text("meanwhile")
+
+
+def test_what_was_cut_off_while_nobody_looked_is_told(
+    page: Page, ui: str, client: Client, complaints: Complaints
+) -> None:
+    stream = client.stream("trouble/missed")
+    stream.create()
+    stream.append({"n": 1})
+    page.clock.install()
+    show(page, ui, "trouble/missed")
+    expect(page.locator(".state.live")).to_be_visible()
+    with page.expect_event("requestfailed", lambda request: "live=sse" in request.url):
+        page.evaluate(HIDE, {"hidden": True})
+        page.clock.run_for(6000)
+    stream.publish(b"{}", offset=stream.append({"missed": 2}))
+    stream.append({"n": 3})
+    page.evaluate(HIDE, {"hidden": False})
+    expect(page.locator(".message")).to_contain_text('"n": 3')
+    expect(page.locator(".log .count")).to_contain_text("were cut off before they were seen")
+    complaints.said.clear()
 
 
 def test_the_bootstrap_of_a_large_stream_is_not_downloaded_whole(page: Page, ui: str, client: Client) -> None:

@@ -92,11 +92,12 @@ def _back_up(
     destination: "Destination", url: str, data_dir: Path | None, *, full: bool, checked: bool
 ) -> "tuple[Manifest, Report | None]":
     """Copy everything to where it is no backup yet."""
-    from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest  # noqa: PLC0415
+    from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest, require_store  # noqa: PLC0415
     from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
     from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
 
     with _source(url, data_dir) as (source, store, taken_at_ms, whence), progress("copying") as advance:
+        require_store(store)
         destination.partial.mkdir(mode=0o700, exist_ok=True)
         (destination.partial / MANIFEST).unlink(missing_ok=True)
         target = destination.partial / DATA / store
@@ -156,10 +157,13 @@ def _facts(
     path: Path, manifest: "Manifest", report: "Report | None", gone: list[Path], secs: float
 ) -> dict[str, object]:
     """Say what was done, for programs."""
+    from everbrook.storage.backups.backup import format_name  # noqa: PLC0415
+
     return {
         "backup": str(path),
         "store": manifest.store,
         "taken_at": format_time(manifest.taken_at_ms),
+        "clock_set_back": not path.name.startswith(format_name(manifest.taken_at_ms)),
         "files": manifest.files,
         "bytes": manifest.bytes,
         "copied_bytes": manifest.copied_bytes,
@@ -174,6 +178,8 @@ def _facts(
 def _describe(facts: dict[str, object]) -> "Iterator[str]":
     yield f"{facts['backup']}: {facts['store']} as of {facts['taken_at']}"
     yield f"  files: {facts['files']}, bytes: {facts['bytes']}, of which copied: {facts['copied_bytes']}"
+    if facts["clock_set_back"]:
+        yield "  a clock was set back: an earlier backup has a later time, and this one is named as the next after it"
     if facts["checked"]:
         yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
     removed = facts["removed"]

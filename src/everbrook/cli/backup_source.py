@@ -4,6 +4,7 @@ The server hears of it now and then, even while there is much to do on this side
 nothing, and goes on alone.
 """
 
+import re
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from msgspec import Struct
 
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.refusals import refusal_of
-from everbrook.storage.backups.backup import BackupError
+from everbrook.storage.backups.backup import BackupError, format_name, require_store
 from everbrook.storage.backups.pieces import Asked, Mangled, Piece, parse_pieces
 from everbrook.storage.pin import PinnedFile
 
@@ -32,6 +33,7 @@ ATTEMPTS = 8
 MAX_PAUSE_SECS = 10.0
 _GONE = "backup_not_found"
 _NOT_NOW = {429, 503}
+_ID = re.compile(r"[\w-]{1,200}")
 
 
 class Begun(Struct, frozen=True):
@@ -62,12 +64,24 @@ class ServerSource:
     def __enter__(self) -> Self:
         try:
             body = msgspec.json.encode({"lease_secs": self._lease_secs})
-            self._begun = self._decode(self._ask("POST", BACKUPS, body), Begun)
+            begun = self._decode(self._ask("POST", BACKUPS, body), Begun)
+            self._require_sense(begun)
+            self._begun = begun
         except BaseException:
             self._http.close()
             raise
         self._renewing.start()
         return self
+
+    def _require_sense(self, begun: Begun) -> None:
+        """Refuse what would become the name of a folder here and is none: this may be anybody's server."""
+        try:
+            require_store(begun.store)
+            format_name(begun.taken_at_ms)
+        except BackupError as error:
+            raise InvalidAnswer(f"{self.url} does not answer as a server that can be backed up: {error}") from error
+        if begun.lease_secs < 1 or not _ID.fullmatch(begun.id):
+            raise InvalidAnswer(f"{self.url} does not answer as a server that can be backed up: {begun}")
 
     def _renew(self) -> None:
         """Say again and again that the backup goes on. If it does not, whoever asks for something is told."""
@@ -108,8 +122,10 @@ class ServerSource:
             pieces = parse_pieces(self._ask("POST", f"{self._place}/pieces", msgspec.json.encode(asked)))
         except Mangled as error:
             raise InvalidAnswer(str(error)) from error
-        if not pieces:
-            raise InvalidAnswer("the server gave none of the pieces that it was asked for")
+        if not 1 <= len(pieces) <= len(asked):
+            raise InvalidAnswer(f"the server was asked for {len(asked)} pieces, and gave {len(pieces)}")
+        if any(len(piece.data) > each.size for each, piece in zip(asked, pieces, strict=False)):
+            raise InvalidAnswer("the server gave a piece that is longer than what it was asked for")
         return pieces
 
     def _decode(self, body: bytes, kind: type[T]) -> T:

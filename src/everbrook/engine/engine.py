@@ -174,14 +174,15 @@ class Engine:
 
         The answer, a refusal too, may be told when `last_change` is durable.
         """
-        self._require_storage()
-        if isinstance(command, (Append, Create)):
+        if self._committer.failure:
+            self._require_storage()
+        if isinstance(command, (Append, Create)) and len(command.body) > self.limits.max_stream_bytes:
             self.limits.check_body(command.body)
         decision = decide(self._streams, command)
         if decision.change:
             self._check_limits(decision.change[-1])
             if self._quotas.active:
-                self._quotas.follow(self._quotas.check(decision.change, self._bucket_incarnation))
+                self._quotas.follow(self._quotas.check(decision.change))
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
@@ -269,17 +270,17 @@ class Engine:
                 self._execute_due(Expire(name, now))
         outcome = self.execute(DeleteBucket(bucket_id, now))
         self._quotas.forget_bucket(bucket_id)
-        if self.exists(QUOTA_RECORDS + bucket_id):
-            self.execute(Delete(QUOTA_RECORDS + bucket_id, now))
         return outcome
 
     def quota(self, bucket_id: bytes) -> Quota:
         """Give the quota that a bucket has of its own."""
-        return self._quotas.own(bucket_id, self.find_bucket(bucket_id).identity.incarnation)
+        self.find_bucket(bucket_id)
+        return self._quotas.own(bucket_id)
 
     def set_quota(self, bucket_id: bytes, quota: Quota) -> None:
-        """Give a bucket a quota of its own. What it holds already, it keeps."""
-        stored = StoredQuota(self.find_bucket(bucket_id).identity.incarnation, quota)
+        """Give a bucket a quota of its own. What it holds already, it keeps; the quota outlives the bucket."""
+        self.find_bucket(bucket_id)
+        stored = StoredQuota(quota)
         name, now, body = QUOTA_RECORDS + bucket_id, self.clock.now(), msgspec.json.encode(stored)
         if self.exists(name):
             self.execute(Append(name, now, JSON, body))
@@ -287,14 +288,17 @@ class Engine:
             self.execute(Create(name, now, self.new_incarnation(), JSON, body))
         self._quotas.set(bucket_id, stored)
 
+    def unset_quota(self, bucket_id: bytes) -> None:
+        """Let a bucket have no quota of its own, whether or not it is there."""
+        if self.exists(QUOTA_RECORDS + bucket_id):
+            self.execute(Delete(QUOTA_RECORDS + bucket_id, self.clock.now()))
+            self._quotas.set(bucket_id, None)
+
     def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
         """Give what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
-        bounds = self._quotas.bounds(bucket_id, self.find_bucket(bucket_id).identity.incarnation)
+        self.find_bucket(bucket_id)
+        bounds = self._quotas.bounds(bucket_id)
         return None if min(bounds) >= UNLIMITED else (self._usage.of(bucket_id), bounds)
-
-    def _bucket_incarnation(self, bucket_id: bytes) -> int:
-        bucket = self._streams.stream(bucket_record(bucket_id))
-        return bucket.head.identity.incarnation if bucket else 0
 
     # Snapshots
 

@@ -1,7 +1,7 @@
 """Quotas: how much the whole store and each bucket may hold. The engine decides, so that they are exact.
 
-A bucket's own quota is kept in a record beside the streams, with the incarnation of the bucket that it is of: another
-bucket of the same name does not inherit it. What holds less than before, or as much, is never refused.
+A bucket's own quota is kept in a record beside the streams, and is that of the name: who may delete a bucket and create
+it again must not be rid of its bound by that. What holds less than before, or as much, is never refused.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,6 @@ NO_QUOTA = Quota()
 class StoredQuota(Struct, frozen=True):
     """A quota as it is stored."""
 
-    incarnation: int
     quota: Quota
 
 
@@ -49,12 +48,12 @@ class Quotas:
         bounds = (limits.max_total_bytes, limits.max_bucket_bytes, limits.max_bucket_streams)
         self.active = known > 0 or min(bounds) < UNLIMITED
 
-    def own(self, bucket_id: bytes, incarnation: int) -> Quota:
+    def own(self, bucket_id: bytes) -> Quota:
         """Give the quota that was set for a bucket."""
         if bucket_id not in self._own:
             self._own[bucket_id] = self._load(bucket_id)
         stored = self._own[bucket_id]
-        return stored.quota if stored and stored.incarnation == incarnation else NO_QUOTA
+        return stored.quota if stored else NO_QUOTA
 
     def _load(self, bucket_id: bytes) -> StoredQuota | None:
         last = None
@@ -62,25 +61,25 @@ class Quotas:
             last = _stored.decode(body)[-1]
         return last
 
-    def set(self, bucket_id: bytes, stored: StoredQuota) -> None:
-        """Take over a quota that is on its way to the disk."""
+    def set(self, bucket_id: bytes, stored: StoredQuota | None) -> None:
+        """Take over a quota that is on its way to the disk, or that there is none any more."""
         self.active = True
         self._own[bucket_id] = stored
 
-    def bounds(self, bucket_id: bytes, incarnation: int) -> tuple[int, int]:
+    def bounds(self, bucket_id: bytes) -> tuple[int, int]:
         """Give how many bytes and how many streams a bucket may hold."""
-        own, limits = self.own(bucket_id, incarnation), self._limits
+        own, limits = self.own(bucket_id), self._limits
         max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
-    def check(self, change: Change, incarnation_of: Callable[[bytes], int]) -> Differences:
+    def check(self, change: Change) -> Differences:
         """Refuse a change that would hold too much. Gives what to `follow` once it is on its way."""
         differences = self._usage.differences(change)
         for scope, more in differences.items():
             if more.size <= 0 and more.streams <= 0:
                 continue
             if scope != EVERYTHING:
-                self._check_bucket(scope, more, self.bounds(scope, incarnation_of(scope)))
+                self._check_bucket(scope, more, self.bounds(scope))
             elif more.size > 0:
                 self._check_store(more.size)
         return differences
@@ -110,6 +109,5 @@ class Quotas:
         self._usage.forget()
 
     def forget_bucket(self, bucket_id: bytes) -> None:
-        """A bucket is gone."""
-        self._own.pop(bucket_id, None)
+        """Count again what a bucket holds: it is gone. Its quota stays."""
         self._usage.forget(bucket_id)

@@ -21,27 +21,27 @@ class Roster:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._active: dict[bytes, Active] = {}
+        self.active: dict[bytes, Active] = {}
         self.subscribers = Subscribers()
 
     def __bool__(self) -> bool:
-        return bool(self._active)
+        return bool(self.active)
 
     def all(self) -> tuple[Active, ...]:
         """Give all of them, as of now."""
-        return tuple(self._active.values())
+        return tuple(self.active.values())
 
     def holds(self, active: Active) -> bool:
         """Tell whether a subscription is there still, and not another of its name."""
-        return self._active.get(active.name) is active
+        return self.active.get(active.name) is active
 
     def get(self, name: bytes) -> Active | None:
         """Give the subscription of a record, if there is one."""
-        return self._active.get(name)
+        return self.active.get(name)
 
     def find(self, root: bytes, subscription_id: str) -> Active:
         """Give a subscription that is there."""
-        active = self._active.get(record_name(root, subscription_id))
+        active = self.active.get(record_name(root, subscription_id))
         if active is None:
             raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
         return active
@@ -71,7 +71,7 @@ class Roster:
 
     def add(self, name: bytes, subscription: Subscription, stated_bytes: int) -> Active:
         """Enter a subscription whose whole state takes so many bytes in its record."""
-        active = self._active[name] = Active(name, subscription)
+        active = self.active[name] = Active(name, subscription)
         active.stated_bytes = stated_bytes
         self.subscribers.add(active)
         return active
@@ -80,4 +80,4 @@ class Roster:
         """Take a subscription out."""
         active.stop()
         self.subscribers.remove(active)
-        del self._active[active.name]
+        del self.active[active.name]

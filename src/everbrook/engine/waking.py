@@ -74,7 +74,7 @@ class Waking:
 
     def _follow(self, edit: Edit) -> None:
         """Hear of an edit that is durable now."""
-        if not self._roster:
+        if not self._roster.active:
             return
         name = edit.head.identity.name
         if isinstance(edit, Drop):

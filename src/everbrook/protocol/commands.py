@@ -60,7 +60,8 @@ class PublishSnapshot(Struct, frozen=True, gc=False):
 
     `owner` is the incarnation that the blob was made for. Without a blob it is asked whether one could be published.
     `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any. `created_at` says when
-    the stream was created that the snapshot was made of.
+    the stream was created that the snapshot was made of. One that `adds_only` may take nothing away, not even by what
+    it replaces.
     """
 
     name: bytes
@@ -74,6 +75,7 @@ class PublishSnapshot(Struct, frozen=True, gc=False):
     keep_history: bool = False
     expected_etag: bytes | None = None
     created_at: int | None = None
+    adds_only: bool = False
 
 
 class DeleteSnapshot(Struct, frozen=True, gc=False):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from everbrook.protocol.change import Write
 from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot
 from everbrook.protocol.errors import (
+    Forbidden,
     InvalidHeader,
     InvalidOffset,
     PreconditionFailed,
@@ -82,6 +83,9 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
     if command.offset != head.tail and not stream.is_boundary(command.offset):
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     _require_newest(kept.snapshot, command)
+    if command.adds_only and (kept.earliest or not command.keep_history):
+        # What was cut is told of by the snapshot alone that would be replaced.
+        raise Forbidden("publishing would take away what the stream says: that needs the right to delete from it")
     snapshot = Snapshot(
         command.offset,
         command.now,

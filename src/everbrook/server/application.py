@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
-from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailable, quoted
+from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, TooManyRequests, Unavailable, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.authenticating import Authenticator
+from everbrook.server.auth.origins import ORIGIN, Origins
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.backup import BACKUPS, BackupResource
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, Control
 from everbrook.server.cors import METHODS, Cors
-from everbrook.server.exchange import Gate, Reply, Request, Response, Upload
+from everbrook.server.exchange import STREAMED_PATH, Gate, Reply, Request, Response, Upload
 from everbrook.server.limits.holdings import Holdings
+from everbrook.server.limits.rates import RateGate
 from everbrook.server.listing import ListingResource
 from everbrook.server.location import Locator
 from everbrook.server.observe.assembling import observer_of
@@ -69,11 +71,15 @@ class Application:
         self._gates = tuple(gates)
         self.holdings = holdings or Holdings(settings.limits, Proxies())
         self.authenticator = authenticator
+        self.judges_heads = bool(self._gates)
         self.observer = observer or observer_of(settings)
         self.on_reload: list[Callable[[], object]] = [authenticator.reload] if authenticator else []
         self.on_reload.append(self.observer.reopen)
         self._names_requests = self.observer.names_requests
         self._cors = Cors(settings.http.cors_origins)
+        self._origins = Origins(
+            settings.http.cors_origins, settings.server.public_url, guarded=authenticator is not None
+        )
         locator = Locator(settings.server.public_url)
         self._streams = StreamResource(engine, settings, locator).methods
         self._snapshots = SnapshotResource(engine, settings, locator.url)
@@ -125,12 +131,12 @@ class Application:
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""
-        common = self._common(request)
+        common = self._cors.for_any
+        if common is None or self._names_requests or REQUEST_ID in request.headers:
+            common = self._common(request)
         try:
-            for gate in self._gates:
-                gate.admit(request)
-            if request.private:
-                common += VARY
+            if self._gates or ORIGIN in request.headers:
+                common = self._admit(request, common)
             if not request.path.startswith(STREAM_ROOT) or CONTROL_SEGMENT in request.path:
                 return self._handle_other(request, common)
             method = self._streams.get(request.method)
@@ -141,6 +147,13 @@ class Application:
             named = {"request_id": request_id(request)}
             logger.exception("failed to answer %s %s", request.method.decode(), quoted(request.path), extra=named)
             return self._refusal(ProtocolError(FAULT), request, common)
+
+    def _admit(self, request: Request, common: bytes) -> bytes:
+        """Let a request pass all gates. Gives the lines that its answer begins with then."""
+        for gate in self._gates:
+            gate.admit(request)
+        self._origins.admit(request)
+        return common + VARY if request.private else common
 
     def _common(self, request: Request) -> bytes:
         """Give the lines that every answer begins with: the id of its request where somebody asked for it."""
@@ -157,16 +170,22 @@ class Application:
         return problem_response(error, common, rests_on, request_id(request))
 
     def receive(self, request: Request) -> Upload | None:
-        """Give what takes the body of a request as it comes, or None if it is to come as a whole."""
+        """Give what takes the body of a request as it comes, or None if it is to come as a whole.
+
+        Where there are gates (`judges_heads`), every large body is announced here: none is taken of strangers, or of
+        who has sent too much.
+        """
         try:
-            for gate in self._gates:
-                gate.admit(request)
-            route = find_route(request.path)
-            if request.method != b"PUT" or route.resource is not Resource.SNAPSHOT_AT:
+            common = self._admit(request, self._common(request))
+            request.admitted = True
+            if request.method != b"PUT" or STREAMED_PATH not in request.path:
                 return None
+            route = find_route(request.path)
+            if route.resource is not Resource.SNAPSHOT_AT:
+                return None
+            request.operation = operation_at(route.resource, request.method)
             require_writable(route.name)
-            common = self._common(request)
-            return self._snapshots.receive(request, common + VARY if request.private else common, route)
+            return self._snapshots.receive(request, common, route)
         except ProtocolError:
             raise
         except Exception:
@@ -177,6 +196,16 @@ class Application:
         """Answer a request, of which perhaps only these headers were read."""
         request = request or Request(b"", b"", b"", headers, b"")
         return self._refusal(error, request, self._common(request))
+
+    def charge(self, request: Request) -> TooManyRequests | None:
+        """Count a request of which not more is known than where it comes from. If there are too many, say so."""
+        try:
+            for gate in self._gates:
+                if isinstance(gate, RateGate):
+                    gate.admit(request)
+        except TooManyRequests as error:
+            return error
+        return None
 
     def _handle_other(self, request: Request, common: bytes) -> Reply:
         request.operation = operation_elsewhere(request)

@@ -18,7 +18,17 @@ from urllib.parse import quote
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
-from everbrook.server.exchange import NOBODY, STREAMED_PATH, Deferred, Peer, Reply, Request, Response, Upload
+from everbrook.server.exchange import (
+    NOBODY,
+    STREAMED_PATH,
+    Deferred,
+    Peer,
+    Reply,
+    Request,
+    Response,
+    Upload,
+    may_be_large,
+)
 from everbrook.server.limits.holdings import NO_PLACE
 from everbrook.server.observe.observer import Answered
 from everbrook.server.observe.survey import TransportSurvey
@@ -128,7 +138,9 @@ class AsgiApplication:
         """Read the body and give the reply, or None if the client went away before the request was whole."""
         upload: Upload | None = None
         try:
-            if request.method == b"PUT" and STREAMED_PATH in request.path:
+            if (request.method == b"PUT" and STREAMED_PATH in request.path) or (
+                application.judges_heads and may_be_large(request.headers)
+            ):
                 upload = application.receive(request)
             if upload is None:
                 return await self._read_and_handle(application, request, receive)

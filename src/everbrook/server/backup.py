@@ -5,6 +5,7 @@ or, where the server asks nobody who they are, a program on the same machine. A 
 died holds nothing for long.
 """
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -39,6 +40,7 @@ MAX_LEASE_SECS = 3600
 MAX_BACKUPS = 8
 # What only a proxy or a browser sends: who is behind it is not on this machine, or is not who it seems.
 _FORWARDED = (b"x-forwarded-for", b"forwarded", b"via", b"x-envoy-external-address", b"origin")
+_PORT = re.compile(r":\d*\Z")
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
@@ -226,7 +228,7 @@ def require_administrator(request: Request) -> None:
     """Refuse who is not known, unless it is a program on this machine. Who is known has passed the gates."""
     if request.identity is not None:
         return
-    if not _is_loopback(request.peer.address) or any(name in request.headers for name in _FORWARDED):
+    if not _is_loopback(request.peer.address) or not _is_direct(request.headers):
         raise Forbidden(
             "backups are given to programs on the same machine, or to who may administer the server: "
             "no way to prove that is configured, see auth in the settings"
@@ -238,6 +240,16 @@ def _not_there(backup_id: bytes) -> BackupNotFound:
         f"there is no backup {quoted(backup_id)}: it was released, nothing was heard of it for too long, or the "
         f"server was restarted"
     )
+
+
+def _is_direct(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether nothing speaks of a proxy. One that forwards without a word of it still names what it was asked
+    for, or, as nginx does of itself, closes after each request.
+    """
+    if any(name in headers for name in _FORWARDED) or headers.get(b"connection", b"").strip().lower() == b"close":
+        return False
+    host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1")).strip("[]")
+    return host.lower() == "localhost" or _is_loopback(host)
 
 
 def _is_loopback(address: str) -> bool:

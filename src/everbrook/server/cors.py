@@ -69,13 +69,13 @@ class Cors:
     def __init__(self, origins: str) -> None:
         """Take the setting: `*`, or origins separated by commas."""
         self._by_origin = {origin.encode(): _block(origin.encode()) for origin in parse_origins(origins)}
-        self._any = self._by_origin.get(b"*")
+        self.for_any = self._by_origin.get(b"*")
         self._none = _SAFETY + b"Vary: Origin\r\n"
 
     def headers(self, request: Request) -> bytes:
         """Give the lines that every response to this request begins with."""
-        if self._any is not None:
-            return self._any
+        if self.for_any is not None:
+            return self.for_any
         return self._by_origin.get(request.headers.get(b"origin", b""), self._none)
 
     def preflight(self, request: Request) -> Response:

@@ -31,6 +31,9 @@ class Rights(Protocol):
     def readable(self, request: "Request") -> tuple[bytes, ...]:
         """Give the prefixes, by whole segments, below which a request may read."""
 
+    def may_delete(self, request: "Request", path: bytes) -> bool:
+        """Tell whether a request may take away what others have put in a stream."""
+
     def refusal(self, request: "Request", verb: Verb, path: bytes) -> ProtocolError:
         """Say that a request may not do something."""
 
@@ -48,7 +51,7 @@ class Request(Struct, gc=False):
     the gate that proves it, `rights` by the one that decides what it may do: then an answer may be `private`, because
     another might not get it. `received` is when it was whole, `parked_at` when its answer began to wait for the disk,
     both by `time.monotonic`; `id` is found when it is first asked for; `operation` is empty where the method alone
-    says what is done to a stream.
+    says what is done to a stream. One is `admitted` whose head has passed the gates before its body came.
     """
 
     method: bytes
@@ -59,13 +62,14 @@ class Request(Struct, gc=False):
     scheme: bytes = b"http"
     root: bytes = b""
     peer: Peer = NOBODY
+    received: float = 0.0
     identity: Identity | None = None
     rights: Rights | None = None
     private: bool = False
-    received: float = 0.0
     parked_at: float = 0.0
     id: str = ""
     operation: str = ""
+    admitted: bool = False
 
 
 class Response(Struct, gc=False):
@@ -148,6 +152,18 @@ class OnDelivery(Protocol):
 
 STREAMED_PATH = b"/snapshot/"
 """What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
+
+
+JUDGED_BYTES = 16 * 1024
+"""How large a body may be that is taken before it is asked who sends it, where that is asked at all."""
+
+
+def may_be_large(headers: dict[bytes, bytes]) -> bool:
+    """Tell whether the body of a request is more than is taken of a stranger, or waits to be asked for."""
+    length = headers.get(b"content-length")
+    if length is None:
+        return b"transfer-encoding" in headers
+    return b"expect" in headers or (length.isdigit() and int(length) > JUDGED_BYTES)
 
 
 class Upload(Protocol):

@@ -26,13 +26,17 @@ DELAYED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Estate(Struct, frozen=True):
-    """What one image leaves to the next: descriptors, and where the settings of the first one said to listen."""
+    """What one image leaves to the next: descriptors, and where the settings of the first one said to listen.
+
+    Where systemd listens for the server, that is where it stays: systemd goes on to let clients in there.
+    """
 
     host: str
     port: int
     listening: list[int]
     connections: list[int]
     attempt: int = 0
+    of_systemd: bool = False
 
 
 class Inherited(Struct):
@@ -41,6 +45,7 @@ class Inherited(Struct):
     listening: list[socket.socket] = []
     connections: list[socket.socket] = []
     attempt: int = 0
+    of_systemd: bool = False
 
     def close_connections(self) -> None:
         """End connections that can't be gone on with."""
@@ -55,12 +60,14 @@ def inherit(host: str, port: int, environment: MutableMapping[str, str] = os.env
     if number is not None:
         estate = _read(int(number))
         listening = [_take(each) for each in estate.listening]
-        if (estate.host, estate.port) != (host, port):
+        if not estate.of_systemd and (estate.host, estate.port) != (host, port):
             # The settings have changed since: connections stay, and the new place is listened on.
             _close(listening)
             listening = []
-        return Inherited(listening, [_take(each) for each in estate.connections], estate.attempt)
-    return Inherited(_of_systemd(environment))
+        connections = [_take(each) for each in estate.connections]
+        return Inherited(listening, connections, estate.attempt, estate.of_systemd)
+    listening = _of_systemd(environment)
+    return Inherited(listening, of_systemd=bool(listening))
 
 
 def _of_systemd(environment: MutableMapping[str, str]) -> list[socket.socket]:

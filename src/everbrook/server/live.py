@@ -1,5 +1,6 @@
 """Live reads: long-poll and Server-Sent Events (§5.7, §5.8)."""
 
+from collections.abc import Callable
 from enum import Enum, auto
 
 from everbrook.engine.clock import Timer
@@ -219,7 +220,8 @@ class EventStream:
             return
         page, frame = batch.page, exchange.frame
         cursor = max(self._cursor, current_cursor(batch.now))
-        exchange.write(batch.encoded((cursor, frame), lambda: frame(encode_page(page, batch.stored, cursor))))
+        # Looked up here: of very many readers only the first needs more than that.
+        exchange.write(batch.encodings.get((cursor, frame)) or _encoded(batch, frame, cursor))
         self._offset = page.end
         self._began = True
         self._silent = False
@@ -265,3 +267,8 @@ class EventStream:
         for timer in (self._interval, self._keep_alive, self._vigil):
             if timer:
                 timer.cancel()
+
+
+def _encoded(batch: Batch, frame: Callable[[bytes], bytes], cursor: int) -> bytes:
+    """Encode a batch for those who are at a cursor and get their bytes framed alike."""
+    return batch.encoded((cursor, frame), lambda: frame(encode_page(batch.page, batch.stored, cursor)))

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.quotas import NO_QUOTA, Quota
+from everbrook.engine.quotas import Quota
 from everbrook.protocol.errors import InvalidRequest
 from everbrook.server.exchange import Request, Response
 from everbrook.server.render import json_response
@@ -48,8 +48,8 @@ class QuotaResource:
         return self._tell(common, quota)
 
     def unset(self, _request: Request, common: bytes, route: Route) -> Response:
-        """DELETE: from now on it is as the settings say."""
-        self._engine.set_quota(route.bucket_id or b"", NO_QUOTA)
+        """DELETE: from now on it is as the settings say. The quota of a bucket that is gone can be taken back too."""
+        self._engine.unset_quota(route.bucket_id or b"")
         return Response(204, common, b"", self._engine.last_change)
 
     def _tell(self, common: bytes, quota: Quota) -> Response:

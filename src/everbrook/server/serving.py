@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Sequence
 from functools import partial
+from typing import NoReturn
 
 from msgspec import Struct
 from uvloop import new_event_loop
@@ -31,7 +32,7 @@ from everbrook.server.handover import (
 from everbrook.server.http1.listener import Listener
 from everbrook.server.notify import READY, STOPPING, Heartbeat, notify, reloading
 from everbrook.server.restarting import Reporter, RestartFailed, prove
-from everbrook.server.signals import Signals
+from everbrook.server.signals import EndWanted, Signals
 from everbrook.settings import Settings
 from everbrook.storage.memory import MemoryStorage
 
@@ -39,8 +40,8 @@ logger = logging.getLogger(__name__)
 # Where machines read the log they find there what people are told.
 told = logging.getLogger("everbrook.told")
 
-# Files that are no connections: the listening sockets, the storage, the log.
-SPARE_FILES = 100
+# Files that are no connections that count: the listening sockets, the storage, the log, who is being turned away.
+SPARE_FILES = 256
 
 
 def run(settings: Settings, command: Sequence[str] | None = None) -> None:
@@ -68,8 +69,7 @@ async def serve(settings: Settings, command: Sequence[str] | None = None) -> Non
     notify(READY)
     reporter.tell("ready")
     while await signals.wanted():
-        if await _proved(settings, command, reporter):
-            await _hand_over(server, signals, reporter)
+        await _restart(server, command, signals, reporter)
     heartbeat.stop()
     await _stop(server, signals)
 
@@ -80,6 +80,7 @@ class Server(Struct, frozen=True):
     application: Application
     listener: Listener
     banner: Sequence[str]
+    of_systemd: bool = False
 
 
 async def _begin(settings: Settings, inherited: Inherited) -> Server:
@@ -95,7 +96,7 @@ async def _begin(settings: Settings, inherited: Inherited) -> Server:
     # What is loaded by now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    return Server(application, listener, banner(addresses, settings, storage.promise))
+    return Server(application, listener, banner(addresses, settings, storage.promise), inherited.of_systemd)
 
 
 async def _stop(server: Server, signals: Signals) -> None:
@@ -111,6 +112,15 @@ async def _stop(server: Server, signals: Signals) -> None:
     await server.application.close()
 
 
+async def _restart(server: Server, command: Sequence[str] | None, signals: Signals, reporter: Reporter) -> None:
+    """Become the next image, if it would start. Returns if it would not, or if the end is asked for meanwhile."""
+    try:
+        if await signals.unless_stopped(_proved(server.application.settings, command, reporter)):
+            await _hand_over(server, signals, reporter)
+    except EndWanted:
+        reporter.tell("failed", "the server was told to stop")
+
+
 async def _proved(settings: Settings, command: Sequence[str] | None, reporter: Reporter) -> bool:
     """Tell whether the next image would start. If not, this one goes on as if nothing had been asked."""
     reporter.begin()
@@ -123,15 +133,13 @@ async def _proved(settings: Settings, command: Sequence[str] | None, reporter: R
     return True
 
 
-async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> None:
-    """Become the next image. Returns only if the end is asked for in the meantime."""
+async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> NoReturn:
+    """Become the next image. From where the storage is closed on there is no way back."""
     settings = server.application.settings.server
     tell("everbrook restarts in place")
     notify(reloading())
     reporter.tell("leaving")
-    listening, connections = await server.listener.leave(settings.shutdown_grace_secs)
-    if signals.first.is_set():
-        return
+    listening, connections = await signals.unless_stopped(server.listener.leave(settings.shutdown_grace_secs))
     await server.application.close()
     delay_signals()
     # A signal that came before is taken by the loop in its next turn.
@@ -139,7 +147,7 @@ async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> No
     if signals.first.is_set():
         put_aside(signal.SIGTERM)
     reporter.tell("starting")
-    bequeath(Estate(settings.host, settings.port, listening, connections, reporter.attempt))
+    bequeath(Estate(settings.host, settings.port, listening, connections, reporter.attempt, server.of_systemd))
 
 
 def check_start(settings: Settings) -> None:
@@ -218,10 +226,11 @@ def tell(*lines: str) -> None:
 
 
 def banner(addresses: list[tuple[str, int]], settings: Settings, promise: str) -> list[str]:
-    """Say where the server listens, which storage it has, and what that promises."""
+    """Say where the server listens, where its page is, which storage it has, and what that promises."""
     scheme = "https" if settings.tls.configured else "http"
-    where = " and ".join(f"{scheme}://{_bracketed(host)}:{port}" for host, port in addresses)
-    return [f"everbrook listens on {where}", f"storage {settings.storage.mode.value}: {promise}"]
+    urls = [f"{scheme}://{_bracketed(host)}:{port}" for host, port in addresses]
+    page = f"; its page is {urls[0]}/ui/" if settings.ui.enabled and urls else ""
+    return [f"everbrook listens on {' and '.join(urls)}{page}", f"storage {settings.storage.mode.value}: {promise}"]
 
 
 def _bracketed(host: str) -> str:

@@ -7,9 +7,16 @@ asks for certificates, keys and policy to be read anew; if it is the end of the 
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
 
 STANDARD_INPUT = 0
+
+T = TypeVar("T")
+
+
+class EndWanted(Exception):
+    """The server was told to stop while it did something else."""
 
 
 class Signals:
@@ -50,6 +57,17 @@ class Signals:
         restart = self.restart.is_set() and not self.first.is_set()
         self.restart.clear()
         return restart
+
+    async def unless_stopped(self, work: Coroutine[object, object, T]) -> T:
+        """Do something, or give it up with `EndWanted` when the end is asked for."""
+        working, end = asyncio.ensure_future(work), asyncio.ensure_future(self.first.wait())
+        await asyncio.wait((working, end), return_when=asyncio.FIRST_COMPLETED)
+        if not self.first.is_set():
+            end.cancel()
+            return working.result()
+        working.cancel()
+        await asyncio.wait((working,))
+        raise EndWanted
 
 
 def _has_terminal() -> bool:

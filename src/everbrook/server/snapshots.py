@@ -18,6 +18,7 @@ from everbrook.protocol.snapshots import (
     parse_history,
 )
 from everbrook.protocol.state import Head, Snapshot
+from everbrook.server.auth.signed_urls import carried
 from everbrook.server.downloads import Download
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.publishing import Publication
@@ -51,6 +52,7 @@ class SnapshotResource:
             keep_history=parse_history(headers.get(b"stream-snapshot-history")),
             expected_etag=_parse_precondition(headers),
             created_at=parse_created_at(headers.get(b"stream-created-at-ms")),
+            adds_only=request.rights is not None and not request.rights.may_delete(request, route.name),
         )
         digest = parse_digest(headers.get(b"content-digest"))
         upload = self._engine.begin_snapshot(command)
@@ -65,7 +67,7 @@ class SnapshotResource:
     def latest(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/snapshot (002 §2.3)."""
         snapshot = find_snapshot(self._engine.find(route.name, self._engine.clock.now()).committed, None)
-        location = self._location(request, b"%b/%016d" % (request.path, snapshot.offset))
+        location = self._location(request, b"%b/%016d" % (request.path, snapshot.offset)) + carried(request)
         lines = b"%bLocation: %b\r\nStream-Snapshot-Offset: %016d\r\nCache-Control: %b\r\n"
         return Response(307, lines % (common, location, snapshot.offset, NO_STORE))
 

@@ -83,6 +83,7 @@ class StreamResource:
     def append(self, request: Request, common: bytes) -> Response:
         """POST (§5.2, §5.3)."""
         headers = request.headers
+        stream_seq, expected = headers.get(b"stream-seq"), headers.get(b"if-match")
         command = Append(
             _writable(request),
             self._engine.clock.now(),
@@ -90,8 +91,8 @@ class StreamResource:
             request.body,
             _closes(headers),
             parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
-            parse_stream_seq(headers.get(b"stream-seq")),
-            parse_expected_tail(headers.get(b"if-match")),
+            None if stream_seq is None else parse_stream_seq(stream_seq),
+            None if expected is None else parse_expected_tail(expected),
         )
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cryptography import x509
-
 from everbrook.settings.sections.tls import ClientCertificates, TlsSettings, TlsVersion
 
 logger = logging.getLogger(__name__)
@@ -121,6 +119,8 @@ def _no_passphrase() -> str:
 
 def _check_certificate(path: str) -> None:
     """Refuse a file without certificates; say so where the first one is not good now, for only clients notice."""
+    from cryptography import x509  # noqa: PLC0415 - a server without TLS has no use for it
+
     try:
         certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
     except ValueError:

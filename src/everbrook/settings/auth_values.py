@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC = ("HS256", "HS384", "HS512")
@@ -13,8 +13,24 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
 _SEPARATORS = re.compile(r"[,\s]+")
 _LOCALHOST = "localhost"
+_TAKEN = {"authorization", "connection", "cookie", "date", "expect", "forwarded", "from", "host", "keep-alive"} | {
+    *("last-event-id", "origin", "range", "referer", "te", "trailer", "transfer-encoding", "traceparent", "tracestate"),
+    *("upgrade", "user-agent", "via", "x-real-ip", "x-request-id"),
+}
+_TAKEN_PREFIXES = (
+    "accept",
+    "access-control-",
+    "content-",
+    "if-",
+    "producer-",
+    "proxy-",
+    "sec-",
+    "stream-",
+    "x-forwarded-",
+)
 
 
 def words_of(text: str) -> list[str]:
@@ -92,10 +108,22 @@ def _check_prefixes(text: str) -> None:
 def _check_prefix(path: str) -> None:
     if not path.startswith("/"):
         raise ValueError(f"{path!r} does not begin with '/'")
-    if any(segment in {"", ".", ".."} for segment in path.removesuffix("/").split("/")[1:]):
+    if _BAD_ESCAPE.search(path):
+        raise ValueError(f"{path!r} has a percent sign without two hexadecimal digits after it")
+    # What is compared with the name of a stream is what it decodes to.
+    decoded = unquote_to_bytes(path).removesuffix(b"/")
+    if any(segment in {b"", b".", b".."} for segment in decoded.split(b"/")[1:]):
         raise ValueError(f"{path!r} has an empty segment, or one of dots")
-    if _BAD_ESCAPE.search(path) or "\\" in path:
-        raise ValueError(f"{path!r} has a backslash, or a percent sign without two hexadecimal digits after it")
+    if _FORBIDDEN.search(decoded) or not _is_text(decoded):
+        raise ValueError(f"{path!r} has a backslash, a control character, or bytes that are no UTF-8")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_networks(text: str) -> None:
@@ -106,8 +134,11 @@ def _check_networks(text: str) -> None:
 def _check_header(text: str) -> None:
     if not _HEADER_NAME.fullmatch(text):
         raise ValueError("it is empty, or has characters that a header's name cannot have")
-    if text.lower() in {"authorization", "host", "cookie"}:
-        raise ValueError("that header has a meaning of its own")
+    name = text.lower()
+    if name in _TAKEN or name.startswith(_TAKEN_PREFIXES):
+        raise ValueError("that header has a meaning of its own: clients, or other proxies, send it too")
+    if "_" in name:
+        raise ValueError("proxies drop headers with an underscore, or take them for one with a hyphen")
 
 
 CHECKS: Mapping[str, Callable[[str], None]] = {

@@ -51,8 +51,11 @@ def parse_origins(text: str) -> tuple[str, ...]:
     return origins
 
 
+_CREDENTIALS = re.compile(r"://[^/\s]*@")
+
+
 def _refusal(field: Field, value: object, source: str, reason: str = "") -> SettingsError:
-    quote = repr(value)
+    quote = _CREDENTIALS.sub("://…@", repr(value))
     if len(quote) > _LONGEST_QUOTE:
         quote = quote[:_LONGEST_QUOTE] + "…"
     return SettingsError(source, f"{field.name} must be {field.expected}, got {quote}{reason}")

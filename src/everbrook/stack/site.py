@@ -26,6 +26,7 @@ class Told(TypedDict, total=False):
 
     issuer: str
     audience: str
+    identity_header: str
     cert_path: str
     key_path: str
     server_ca_path: str

@@ -112,14 +112,15 @@ class OsDisk:
     def make_folder(self, path: Path) -> None:
         missing = [folder for folder in path.parents if not folder.exists()]
         for folder in (*reversed(missing), path):
-            folder.mkdir(exist_ok=True)
+            # There are secrets in a store: it is its owner's alone, whatever the umask says.
+            folder.mkdir(mode=0o700, exist_ok=True)
             self.sync_folder(folder.parent)
 
     def names(self, folder: Path) -> list[str]:
         return sorted(path.name for path in folder.iterdir())
 
     def create(self, path: Path) -> File:
-        return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600))
 
     def open(self, path: Path) -> File:
         return OsFile(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.auth.api_keys import ApiKey, ApiKeyFile, ApiKeys, format_file, make_key, parse_file
@@ -106,11 +107,20 @@ def test_bad_scopes_make_no_key() -> None:
         make_key("write:/", NOW)
 
 
+@pytest.mark.parametrize("change", [{"sha256": "é" * 64}, {"sha256": "0" * 63}, {"id": "short"}, {}])
+def test_a_file_with_a_damaged_key_or_one_twice_is_refused(change: dict[str, str]) -> None:
+    _, key = make_key("admin:/", NOW)
+    with pytest.raises(ValueError, match=r"is damaged|two keys of one id"):
+        parse_file(format_file(ApiKeyFile((key, replace(key, **change)))))
+
+
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20)
-KEYS = st.builds(ApiKey, TEXTS, TEXTS, TEXTS, st.integers(0, 2**40), st.none() | st.integers(0, 2**40), TEXTS)
+IDS = st.text("abc123", min_size=12, max_size=12)
+DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
+KEYS = st.builds(ApiKey, IDS, DIGESTS, TEXTS, st.integers(0, 2**40), st.none() | st.integers(0, 2**40), TEXTS)
 
 
-@given(st.lists(KEYS, max_size=4))
+@given(st.lists(KEYS, max_size=4, unique_by=lambda key: key.id))
 def test_a_file_is_read_as_it_was_written(keys: list[ApiKey]) -> None:
     file = ApiKeyFile(tuple(keys))
     assert parse_file(format_file(file)) == file

@@ -86,6 +86,17 @@ def test_a_certificate_is_an_identity(every_way: AuthSettings) -> None:
     assert format_scopes(identity.grants) == "read:/v1/stream/carol"
 
 
+def test_the_certificate_of_a_proxy_is_nobody_elses(every_way: AuthSettings) -> None:
+    envoy = Peer("10.0.0.1", "envoy")
+    assert source(every_way, asking(peer=envoy)) is None
+    assert source(every_way, asking(peer=envoy, x_jwt_sub="")) is None
+
+
+@pytest.mark.parametrize("query", [b"mysignature=1", b"offset=-1&mysignature=1", b"a=signature=1"])
+def test_a_parameter_that_ends_like_ours_is_somebody_elses(every_way: AuthSettings, query: bytes) -> None:
+    assert source(every_way, asking(query, x_jwt_sub="bob")) == "proxy"
+
+
 @pytest.mark.parametrize(
     "bad",
     ["Bearer x.y.z", f"Bearer {API_KEY[:-1]}", "Basic YTpi", "Bearer", "", "Bearer a b"],

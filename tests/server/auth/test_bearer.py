@@ -4,6 +4,7 @@ import base64
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import jwt
@@ -12,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.errors import ProtocolError, TokenExpired, TokenInvalid, Unavailable
+from everbrook.protocol.errors import ProtocolError, TokenExpired, TokenInvalid, TooManyRequests, Unavailable
 from everbrook.server.auth import bearer
 from everbrook.server.auth.bearer import BearerTokens, Expectation
 from everbrook.server.auth.grants import format_scopes, parse_scopes
+from everbrook.server.auth.guesses import BURST_SECS, PER_SEC
 from everbrook.server.auth.identity import Identity
 from everbrook.server.auth.jwks import Key
 from everbrook.server.auth.key_pair import ALGORITHMS
@@ -198,3 +200,41 @@ def test_a_signed_token_with_any_claim_is_good_or_refused(name: str, value: obje
     except (TokenInvalid, TokenExpired):
         return
     assert identity.subject.isprintable()
+
+
+def _unsigned(**changes: object) -> str:
+    parts = ({"alg": "RS256", "kid": "rs256"}, claims(**changes))
+    return b".".join(
+        [*(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts), b"eHg"]
+    ).decode()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"\ud800": 1}, {"nbf": 10**400}, {"nbf": -(10**400)}], ids=["surrogate", "nbf", "-nbf"]
+)
+def test_what_can_not_be_read_is_refused_like_every_bad_token(changes: dict[str, Any]) -> None:
+    with pytest.raises(TokenInvalid):
+        identify(_unsigned(**changes))
+
+
+@pytest.mark.parametrize("claimed", [{"scope": []}, {"scope": ""}, {"scope": "null"}])
+def test_a_claim_that_is_empty_grants_nothing(claimed: dict[str, Any]) -> None:
+    token = mint(**claimed).encode()
+    defaults = replace(EXPECTED, default_grants=parse_scopes("admin:/"))
+    assert verifier(defaults).identify(token).grants == ()
+
+
+def test_a_claim_that_is_null_is_an_empty_one() -> None:
+    token = pair_of().mint(claims(scopes=[SCOPE]) | {"scope": None}).encode()
+    defaults = replace(EXPECTED, default_grants=parse_scopes("admin:/"))
+    assert verifier(defaults).identify(token).grants == ()
+
+
+def test_who_sends_bad_signatures_is_soon_not_listened_to() -> None:
+    tokens, bad = verifier(), _unsigned().encode()
+    for _ in range(int(PER_SEC * BURST_SECS) + 10):
+        with suppress(TokenInvalid, TooManyRequests):
+            tokens.identify(bad, "mallory")
+    with pytest.raises(TooManyRequests):
+        tokens.identify(bad, "mallory")
+    assert tokens.identify(mint().encode(), "alice").subject == "alice"

@@ -11,7 +11,7 @@ from everbrook import Client, Forbidden, Unauthorized
 from everbrook.server.asgi import create_app
 from everbrook.server.auth.signed_urls import UrlKeyFile, format_file, make_key, sign
 from tests.server.auth.keyring import Keyring
-from tests.server.conftest import Connect, StartEither
+from tests.server.conftest import Connect, Start, StartEither
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured
 
@@ -104,7 +104,7 @@ def test_a_snapshot_is_for_those_who_may_append(guarded: Server, connect: Connec
     wire, url = connect(guarded), f"{PATH}/__ds/snapshot/{0:016d}"
     wire.create(PATH, authorization=key)
     assert wire.request("PUT", url, b"s", authorization=reader).status == 403
-    assert wire.request("PUT", url, b"s", authorization=key).status == 204
+    assert wire.request("PUT", url, b"s", authorization=key, stream_snapshot_history="keep").status == 204
     answer = wire.get(url, authorization=reader)
     assert (answer.body, answer.headers["cache-control"]) == (b"s", "private, no-cache")
 
@@ -196,3 +196,28 @@ def test_a_signed_url_only_reads(signed: tuple[Server, str], connect: Connect, m
     server, parameters = signed
     answer = connect(server).request(method, f"{PATH}?{parameters}", b"x", content_type="text/plain")
     assert answer.status in {401, 403}
+
+
+def test_a_signed_url_of_the_latest_snapshot_leads_to_it(
+    signed: tuple[Server, str], connect: Connect, key: str
+) -> None:
+    server, parameters = signed
+    wire, url = connect(server), f"{PATH}/__ds/snapshot"
+    kept = {"authorization": key, "stream_snapshot_history": "keep"}
+    assert wire.request("PUT", f"{url}/{len('signed'):016d}", b"state", **kept).status == 204
+    led = wire.get(f"{url}?{parameters}&mine=1").headers["location"]
+    assert wire.get(led.removeprefix(server.origin)).body == b"state"
+    assert "mine" not in led
+    assert "?" not in wire.get(url, authorization=key).headers["location"]
+
+
+def test_guests_with_signed_urls_are_not_bounded_as_one(
+    start: Start, connect: Connect, keys: Keyring, key: str, tmp_path: Path
+) -> None:
+    url_key = make_key(int(time.time()))
+    (tmp_path / "urls.json").write_bytes(format_file(UrlKeyFile((url_key,))))
+    bounds = {"limits__max_connections_per_identity": 2, "limits__requests_per_sec_per_identity": 2}
+    server = start(auth__api_keys_path=str(keys.path), auth__url_keys_path=str(tmp_path / "urls.json"), **bounds)
+    connect(server).create(PATH, authorization=key)
+    target = f"{PATH}?{sign(PATH.encode(), int(time.time()) + 60, url_key)}"
+    assert [connect(server).get(target).status for _ in range(10)] == [200] * 10

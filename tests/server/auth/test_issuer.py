@@ -196,8 +196,52 @@ def test_a_key_that_is_withdrawn_is_gone_after_the_next_fetch(issuer: Issuer) ->
             assert await fetches(issuer, 2)
             watch.now += 0.1
             assert keys.find("new", "ES256") is not None
-            with pytest.raises(Unavailable):
-                keys.find("old", "ES256")
+            assert keys.find("old", "ES256") is None
+
+    asyncio.run(run())
+
+
+def test_strangers_do_not_make_a_withdrawn_key_new_again(issuer: Issuer) -> None:
+    async def run() -> None:
+        watch = Watch()
+        async with fetching(issuer, watch) as keys:
+            issuer.publish(NEW)
+            keys.reload()
+            assert await fetches(issuer, 2)
+            watch.now += 0.1
+            for number in range(issuing.MAX_MISSED + issuing.MAX_WITHDRAWN):
+                with pytest.raises(Unavailable):
+                    keys.find(f"strange-{number}", "ES256")
+            assert keys.find("old", "ES256") is None
+
+    asyncio.run(run())
+
+
+def test_a_withdrawn_key_that_comes_back_is_known(issuer: Issuer) -> None:
+    async def run() -> None:
+        watch = Watch()
+        async with fetching(issuer, watch) as keys:
+            for number, pairs in enumerate([[NEW], [OLD, NEW]], 2):
+                issuer.publish(*pairs)
+                keys.reload()
+                assert await fetches(issuer, number)
+                watch.now += 1
+            assert keys.find("old", "ES256") is not None
+            assert not keys._withdrawn
+
+    asyncio.run(run())
+
+
+def test_no_more_withdrawn_keys_are_remembered_than_may_be(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuing, "MAX_WITHDRAWN", 1)
+
+    async def run() -> None:
+        async with fetching(issuer, Watch()) as keys:
+            for number, name in enumerate(["second", "third"], 2):
+                issuer.publish(pair_of("ES256", name))
+                keys.reload()
+                assert await fetches(issuer, number)
+            assert list(keys._withdrawn) == ["second"]
 
     asyncio.run(run())
 

@@ -92,6 +92,25 @@ def test_a_short_rsa_key_is_refused() -> None:
         parse_key_set(text_of(jwt.get_algorithm_by_name("RS256").to_jwk(weak, as_dict=True)), ALGORITHMS)
 
 
+@pytest.mark.parametrize("unusual", ["damaged", "short", "point"])
+def test_a_key_that_can_not_be_used_does_not_spoil_the_others(unusual: str, caplog: pytest.LogCaptureFixture) -> None:
+    weak = generate_private_key(65537, 1024).public_key()  # noqa: S505 - that is the point
+    beside = {
+        "damaged": pair_of("RS256", "other").jwk | {"n": "!"},
+        "short": jwt.get_algorithm_by_name("RS256").to_jwk(weak, as_dict=True) | {"kid": "other"},
+        "point": pair_of("ES256", "other").jwk | {"x": "AAAA"},
+    }[unusual]
+    keys = parse_key_set(text_of(beside, pair_of().jwk), ALGORITHMS)
+    assert keys.find("rs256", "RS256") is not None
+    assert "other" not in keys
+    assert "its key 'other'" in caplog.text
+
+
+@pytest.mark.parametrize("nothing", [{"use": None}, {"key_ops": None}])
+def test_what_is_null_is_not_said(nothing: dict[str, None]) -> None:
+    assert parse_key_set(text_of(pair_of().jwk | nothing), ALGORITHMS).find("rs256", "RS256") is not None
+
+
 def test_a_short_secret_is_refused() -> None:
     with pytest.raises(ValueError, match="has 32 bytes, too few for HS512: 64"):
         parse_key_set(text_of({"kty": "oct", "kid": "s", "k": SECRET}), ["HS512"])

@@ -21,6 +21,7 @@ def strain(server: RunningServer, fraction: float = LEAST) -> None:
         pulse.beat_at, pulse.limit_secs = 0.0, 0.0
         pulse.calm = fraction >= 1.0
         pulse.overload.fraction = fraction
+        pulse._late_secs = 0.0 if pulse.calm else 2 * pulse.overload.bounds.wait_secs
         pulse.limit_secs = float("inf")
         pulse._seen_before = CROWD
 

@@ -13,6 +13,19 @@ def test_whoever_asks_too_often_is_told_how_long_to_wait(start_either: StartEith
     assert answers[-1].headers["retry-after"] == "1"
 
 
+def test_what_can_not_be_read_counts_too(start: Start, connect: Connect) -> None:
+    server = start(limits__requests_per_sec_per_address=1, limits__burst_secs=3.0)
+    answers = [connect(server).send(b"BREW / HTTP/1.1\r\n\r\n").read().status for _ in range(4)]
+    assert answers == [400, 400, 400, 429]
+
+
+def test_whoever_asks_too_often_is_not_asked_for_a_body(start: Start, connect: Connect, path: str) -> None:
+    wire = connect(start(limits__requests_per_sec_per_address=1, limits__burst_secs=1.0))
+    wire.create(path)
+    wire.ask("POST", path, content_type="text/plain", content_length="5000000", expect="100-continue")
+    assert wire.read().refusal == (429, "too_many_requests")
+
+
 def test_probes_are_never_too_many(start: Start, connect: Connect) -> None:
     wire = connect(start(limits__requests_per_sec_per_address=1, limits__burst_secs=1.0))
     assert [wire.get("/healthz").status for _ in range(5)] == [200] * 5

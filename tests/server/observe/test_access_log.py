@@ -47,6 +47,16 @@ def test_a_record_says_what_was_asked_and_how_it_went(
     assert told["duration_ms"] > 0
 
 
+def test_what_can_not_be_read_has_an_id_of_its_own_and_an_address(
+    start: Start, connect: Connect, records: Records
+) -> None:
+    server = start(log__requests=RequestLog.ALL)
+    told = [connect(server).send(b"BREW / HTTP/1.1\r\n\r\n").read().headers["x-request-id"] for _ in range(2)]
+    assert eventually(lambda: [record["request_id"] for record in records.all] == told)
+    assert told[0] != told[1]
+    assert {record["address"] for record in records.all} == {"127.0.0.1"}
+
+
 def test_only_failures_are_logged_where_that_is_asked_for(start: Start, connect: Connect, records: Records) -> None:
     server = start(log__requests=RequestLog.ERRORS)
     wire = connect(server)

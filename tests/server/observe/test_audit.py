@@ -1,5 +1,6 @@
 """The audit log: who created, deleted and was refused, and what an attack can't make of it."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from everbrook.server.exchange import Request
 from everbrook.server.observe.assembling import address_of_peer
 from everbrook.server.observe.audit import Audit, Fields, audit_of
 from everbrook.server.problem import problem_response
-from everbrook.settings import AuditSettings, AuditTarget
+from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import GatedStorage, eventually
 
@@ -35,6 +36,17 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 def to_file(path: Path, **more: object) -> dict[str, object]:
     return {"audit__to": AuditTarget.FILE, "audit__path": str(path), **more}
+
+
+def refuse(audit: Audit, times: int, wait_secs: float = 0.0) -> None:
+    """Refuse something, on a loop as a server does."""
+
+    async def refused() -> None:
+        for _ in range(times):
+            audit.answered(refused_request(), problem_response(Unauthorized("no"), b""), 0.0)
+        await asyncio.sleep(wait_secs)
+
+    asyncio.run(refused())
 
 
 def refused_request() -> Request:
@@ -86,11 +98,17 @@ def test_what_did_not_become_durable_is_told_as_failed(
 def test_of_many_refusals_some_are_written_down_and_then_their_number() -> None:
     kept = Kept()
     audit = Audit(kept, 3, address_of_peer)
-    for _ in range(1000):
-        audit.answered(refused_request(), problem_response(Unauthorized("no"), b""), 0.0)
+    refuse(audit, 1000)
     audit.close()
     assert [record["outcome"] for record in kept.records] == ["UNAUTHORIZED"] * 3 + ["left_out"]
     assert kept.records[-1]["count"] == 997
+
+
+def test_the_number_of_refusals_that_were_left_out_is_told_though_none_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everbrook.server.observe.audit.WINDOW_SECS", 0.05)
+    kept = Kept()
+    refuse(Audit(kept, 3, address_of_peer), 10, wait_secs=0.2)
+    assert kept.records[-1] == {"action": "refused", "outcome": "left_out", "count": 7}
 
 
 def test_a_reload_is_written_down_by_who_makes_it() -> None:
@@ -123,5 +141,5 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nowhere"):
+    with pytest.raises(SettingsError, match=r"^audit\.path: .*nowhere.* can't be written to"):
         audit_of(AuditSettings(to=AuditTarget.FILE, path=str(tmp_path / "nowhere" / "audit.log")), address_of_peer)

@@ -1,12 +1,15 @@
 """Traces reach a collector: a span for the request, one for its wait for the disk, one for a webhook."""
 
+import socket
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from everbrook.server.observe.assembling import observer_of
-from everbrook.settings import SettingsError
+from everbrook.server.observe.traces import RequestTracer
+from everbrook.settings import SettingsError, TraceSettings
 from tests.server.conftest import Start
 from tests.server.observe.collector import TraceCollector
 from tests.server.running import GatedStorage, RunningServer, configured, eventually
@@ -68,6 +71,19 @@ def test_a_webhook_is_a_span(start: Start, collector: TraceCollector, hooks: Hoo
 
 def test_a_collector_that_is_gone_fails_no_request(start: Start, path: str) -> None:
     assert create(start(traces__endpoint="http://127.0.0.1:9/v1/traces"), path) == 201
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["hangs", "is gone"])
+def test_a_collector_that_does_not_answer_is_not_waited_for(*, listens: bool) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        if listens:
+            silent.listen()
+        tracer = RequestTracer(TraceSettings(endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces"))
+        tracer.delivered("lost", accepted=True, secs=0.1)
+        began = time.monotonic()
+        tracer.close()
+        assert time.monotonic() - began < 1.6
 
 
 def test_without_the_package_the_setting_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,24 @@ def test_the_server_says_that_it_speaks_https(tmp_path: Path, pair: Pair) -> Non
         assert server.banner[0].startswith("everbrook listens on https://{}:{};".format(*server.address))
 
 
+@pytest.mark.parametrize("asks_clients", [False, True])
+def test_the_doctor_finds_the_server_and_believes_the_authority(
+    tmp_path: Path, pair: Pair, authority: Authority, *, asks_clients: bool
+) -> None:
+    settings = variables(pair) | (
+        {"DS_TLS__CLIENT_CERTIFICATES": "required", "DS_TLS__CLIENT_CA_PATH": str(authority.ca)} if asks_clients else {}
+    )
+    with serving(tmp_path, **settings) as server:
+        url, shown = "https://{}:{}".format(*server.address), authority.issue("client")
+        told = everbrook(
+            *("--url", url, "--ca", str(authority.ca), "--client-cert", str(shown.cert)),
+            *("--client-key", str(shown.key), "doctor"),
+            **settings | {"DS_SERVER__PORT": str(server.address[1])},
+        )
+    assert f"ok    port: a server is listening at {url}\n" in told.stdout
+    assert f"ok    server: {url} answers" in told.stdout
+
+
 def test_a_hang_up_renews_the_certificate(tmp_path: Path, pair: Pair, authority: Authority) -> None:
     with serving(tmp_path, **variables(pair)) as server:
         renewed = authority.issue("server", file="renewed")

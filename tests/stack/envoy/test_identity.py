@@ -1,9 +1,11 @@
 """Whose request it is: the server is told by Envoy, and by nobody else."""
 
+from pathlib import Path
+
 import httpx2
 import pytest
 
-from tests.stack.envoy.running import Proxy
+from tests.stack.envoy.running import Proxy, free_port, running
 
 SUBJECT = b"x-jwt-sub"
 
@@ -65,6 +67,24 @@ def test_a_subject_with_a_line_end_is_no_second_header(proxy: Proxy, path: str, 
     for request in proxy.asked():
         assert request.headers.get(SUBJECT) != b"admin"
         assert b"x-other" not in request.headers
+
+
+@pytest.mark.parametrize(
+    "subject", ["alice ", " alice", "alice\t", "\talice", " ", "", 5, ["alice"], {"sub": "alice"}, True]
+)
+def test_a_subject_that_a_header_would_change_is_refused(proxy: Proxy, path: str, subject: object) -> None:
+    answer = httpx2.get(f"{proxy.url}{path}", headers={"Authorization": f"Bearer {proxy.token(sub=subject)}"})
+    assert answer.status_code in {401, 403}
+    assert not proxy.asked()
+
+
+def test_another_header_for_the_identity_is_guarded_in_the_same_way(tmp_path: Path, proxy: Proxy, path: str) -> None:
+    edge = proxy.edge._replace(port=free_port(), admin_port=free_port(), identity_header="X-User")
+    with running(tmp_path, edge):
+        headers = {"Authorization": f"Bearer {proxy.token()}", "X-User": "admin"}
+        httpx2.get(f"{edge.url}{path}", headers=headers)
+        httpx2.get(f"{edge.url}/healthz", headers=headers)
+    assert [request.headers.get(b"x-user") for request in proxy.asked()] == [b"alice", None]
 
 
 def test_the_last_address_that_is_told_is_not_the_clients_word(proxy: Proxy, client: httpx2.Client, path: str) -> None:

@@ -112,6 +112,11 @@ def fake(folder: Path, version: str) -> Path:
     return program
 
 
+def test_envoy_guards_the_header_that_the_server_believes() -> None:
+    assert settings_for_envoy({"DS_AUTH__IDENTITY_HEADER": "X-User"}, {"envoy"}) == {"identity_header": "X-User"}
+    assert settings_for_envoy({}, {"envoy"}) == {}
+
+
 def test_the_envoy_of_the_machine_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = fake(tmp_path, "1.36.2")
     monkeypatch.setenv("PATH", str(tmp_path))

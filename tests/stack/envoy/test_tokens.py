@@ -37,7 +37,7 @@ def test_a_good_token_gets_through(proxy: Proxy) -> None:
         {"aud": [f"{TEST_NAME}-2"]},
         {"aud": None},
     ],
-    ids=lambda claims: " ".join(claims),
+    ids=" ".join,
 )
 def test_a_claim_that_is_not_good_does_not(proxy: Proxy, claims: dict[str, object]) -> None:
     # Envoy answers 403 where the audience is wrong, and 401 otherwise.

@@ -43,7 +43,7 @@ _SUBSCRIBE: Mapping[bytes, Rule] = dict.fromkeys((b"GET", b"HEAD", b"PUT", b"POS
 RULES: Mapping[Resource, Mapping[bytes, Rule]] = {
     Resource.STREAM: {**_READ, b"PUT": Verb.CREATE, b"POST": Verb.APPEND, b"DELETE": Verb.DELETE},
     Resource.SNAPSHOT: _READ,
-    # A snapshot says what the stream says, and cutting the stream takes from it what it says.
+    # A snapshot says what the stream says. What it takes away needs `delete` as well: see `cuts`.
     Resource.SNAPSHOT_AT: {**_READ, b"PUT": Verb.APPEND, b"DELETE": Verb.DELETE},
     Resource.BOOTSTRAP: _READ,
     Resource.RETENTION: {b"PUT": Verb.DELETE},
@@ -66,10 +66,14 @@ RULES: Mapping[Resource, Mapping[bytes, Rule]] = {
 
 
 class Action(Struct, frozen=True, gc=False):
-    """A rule, and the path to which it is applied: without a slash at its end."""
+    """A rule, and the path to which it is applied: without a slash at its end.
+
+    Something is `published` that takes the place of what was there, unless that is to be kept.
+    """
 
     rule: Rule
     path: bytes
+    published: bool = False
 
 
 OPEN = Action(Access.OPEN, b"")
@@ -80,6 +84,11 @@ def action_of(request: Request) -> Action:
     method, path = request.method, request.path
     # Clients choose these keys: a long one is not remembered.
     return _remembered(method, path) if len(path) + len(method) <= MAX_KEY_BYTES else find_action(method, path)
+
+
+def cuts(request: Request, action: Action) -> bool:
+    """Tell whether a request takes from a stream what others have put there, beside what its rule says (002 §2.2)."""
+    return action.published and request.headers.get(b"stream-snapshot-history") != b"keep"
 
 
 def source_of(request: Request) -> bytes | None:
@@ -102,7 +111,7 @@ def find_action(method: bytes, path: bytes) -> Action:
     if route.resource is Resource.QUOTA and rule is Verb.ADMIN:
         # It bounds those who administer the bucket: only who administers all of them may move it.
         return Action(rule, BUCKETS)
-    return Action(rule, _path_of(route))
+    return Action(rule, _path_of(route), route.resource is Resource.SNAPSHOT_AT and method == b"PUT")
 
 
 def _path_of(route: Route) -> bytes:

@@ -28,6 +28,8 @@ SECRET_BYTES = 32
 
 _ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
 _KEY = re.compile(rb"eb_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_ID = re.compile(r"[a-z0-9]{12}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 _NO_DIGEST = "0" * 64
 
 
@@ -67,6 +69,11 @@ def parse_file(text: bytes) -> ApiKeyFile:
         raise ValueError(f"it is no file of API keys: {error}") from None
     if file.version != 1:
         raise ValueError(f"it has version {file.version}, and the only one known is 1")
+    for key in file.keys:
+        if not _ID.fullmatch(key.id) or not _SHA256.fullmatch(key.sha256):
+            raise ValueError(f"its key {key.id[:64]!r} is damaged: an id has 12 characters, a sha256 64 digits")
+    if len({key.id for key in file.keys}) < len(file.keys):
+        raise ValueError("it has two keys of one id")
     return file
 
 

@@ -13,8 +13,9 @@ from everbrook.server.auth.api_keys import PREFIX, ApiKeys
 from everbrook.server.auth.grants import expand, parse_scopes
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.auth.signed_urls import MARK, SignedUrls
+from everbrook.server.auth.signed_urls import SignedUrls, is_signed
 from everbrook.server.exchange import Request
+from everbrook.server.limits.addresses import client_of
 from everbrook.settings import AuthSettings
 from everbrook.settings.auth_values import is_url, words_of
 from everbrook.settings.sections.auth import ANY_AUDIENCE
@@ -52,12 +53,13 @@ class Authenticator:
     def identify(self, request: Request) -> Identity | None:
         """Say who asks, or None for nobody in particular. Unauthorized for a bad credential; Unavailable: ask again."""
         if self._bears and (authorization := request.headers.get(b"authorization")) is not None:
-            return self._identify_bearer(authorization)
-        if self._signed_urls is not None and MARK in request.query:
+            return self._identify_bearer(authorization, request)
+        if self._signed_urls is not None and is_signed(request.query):
             return self._signed_urls.identify(request)
-        subject = self._proxies.proxied_identity(request)
-        if subject is not None:
-            return self._asserted(subject, PROXY)
+        if self._proxies.speaks(request):
+            # A certificate would be the proxy's own, not that of whoever asks it.
+            subject = self._proxies.proxied_identity(request)
+            return None if subject is None else self._asserted(subject, PROXY)
         certificate = request.peer.certificate
         return None if certificate is None else self._asserted(certificate, CERTIFICATE)
 
@@ -72,14 +74,14 @@ class Authenticator:
         if self._keys is not None:
             await self._keys.close()
 
-    def _identify_bearer(self, authorization: bytes) -> Identity:
+    def _identify_bearer(self, authorization: bytes, request: Request) -> Identity:
         scheme, _, credential = authorization.partition(b" ")
         credential = credential.strip(b" ")
         if scheme.lower() != BEARER or not credential or b" " in credential or b"," in credential:
             raise Unauthorized("Authorization must be 'Bearer' and one token")  # and not shown: it may be a secret
         if credential.startswith(PREFIX):
             return _require(self._api_keys, "API keys").identify(credential)
-        return _require(self._tokens, "tokens").identify(credential)
+        return _require(self._tokens, "tokens").identify(credential, client_of(self._proxies.client_address(request)))
 
     def _assert(self, subject: str, source: str) -> Identity:
         """Give the identity of somebody whose name is all that is known."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized
-from everbrook.server.auth.actions import METRICS, Access, Action, action_of, source_of
+from everbrook.server.auth.actions import METRICS, Access, Action, action_of, cuts, source_of
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
 from everbrook.server.exchange import Request
@@ -68,6 +68,8 @@ class Authorization:
         request.private = not public
         if not public and not self._grants(request, action):
             raise self.refusal(request, action.rule if isinstance(action.rule, Verb) else Verb.READ, action.path)
+        if cuts(request, action) and not self.may_delete(request, action.path):
+            raise self.refusal(request, Verb.DELETE, action.path)
         source = source_of(request) if request.method == b"PUT" else None
         if source is not None and not self._may_read(request, source):
             raise self.refusal(request, Verb.READ, source)
@@ -91,6 +93,10 @@ class Authorization:
         return Forbidden(f"{request.identity.subject!r} may not do this: it takes the scope {scope}, or a wider one")
 
     # What is asked of it later
+
+    def may_delete(self, request: Request, path: bytes) -> bool:
+        """Tell whether a request may take away what others have put in a stream."""
+        return allows(_grants_of(request), Verb.DELETE, path)
 
     def readable(self, request: Request) -> tuple[bytes, ...]:
         """Give the prefixes below which a request may read."""

@@ -8,7 +8,7 @@ a busy producer costs one verification, not one a request.
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NoReturn, TypeVar
 
 import jwt
@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid, quoted
 from everbrook.server.auth.grants import expand, parse_claimed
+from everbrook.server.auth.guesses import Guesses
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.issuer import Keys
 
@@ -65,11 +66,15 @@ class BearerTokens:
         self._keys = keys
         self._expected = expected
         self._now = now
+        self._guesses = Guesses()
         self._remembered: dict[bytes, Identity] = {}
         self._generation = keys.generation
 
-    def identify(self, token: bytes) -> Identity:
-        """Say who holds a token; TokenInvalid, TokenExpired, or Unavailable where its key can't be known now."""
+    def identify(self, token: bytes, whose: Hashable = None) -> Identity:
+        """Say who holds a token; TokenInvalid, TokenExpired, or Unavailable where its key can't be known now.
+
+        `whose` it is that sent it: who has sent too many bad ones is told to wait (TooManyRequests).
+        """
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} bytes, got {len(token)}")
         generation = self._keys.generation
@@ -79,7 +84,7 @@ class BearerTokens:
         digest = hashlib.sha256(token).digest()
         known = self._remembered.get(digest)
         if known is None:
-            return self._remember(digest, self._verify(token))
+            return self._remember(digest, self._verify(token, whose))
         if known.expires_at_secs is not None and self._now() >= known.expires_at_secs:
             del self._remembered[digest]
             raise self._expired(known.expires_at_secs - self._expected.leeway_secs)
@@ -91,15 +96,15 @@ class BearerTokens:
         self._remembered[digest] = identity
         return identity
 
-    def _verify(self, token: bytes) -> Identity:
+    def _verify(self, token: bytes, whose: Hashable) -> Identity:
         # The cheap reasons to refuse come first: they need neither a key nor an issuer.
         header, payload = _split(token)
         claims = _convert(payload, _Claims, "claims")
         self._check_claims(claims)
-        self._check_signature(token, _convert(header, _Header, "header"))
+        self._check_signature(token, _convert(header, _Header, "header"), whose)
         return Identity(claims.sub, SOURCE, self._grants(payload, claims.sub), claims.exp + self._expected.leeway_secs)
 
-    def _check_signature(self, token: bytes, header: _Header) -> None:
+    def _check_signature(self, token: bytes, header: _Header, whose: Hashable) -> None:
         allowed = self._expected.algorithms
         if header.alg not in allowed:
             _refuse(f"must be signed with one of {', '.join(allowed)}, got {_shown(header.alg)}")
@@ -109,9 +114,11 @@ class BearerTokens:
         if key is None:
             named = "names no key" if header.kid is None else f"names the key {_shown(header.kid)}"
             _refuse(f"{named}, and the issuer has no such key for {header.alg}")
+        self._guesses.require_few(whose)
         try:
             _JWS.decode(token, key.jwk, algorithms=[key.algorithm])
         except (jwt.PyJWTError, ValueError, TypeError):
+            self._guesses.note(whose)
             _refuse("has a signature that is not its issuer's")
 
     def _check_claims(self, claims: _Claims) -> None:
@@ -126,6 +133,8 @@ class BearerTokens:
             _refuse("must have an exp in seconds since 1970")
         if now >= claims.exp + expected.leeway_secs:
             raise self._expired(claims.exp)
+        if not abs(claims.nbf) < MAX_TIME_SECS:
+            _refuse("must have an nbf in seconds since 1970, if it has one")
         if now < claims.nbf - expected.leeway_secs:
             _refuse(f"is not good before {claims.nbf:.0f}, it is {now:.0f} now (seconds since 1970)")
         if not claims.sub.isprintable() or not 0 < len(claims.sub) <= MAX_SUBJECT_CHARACTERS:
@@ -136,9 +145,10 @@ class BearerTokens:
 
     def _grants(self, payload: dict[str, Any], subject: str) -> tuple[Grant, ...]:
         """Read the scopes of a token. One that has the claim and nothing of ours in it may do nothing."""
-        claimed = next((payload[name] for name in self._expected.scope_claims if name in payload), None)
-        if claimed is None:
+        name = next((name for name in self._expected.scope_claims if name in payload), None)
+        if name is None:
             return expand(self._expected.default_grants, subject)
+        claimed = payload[name] or []
         words = [claimed] if isinstance(claimed, str) else claimed
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             _refuse("must have its scopes as a text or a list of texts")
@@ -182,6 +192,8 @@ def _convert(document: dict[str, Any], kind: type[T], what: str) -> T:
         return msgspec.convert(document, kind)
     except msgspec.ValidationError as error:
         _refuse(f"has wrong {what}: {error}")
+    except ValueError:
+        _refuse(f"has {what} with characters that are none (half of a surrogate pair)")
 
 
 def _shown(text: str) -> str:

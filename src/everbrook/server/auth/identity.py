@@ -23,9 +23,13 @@ class Grant(Struct, frozen=True):
 
 
 class Identity(Struct, frozen=True):
-    """Who asks. `subject` is unique among those whose identity was proven in the same way (`source`)."""
+    """Who asks. `subject` is unique among those whose identity was proven in the same way (`source`).
+
+    One that is `shared` is that of many: what one of them does must not count for the others.
+    """
 
     subject: str
     source: str
     grants: tuple[Grant, ...] = ()
     expires_at_secs: float | None = None
+    shared: bool = False

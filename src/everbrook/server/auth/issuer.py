@@ -2,7 +2,7 @@
 
 The rule: an issuer that is down takes nothing away, the keys that are known go on being used; and strangers cause at
 most one fetch a minute, whatever keys their tokens name. A token whose key may be new can't be judged yet: that is
-503, not 401.
+503, not 401. A key that the issuer had and has no more is not new: its tokens are refused at once.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ HOLD_OFF_SECS = 60.0
 RETRY_SECS = (1.0, 2.0, 5.0, 10.0, 30.0)
 TIMEOUT_SECS = 5.0
 MAX_MISSED = 1000
+MAX_WITHDRAWN = 1000
 
 _OK = 200
 _HEADERS = [("Accept", "application/jwk-set+json, application/json"), ("Accept-Encoding", "identity")]
@@ -94,6 +95,7 @@ class FetchedKeys:
         self._known_since = -HOLD_OFF_SECS
         self._failures = 0
         self._missed: dict[str, float] = {}
+        self._withdrawn: dict[str, None] = {}
         self._asked = asyncio.Event()
         self._tried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -133,11 +135,13 @@ class FetchedKeys:
     def _is_new(self, kid: str) -> bool:
         """Tell whether the known set is older than the first time that a key was missed. Ask, if it is time."""
         now = self._clock()
+        if now - self._began_at >= HOLD_OFF_SECS:
+            self._asked.set()
+        if kid in self._withdrawn:
+            return False
         missed_at = self._missed.setdefault(kid, now)
         if len(self._missed) > MAX_MISSED:
             del self._missed[next(iter(self._missed))]
-        if now - self._began_at >= HOLD_OFF_SECS:
-            self._asked.set()
         return missed_at >= self._known_since
 
     async def _run(self) -> None:
@@ -169,13 +173,22 @@ class FetchedKeys:
 
     def _take(self, text: bytes, began_at: float) -> None:
         if text != self._text or self._set is None:
-            self._set = self._parse(text)
+            known = self._parse(text)
+            self._withdraw(known)
+            self._set = known
             self._text = text
             self.generation += 1
         self._known_since = began_at
         if self._failures:
             logger.info("the keys at %s can be had again", _shown(self._url))
         self._failures = 0
+
+    def _withdraw(self, known: KeySet) -> None:
+        """Remember which keys are gone. Only the issuer makes them more, so no stranger can push one out."""
+        gone = self._set.ids - known.ids if self._set else set()
+        self._withdrawn = {kid: None for kid in (*self._withdrawn, *gone) if kid is not None and kid not in known}
+        while len(self._withdrawn) > MAX_WITHDRAWN:
+            del self._withdrawn[next(iter(self._withdrawn))]
 
 
 async def fetch(url: str) -> bytes:

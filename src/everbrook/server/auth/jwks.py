@@ -2,16 +2,20 @@
 
 The rule: the key decides which algorithm verifies, never the token. A key is found by its id *and* the algorithm that
 the token names, and it is there only under the algorithms that its type, curve and `alg` allow; so a public key can't
-be taken for a shared secret.
+be taken for a shared secret. A key that can't be used is left out and logged: one that is unusual must not keep
+an issuer from bringing a new one.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from msgspec import Struct
+
+logger = logging.getLogger(__name__)
 
 MAX_SET_BYTES = 256 * 1024
 MAX_KEYS = 100
@@ -46,13 +50,13 @@ class KeySet:
     def __init__(self, keys: Mapping[tuple[str | None, str], Key]) -> None:
         """Take keys by their id and algorithm."""
         self._keys = dict(keys)
-        self._ids = {kid for kid, _ in keys}
+        self.ids = {kid for kid, _ in keys}
 
     def __len__(self) -> int:
         return len(self._keys)
 
     def __contains__(self, kid: object) -> bool:
-        return kid in self._ids
+        return kid in self.ids
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
         """Find the key that a token names. Without an id it is the only one of its algorithm, or none."""
@@ -63,20 +67,29 @@ class KeySet:
 
 
 def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
-    """Read a key set. Keys for anything but these algorithms are left out; ValueError if none is left."""
+    """Read a key set. What can't verify these algorithms is left out; ValueError if nothing is left."""
     found: dict[tuple[str | None, str], Key] = {}
+    unusable: list[str] = []
     for document in _keys_of(text):
         if "d" in document:
             _refuse(document, "holds its private half, which nobody but the issuer may have")
-        kid = document.get("kid")
-        if kid is not None and not isinstance(kid, str):
-            continue
-        for algorithm in _fitting(document):
-            if algorithm in algorithms and (kid, algorithm) not in found:
-                found[kid, algorithm] = Key(algorithm, _load(document, algorithm))
+        try:
+            found = _keys_in(document, algorithms) | found
+        except ValueError as error:
+            unusable.append(str(error))
     if not found:
-        raise ValueError(f"no key in it can verify a signature of {', '.join(algorithms)}")
+        raise ValueError(unusable[0] if unusable else f"no key in it can verify a signature of {', '.join(algorithms)}")
+    for reason in unusable:
+        logger.warning("a key of the tokens' issuer is left out: %s", reason)
     return KeySet(found)
+
+
+def _keys_in(document: Mapping[str, Any], algorithms: Iterable[str]) -> dict[tuple[str | None, str], Key]:
+    kid = document.get("kid")
+    if kid is not None and not isinstance(kid, str):
+        return {}
+    wanted = [algorithm for algorithm in _fitting(document) if algorithm in algorithms]
+    return {(kid, algorithm): Key(algorithm, _load(document, algorithm)) for algorithm in wanted}
 
 
 def _keys_of(text: bytes) -> list[dict[str, Any]]:
@@ -94,8 +107,8 @@ def _keys_of(text: bytes) -> list[dict[str, Any]]:
 
 def _fitting(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Give the algorithms that a key may verify: those of its type, and of its `alg` if it has one."""
-    operations = document.get("key_ops", ["verify"])
-    if document.get("use", "sig") != "sig" or not isinstance(operations, list) or "verify" not in operations:
+    operations = ["verify"] if document.get("key_ops") is None else document["key_ops"]
+    if document.get("use") not in {None, "sig"} or not isinstance(operations, list) or "verify" not in operations:
         return ()
     kty, curve, named = document.get("kty"), document.get("crv"), document.get("alg")
     if not isinstance(kty, str) or not (curve is None or isinstance(curve, str)):

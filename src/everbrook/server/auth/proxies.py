@@ -52,13 +52,17 @@ class Proxies:
         found = _parse_address(address)
         return found is not None and any(found in network for network in self.networks)
 
+    def speaks(self, request: Request) -> bool:
+        """Tell whether it is a trusted proxy that a request comes from, for somebody else."""
+        return not request.peer.told and self.trusts(request.peer.address)
+
     def proxied_identity(self, request: Request) -> str | None:
         """Give the subject that a trusted proxy says asks. From anybody else the header means nothing.
 
         A header that is there twice was put there by two: the proxy, and somebody who wants to be taken for another.
         """
         subject = request.headers.get(self._identity_header)
-        if not subject or request.peer.told or not self.trusts(request.peer.address):
+        if not subject or not self.speaks(request):
             return None
         name = self._identity_header.decode()
         if b"," in subject:

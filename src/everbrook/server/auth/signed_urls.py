@@ -25,9 +25,7 @@ from everbrook.server.routes import Resource, find_route
 
 SOURCE = "signed_url"
 SECRET_BYTES = 32
-MARK = b"signature="
-"""What the query of a signed URL contains."""
-
+_MARK = b"signature="
 _PARAMETERS = {b"signature", b"expires", b"key"}
 _DOMAIN = b"everbrook signed url, version 1"
 _EXPIRES = re.compile(rb"[1-9][0-9]{0,11}")
@@ -99,6 +97,19 @@ def signed_name(path: bytes) -> bytes:
     return route.name
 
 
+def is_signed(query: bytes) -> bool:
+    """Tell whether a query is that of a signed URL. Parameters that only end like ours are somebody else's."""
+    return _MARK in query and (query.startswith(_MARK) or b"&" + _MARK in query)
+
+
+def carried(request: Request) -> bytes:
+    """Give what a URL of the same stream needs so that whoever came by a signed one may follow it."""
+    if request.identity is None or request.identity.source != SOURCE:
+        return b""
+    pairs = (pair for pair in request.query.split(b"&") if pair.partition(b"=")[0] in _PARAMETERS)
+    return b"?" + b"&".join(pairs)
+
+
 class SignedUrls:
     """Says who has a signed URL. The file is read again when it changes."""
 
@@ -121,7 +132,8 @@ class SignedUrls:
             raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
         if self._now() >= int(expires):
             raise TokenExpired(f"the URL was good until {int(expires)}, it is {self._now():.0f} now")
-        return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires))
+        # Whoever was given a URL of this key: that is not one client, and must not be bounded like one.
+        return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires), shared=True)
 
 
 def _index(text: bytes) -> Mapping[bytes, bytes]:

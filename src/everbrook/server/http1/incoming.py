@@ -93,7 +93,7 @@ class Incoming:
         self._pass_on(1)
         upload, self._upload = self._upload, None
         if self.error is not None:
-            refusal = application.refuse(self.error, request.headers)
+            refusal = application.refuse(self.error, request.headers, request)
             refusal.rests_on = application.engine.last_change
             return refusal
         if upload is not None:

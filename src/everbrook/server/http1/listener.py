@@ -10,6 +10,7 @@ from itertools import count
 
 from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
+from everbrook.server.http1.backlog import Backlog
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.encrypting import EncryptedServer, bind
 from everbrook.server.http1.rendering import date_line
@@ -23,6 +24,9 @@ BACKLOG = 4096
 ABORT_SECS = 1.0
 LEAVING_SECS = 0.005
 ADOPTED_AT_ONCE = 100
+# Who is turned away stays for a moment, so that the answer is read; so many at a time, because each is an open file.
+TURNED_AWAY = 128
+TURNED_AWAY_SECS = 1.0
 
 
 def certificates_of(application: Application) -> Certificates | None:
@@ -44,6 +48,7 @@ class Listener:
         self.now = self.loop.time()
         self.date_line = date_line()
         self._connections: set[Connection] = set()
+        self._turned_away: dict[Connection, None] = {}
         self._admitted = 0
         self._accepted = 0
         application.observer.transport = self
@@ -51,6 +56,7 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._numbers = count(1)
+        self._backlog = Backlog(self.loop, self._connect)
         limits = application.settings.limits
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
         self.pulse = Pulse(application.engine, self.loop, bounds)
@@ -68,6 +74,8 @@ class Listener:
             ]
         else:
             self._servers = [await self.loop.create_server(self._connect, host, port, backlog=BACKLOG)]
+        if self.certificates is None:
+            self._backlog.listen([each.fileno() for server in self._servers for each in server.sockets])
         self._tick()
         return [each.getsockname()[:2] for server in self._servers for each in server.sockets]
 
@@ -101,19 +109,30 @@ class Listener:
         """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
         self._connections.add(connection)
         self._accepted += 1
+        self._backlog.look()
         if self._admitted >= self.application.settings.limits.max_connections:
-            return Unavailable("the server has too many connections")
+            return self._turn_away(connection, Unavailable("the server has too many connections"))
         try:
             connection.place = self.application.holdings.open(address)
         except TooManyRequests as error:
-            return error
+            return self._turn_away(connection, error)
         connection.number = next(self._numbers)
         self._admitted += 1
         return None
 
+    def _turn_away(self, connection: Connection, error: ProtocolError) -> ProtocolError:
+        """Keep a connection for as long as its refusal takes. Of too many, who came first goes first."""
+        if len(self._turned_away) >= TURNED_AWAY:
+            oldest = next(iter(self._turned_away))
+            del self._turned_away[oldest]
+            oldest.abort()
+        self._turned_away[connection] = None
+        return error
+
     def forget(self, connection: Connection) -> None:
         """Look after a connection no longer."""
         self._connections.discard(connection)
+        self._turned_away.pop(connection, None)
         if connection.number:
             self._admitted -= 1
             self.application.holdings.close(connection.place, connection.number)
@@ -131,7 +150,9 @@ class Listener:
 
     def relieve(self) -> None:
         """Hold less, if too much is held: who has read nothing for longest is dropped first."""
-        slow = sorted((each for each in self._connections if each.unread), key=lambda each: each.since)
+        slow = sorted(
+            (each for each in self._connections if each.unread and not each.dropped), key=lambda each: each.since
+        )
         for connection in slow:
             if self.buffered_bytes <= self.max_buffered_bytes:
                 return
@@ -142,6 +163,10 @@ class Listener:
         self.date_line = date_line()
         for connection in tuple(self._connections):
             connection.check(self.now)
+        for connection in tuple(self._turned_away):
+            # When it came is known to the tick.
+            if self.now - connection.since >= TURNED_AWAY_SECS + self.tick_secs:
+                connection.abort()
         if self.buffered_bytes > self.max_buffered_bytes:
             self.relieve()
         self._timer = self.loop.call_later(self.tick_secs, self._tick)
@@ -168,6 +193,7 @@ class Listener:
                 await asyncio.wait_for(self._empty.wait(), timeout_secs)
 
     def _close_servers(self) -> None:
+        self._backlog.close()
         for server in self._servers:
             server.close()
         if self.certificates is not None:

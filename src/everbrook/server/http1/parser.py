@@ -16,7 +16,7 @@ from everbrook.protocol.errors import (
     quoted,
 )
 from everbrook.protocol.memory import remember
-from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, Request
+from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, Request, may_be_large
 from everbrook.server.http1.incoming import Incoming
 
 # What a header line has beside its name and value: a colon, a space and the line end.
@@ -55,20 +55,26 @@ class RequestParser:
         on_head: Callable[[StreamedRequest], None],
         on_request: Callable[[Http1Request], None],
         on_continue: Callable[[], None],
+        *,
+        judges_heads: bool = False,
     ) -> None:
         """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body.
 
-        One whose body may be taken as it comes goes to `on_head` before.
+        One whose body may be taken as it comes goes to `on_head` before; with `judges_heads`, so does every one whose
+        body may be large.
         """
         self._max_header_bytes = max_header_bytes
         self._max_body_bytes = max_body_bytes
         self._on_head = on_head
         self._on_request = on_request
         self._on_continue = on_continue
+        self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
         self._gathered_bytes = max_body_bytes
         self._parser = httptools.HttpRequestParser(self)
         self._url = b""
+        # Most clients ask for the same thing again.
+        self._target = self._path = self._query = b""
         self._method = b""
         self.headers: dict[bytes, bytes] = {}
         self._fed_bytes = 0
@@ -80,6 +86,7 @@ class RequestParser:
         self.receiving = False
         self.peer: Peer = NOBODY
         self.scheme = b"http"
+        self.heard_at = 0.0
 
     def feed(self, data: bytes) -> None:
         """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
@@ -87,7 +94,10 @@ class RequestParser:
         if self.receiving:
             self._unended_bytes += len(data)
         try:
-            self._feed(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._feed_on(data, upgrade.args[0])
         except httptools.HttpParserCallbackError as error:
             if isinstance(error.__context__, ProtocolError):
                 raise error.__context__ from None
@@ -97,20 +107,20 @@ class RequestParser:
         if self.receiving:
             self._check_head(self._unended_bytes)
 
-    def _feed(self, data: bytes) -> None:
-        """Parse. Nothing is ever upgraded, so a request that offers it is parsed again without the offer.
+    def _feed_on(self, rest: bytes | memoryview, taken_bytes: int) -> None:
+        """Go on behind the offer of an upgrade. Nothing is ever upgraded, so its request is parsed without it.
 
         `httptools` takes whatever follows the head of such a request for another protocol, its body included.
         """
-        rest: bytes | memoryview = data
         while True:
+            rest = memoryview(rest)[taken_bytes:]
+            if self._upgrading:
+                rest = self._head_without_offer() + rest
+            self._parser = httptools.HttpRequestParser(self)
             try:
                 self._parser.feed_data(rest)
             except httptools.HttpParserUpgrade as upgrade:
-                rest = memoryview(rest)[upgrade.args[0] :]
-                if self._upgrading:
-                    rest = self._head_without_offer() + rest
-                self._parser = httptools.HttpRequestParser(self)
+                taken_bytes = upgrade.args[0]
             else:
                 return
 
@@ -159,12 +169,12 @@ class RequestParser:
         """
         if not self._in_head:
             return
-        name, value = name.lower(), value.rstrip(b" \t")
-        if name in self.headers:
+        name, value, headers = name.lower(), value.rstrip(b" \t"), self.headers
+        if name in headers:
             if name == b"host":
                 raise BadRequest("the Host header must be given once")
-            value = b"%b, %b" % (self.headers[name], value)
-        self.headers[name] = value
+            value = b"%b, %b" % (headers[name], value)
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         """Look at the head before any of the body is taken."""
@@ -183,7 +193,7 @@ class RequestParser:
             self._check_coding(headers[b"transfer-encoding"])
         length = headers.get(b"content-length")
         method = self._method = self._parser.get_method()
-        if method == b"PUT" and STREAMED_PATH in self._url:
+        if (method == b"PUT" and STREAMED_PATH in self._url) or (self._judges_heads and may_be_large(headers)):
             self._begin_streamed(int(length or 0))
         elif length is not None and int(length) > self._max_body_bytes:
             raise self._too_large()
@@ -231,16 +241,28 @@ class RequestParser:
             self._end_streamed(self._streamed)
             return
         parser, headers = self._parser, self.headers
-        path, query = split_target(self._url)
+        if self._url != self._target:
+            self._target, (self._path, self._query) = self._url, split_target(self._url)
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         kept = parser.should_keep_alive()
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
         chunkable = (kept and b"connection" not in headers) or self._version() == "1.1"
         connection = (KEPT if chunkable else KEPT_1_0) if kept else None
-        request = Http1Request(self._method, path, query, headers, body, connection=connection, chunkable=chunkable)
-        request.peer = self.peer
-        request.scheme = self.scheme
-        self._on_request(request)
+        self._on_request(
+            Http1Request(
+                self._method,
+                self._path,
+                self._query,
+                headers,
+                body,
+                self.scheme,
+                b"",
+                self.peer,
+                self.heard_at,
+                connection=connection,
+                chunkable=chunkable,
+            )
+        )
 
     def _begin_streamed(self, length: int) -> None:
         """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
@@ -264,6 +286,7 @@ class RequestParser:
     def _end_streamed(self, request: StreamedRequest) -> None:
         self._gathered_bytes = self._max_body_bytes
         self._streamed = None
+        request.received = self.heard_at
         self._on_request(request)
 
     def _version(self) -> str:

@@ -1,12 +1,13 @@
-"""The pulse of the event loop: how late it is, and how long changes take to become durable.
+"""The pulse of the event loop: how late it is, and how long it will be until a change is durable.
 
 A beat is due every `BEAT_SECS`; by as much as it is late, everything that arrived meanwhile has waited. While nothing
-arrives there is no beat, so that an idle server sleeps.
+arrives there is no beat, so that an idle server sleeps. On a machine that is busy with other things, or with a disk
+that is, everything is late and nothing is overloaded: a delay counts only where there is much to be done.
 """
 
 import asyncio
 from math import inf
-from time import monotonic
+from time import monotonic, thread_time
 
 from everbrook.engine.engine import Engine
 from everbrook.server.limits.overload import Bounds, Overload
@@ -16,6 +17,17 @@ BEAT_SECS = 0.025
 QUIET_BEATS = 40
 # From so many reads between two beats on, it is their number that makes a beat late.
 MANY_READS = 16
+# And from so much work between two beats on: a beat that is late without it has waited for a processor.
+MUCH_WORK_SECS = 0.03
+# So many changes that are not durable are no queue yet. However slow the disk is, one sync is enough for them.
+FEW_CHANGES = 2048
+# Of what one client has sent without waiting, so much is taken at least, and at most.
+LEAST_AT_ONCE = 16
+MOST_AT_ONCE = 256
+# Over how long it is counted how many changes become durable.
+RATE_SECS = 0.5
+# So much of a rate is still believed in when a lower one was seen: a slow moment is not the end.
+KEPT = 0.7
 # How long a connection counts as busy that has asked for something.
 WINDOW_SECS = 0.5
 
@@ -42,27 +54,51 @@ class Pulse:
         self.window = 0
         self._window_at = 0.0
         self._seen = self._seen_before = 0
+        self._late_secs = self._worked_secs = 0.0
+        self._counted_at, self._counted = 0.0, 0
+        self._durable_per_sec = inf
 
     @property
     def busy(self) -> int:
         """How many connections ask for something, those included that are held."""
         return self.held + max(self._seen, self._seen_before)
 
+    @property
+    def share(self) -> int:
+        """How many requests of one connection may be under way: of what will be durable in good time, its part."""
+        durable = self._durable_per_sec * self.overload.bounds.commit_secs
+        return int(min(MOST_AT_ONCE, max(LEAST_AT_ONCE, durable / max(1, self.busy - self.held))))
+
     def see(self) -> int:
         """Count a connection that asks for something and is not held. Gives the window that it is counted in."""
         self._seen += 1
         return self.window
 
+    def hold(self) -> int:
+        """Count a connection that was just seen as held. Gives how many are."""
+        self.held += 1
+        self._seen = max(0, self._seen - 1)
+        self._seen_before = max(0, self._seen_before - 1)
+        return self.held
+
+    def let_go(self) -> None:
+        """Count a connection that was held no more."""
+        self.held -= 1
+
     def start(self) -> None:
         """Begin to beat: something has come."""
-        self.beat_at = monotonic()
+        self.beat_at = self._counted_at = monotonic()
+        self._worked_secs = thread_time()
+        self._counted = self._engine.durable_change
         self._quiet = 0
         self._timer = self._loop.call_later(BEAT_SECS, self._beat)
 
     def _beat(self) -> None:
         now = monotonic()
-        self.overload.observe(self.waited_secs(now), self._commit_secs(), now)
-        self.calm = self.overload.calm
+        self._count_durable(now)
+        self._late_secs = self._late(now)
+        self._observe(now)
+        self._worked_secs = thread_time()
         self._quiet = 0 if self.reads or not self.calm else self._quiet + 1
         self.reads = 0
         if now - self._window_at > WINDOW_SECS:
@@ -75,18 +111,47 @@ class Pulse:
         self.beat_at = now
         self._timer = self._loop.call_later(BEAT_SECS, self._beat)
 
-    def _commit_secs(self) -> float:
-        engine = self._engine
-        if engine.durable_change >= engine.last_change or engine.failure:
-            return 0.0
-        return engine.survey().pending_secs
+    def strain(self) -> float:
+        """Give how far beyond the bounds the delays are at this moment.
 
-    def waited_secs(self, now: float) -> float:
-        """Give how long what is read now may have waited for its turn.
-
-        If hardly anything was read meanwhile, it waited for something else: the process had to stand still.
+        A turn of the loop in which very much is read is a long one: it is looked at in its midst, not only at its end.
         """
-        return max(0.0, now - self.beat_at - BEAT_SECS) if self.reads >= MANY_READS else 0.0
+        return self._observe(monotonic())
+
+    def _observe(self, now: float) -> float:
+        overload, wait_secs, commit_secs = self.overload, max(self._late_secs, self._late(now)), self._commit_secs()
+        overload.observe(wait_secs, commit_secs, now)
+        self.calm = overload.calm
+        return overload.strain(wait_secs, commit_secs)
+
+    def _count_durable(self, now: float) -> None:
+        """Count how many changes become durable in a second, while there are always some that are not."""
+        engine = self._engine
+        if engine.last_change == engine.durable_change:
+            self._counted_at, self._counted = now, engine.durable_change
+        elif now - self._counted_at >= RATE_SECS:
+            per_sec = (engine.durable_change - self._counted) / (now - self._counted_at)
+            known = self._durable_per_sec < inf
+            self._durable_per_sec = max(per_sec, self._durable_per_sec * KEPT) if known else per_sec
+            self._counted_at, self._counted = now, engine.durable_change
+
+    def _commit_secs(self) -> float:
+        """Give how long a change would take to become durable that came now, or has taken if that is longer."""
+        engine = self._engine
+        pending = engine.last_change - engine.durable_change
+        if pending < FEW_CHANGES or engine.failure:
+            return 0.0
+        return max(engine.survey().pending_secs, pending / max(self._durable_per_sec, FEW_CHANGES))
+
+    def _late(self, now: float) -> float:
+        """Give how late the next beat is already, and so how long what is read now may have waited for its turn.
+
+        If hardly anything was read or done meanwhile, it waited for something else: the process had to stand still.
+        """
+        late_secs = now - self.beat_at - BEAT_SECS
+        if late_secs <= 0 or self.reads < MANY_READS or thread_time() - self._worked_secs < MUCH_WORK_SECS:
+            return 0.0
+        return late_secs
 
     def stop(self) -> None:
         """Beat no more."""

@@ -1,7 +1,8 @@
 """Rates: how often one address or one identity may ask, and how much it may append (429).
 
 Addresses are looked at before a token is, so that guessing tokens is bounded too; identities after. A refusal draws
-nothing, and its `Retry-After` is when the same request would pass if nothing else came.
+nothing, and its `Retry-After` is when the same request would pass if nothing else came. A request whose head was
+admitted before its body came is counted then, and its bytes when they are there.
 """
 
 from collections.abc import Callable, Hashable
@@ -37,11 +38,12 @@ class RateGate:
         if key is None or request.path in PROBES:
             return
         now, sent_bytes = monotonic(), len(request.body) if request.method in BODIES else 0
-        self._require(self._requests, key, now, "requests")
+        requests = None if request.admitted else self._requests
+        self._require(requests, key, now, "requests")
         if sent_bytes:
             self._require(self._append_bytes, key, now, "bytes")
-        if self._requests is not None:
-            self._requests.draw(key, 1, now)
+        if requests is not None:
+            requests.draw(key, 1, now)
         if self._append_bytes is not None and sent_bytes:
             self._append_bytes.draw(key, sent_bytes, now)
 
@@ -56,9 +58,9 @@ class RateGate:
 
 
 def identity_of(request: Request) -> Hashable | None:
-    """Give what an identity is known by, if there is one."""
+    """Give what an identity is known by, if there is one that is not shared by many: addresses bound those."""
     identity = request.identity
-    return (identity.source, identity.subject) if identity else None
+    return (identity.source, identity.subject) if identity and not identity.shared else None
 
 
 def address_gate(limits: LimitSettings, address_of: Callable[[Request], str]) -> Gate | None:

@@ -5,30 +5,29 @@ acks of work and what ends something pass always. Whoever has sent more behind a
 for answers, and gets one for all of it.
 """
 
-from time import monotonic
-
 from everbrook.protocol.path import BUCKET_ROOT, CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.exchange import Request
-from everbrook.server.limits.pulse import Pulse
+from everbrook.server.limits.pulse import MOST_AT_ONCE, Pulse
 
 LIVE = b"live="
 WORK = b"/%b/subscriptions/" % CONTROL_SEGMENT
 WRITES = {b"POST", b"PUT"}
-# Of what one client has sent without waiting, so much is taken in one go.
-MOST_AT_ONCE = 256
 
 
 class Turn:
     """Which requests of one read go on. `refused` is the first that does not, `flooding` that more came behind it."""
 
-    __slots__ = ("_admits", "_admitted", "_pulse", "_waited_secs", "flooding", "refused")
+    __slots__ = ("_admits", "_pulse", "_room", "_strain", "flooding", "refused")
 
-    def __init__(self, pulse: Pulse, *, returning: bool) -> None:
-        """Whoever returns after having been left alone is admitted: it is somebody else's turn to be."""
+    def __init__(self, pulse: Pulse, outstanding: int, *, returning: bool) -> None:
+        """Whoever returns after having been left alone is admitted: it is somebody else's turn to be.
+
+        Whoever waits for many answers already has sent what comes now long ago: it is refused before others are.
+        """
         self._pulse = pulse
-        self._waited_secs = pulse.waited_secs(monotonic())
+        self._strain = pulse.strain()
         self._admits: bool | None = True if returning else None
-        self._admitted = 0
+        self._room = MOST_AT_ONCE if pulse.calm else pulse.share - outstanding
         self.refused: Request | None = None
         self.flooding = False
 
@@ -46,11 +45,11 @@ class Turn:
         if not sheddable(request):
             return True
         if request.method == b"GET" and LIVE in request.query:
-            return self._pulse.overload.admits_follower(self._waited_secs)
+            return self._pulse.overload.admits_follower(self._strain)
         if self._admits is None:
-            self._admits = self._pulse.overload.admits(self._waited_secs, self._pulse.held, self._pulse.busy)
-        self._admitted += 1
-        return self._admits and self._admitted <= MOST_AT_ONCE
+            self._admits = self._pulse.overload.admits(self._strain, self._pulse.held, self._pulse.busy)
+        self._room -= 1
+        return self._admits and self._room >= 0
 
 
 def sheddable(request: Request) -> bool:

@@ -46,7 +46,7 @@ class AccessLog:
         if response.status >= REFUSED:
             extra["code"] = response.code
         words = "%s %s %d in %.1f ms"
-        logger.log(level, words, method, target, response.status, secs * 1000, extra=extra)
+        logger.log(level, words, method or "-", target or "-", response.status, secs * 1000, extra=extra)
 
     def _wanted(self, operation: str, status: int, secs: float) -> bool:
         if self._which is RequestLog.ALL or status >= FAILED:

@@ -4,6 +4,7 @@ A record is written when the answer goes out, and so after what it tells of is d
 anybody, so within a second only some of them are written down, and then how many were left out.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from everbrook.server.exchange import Request, Response
 from everbrook.server.observe.operations import operation_of
 from everbrook.server.observe.redaction import printable
 from everbrook.server.observe.request_ids import request_id
-from everbrook.settings import AuditSettings, AuditTarget
+from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 
 logger = logging.getLogger("everbrook.audit")
 
@@ -28,6 +29,10 @@ ACTIONS = {
     "bucket_delete": "bucket_deleted",
     "snapshot_publish": "snapshot_published",
     "snapshot_delete": "snapshot_deleted",
+    "retention": "retention_cut",
+    "quota_set": "quota_set",
+    "quota_unset": "quota_unset",
+    "backup": "backup_begun",
     "subscription_create": "subscription_created",
     "subscription_delete": "subscription_deleted",
 }
@@ -143,9 +148,15 @@ class Audit:
             self._window_began, self._refusals = now, 0
         self._refusals += 1
         if self._refusals > self._max_refusals:
-            self._left_out += 1
+            self._leave_out()
         else:
             self._write(request, response, "refused", response.code)
+
+    def _leave_out(self) -> None:
+        """Count a refusal. How many there were is told when the second is over, whether or not others follow."""
+        if not self._left_out:
+            asyncio.get_running_loop().call_later(WINDOW_SECS, self._tell_left_out)
+        self._left_out += 1
 
     def _tell_left_out(self) -> None:
         left_out, self._left_out = self._left_out, 0
@@ -183,7 +194,7 @@ class Audit:
 
 
 def audit_of(settings: AuditSettings, address_of: AddressOf) -> Audit:
-    """Make the audit log that the settings mean. OSError says why a file can't be written."""
+    """Make the audit log that the settings mean. `SettingsError` says why a file can't be written."""
     return Audit(_sink_of(settings), settings.max_refusals_per_sec, address_of)
 
 
@@ -194,4 +205,7 @@ def _sink_of(settings: AuditSettings) -> Sink | None:
         case AuditTarget.LOG:
             return LogSink()
         case AuditTarget.FILE:
-            return FileSink(settings)
+            try:
+                return FileSink(settings)
+            except OSError as error:
+                raise SettingsError("audit.path", f"{settings.path} can't be written to: {error.strerror}") from error

@@ -24,12 +24,13 @@ _STREAM = {
 }
 _LIVE = re.compile(rb"(?:\A|&)live=(sse|long-poll)(?:&|\Z)")
 _LIVE_OPERATIONS = {b"sse": "sse", b"long-poll": "long_poll"}
-_FIXED = {b"/healthz": "probe", b"/readyz": "probe", b"/metrics": "metrics"}
+_FIXED = {b"/healthz": "probe", b"/readyz": "probe", b"/metrics": "metrics", b"/admin/backups": "backup"}
 _RESOURCES = {
     Resource.SNAPSHOT: "snapshot_read",
     Resource.SNAPSHOT_AT: "snapshot_read",
     Resource.BOOTSTRAP: "bootstrap",
     Resource.RETENTION: "retention",
+    Resource.QUOTA: "quota",
     Resource.LISTING: "listing",
     Resource.BUCKETS: "listing",
     Resource.BUCKET: "bucket",
@@ -44,6 +45,8 @@ _RESOURCES = {
 _CHANGES = {
     ("snapshot_read", b"PUT"): "snapshot_publish",
     ("snapshot_read", b"DELETE"): "snapshot_delete",
+    ("quota", b"PUT"): "quota_set",
+    ("quota", b"DELETE"): "quota_unset",
     ("bucket", b"PUT"): "bucket_create",
     ("bucket", b"DELETE"): "bucket_delete",
     ("subscription", b"PUT"): "subscription_create",

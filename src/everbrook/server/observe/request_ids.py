@@ -1,13 +1,14 @@
 """Request ids: one word by which an answer, its log records and its trace are found again.
 
-A client's own is taken if it is short and plain, so that it can stand in a header, a log line and a document as it is;
-else one is made.
+A client's own is taken if it is short, plain and no credential, so that it can stand in a header, a log line and a
+document as it is; else one is made.
 """
 
 import re
 import secrets
 
 from everbrook.server.exchange import Request
+from everbrook.server.observe.redaction import holds_token
 
 HEADER = b"x-request-id"
 MAX_CHARACTERS = 128
@@ -24,7 +25,7 @@ def request_id(request: Request) -> str:
 
 def _given(request: Request) -> str:
     given = request.headers.get(HEADER, b"")
-    return given.decode() if _SANE.fullmatch(given) else ""
+    return given.decode() if _SANE.fullmatch(given) and not holds_token(given) else ""
 
 
 def id_line(request: Request) -> bytes:

@@ -29,30 +29,41 @@ BOUNDS_SECS = (
     10.0,
     30.0,
 )
+SOON_SECS = BOUNDS_SECS[0]
 REFUSED = 400
 
 
 class Tally:
-    """The answers of one kind. The last count is of those that took longer than all bounds."""
+    """The answers of one kind. Most take no longer than the first bound: those have a number of their own, `soon`.
 
-    __slots__ = ("counts", "method", "operation", "secs", "sent_bytes", "status")
+    The others are counted by the first bound that they do not exceed, the last count being of those beyond all bounds.
+    """
+
+    __slots__ = ("later", "method", "operation", "secs", "sent_bytes", "soon", "status")
 
     def __init__(self, operation: str, method: str, status: int) -> None:
         self.operation = operation
         self.method = method
         self.status = status
-        self.counts = [0] * (len(BOUNDS_SECS) + 1)
+        self.soon = 0
+        self.later = [0] * (len(BOUNDS_SECS) + 1)
         self.secs = 0.0
         self.sent_bytes = 0
 
     @property
     def count(self) -> int:
         """How many there were."""
-        return sum(self.counts)
+        return self.soon + sum(self.later)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many took how long."""
+        return [self.soon, *self.later[1:]]
 
 
 NO_TALLY = Tally("", "", 0)
 """Where what nobody counts is counted."""
+NONE: dict[int, Tally] = {}
 
 
 class Tallies:
@@ -60,18 +71,19 @@ class Tallies:
 
     def __init__(self) -> None:
         self._tallies: dict[tuple[str, str, int], Tally] = {}
-        self._plain: dict[tuple[bytes, int], Tally] = {}
+        self._plain: dict[bytes | str, dict[int, Tally]] = {method: {} for method in METHODS}
         self.refusals: dict[str, int] = {}
 
     def add(self, request: Request, response: Response) -> Tally:
         """Count an answer that has just been handed to the transport, or begun."""
         status = response.status
-        if request.operation:
-            tally = self._find(request, status)
+        tally = self._plain.get(request.operation or request.method, NONE).get(status) or self._find(request, status)
+        received = request.received
+        secs = monotonic() - received if received else 0.0
+        if secs <= SOON_SECS:
+            tally.soon += 1
         else:
-            tally = self._plain.get((request.method, status)) or self._find(request, status)
-        secs = monotonic() - request.received if request.received else 0.0
-        tally.counts[bisect_left(BOUNDS_SECS, secs)] += 1
+            tally.later[bisect_left(BOUNDS_SECS, secs)] += 1
         tally.secs += secs
         if response.body:
             tally.sent_bytes += len(response.body)
@@ -87,7 +99,7 @@ class Tallies:
         if tally is None:
             tally = self._tallies[key] = Tally(*key)
         if not request.operation and method != OTHER:
-            self._plain[request.method, status] = tally
+            self._plain[request.method][status] = tally
         return tally
 
     def all(self) -> list[Tally]:

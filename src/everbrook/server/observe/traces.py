@@ -1,9 +1,10 @@
 """Traces by OpenTelemetry: a span for each request, one within it for the wait until it was durable, one for a webhook.
 
 A span is made when its answer goes out, from times that were noted anyway, and is sent in the background. A request
-that comes with a W3C `traceparent` continues that trace.
+that comes with a W3C `traceparent` continues that trace. Nobody waits for a collector: one that is gone costs traces.
 """
 
+from threading import Thread
 from time import time_ns
 
 from opentelemetry.context import Context
@@ -83,9 +84,12 @@ class RequestTracer:
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, for a while."""
-        self._provider.force_flush(int(LAST_EXPORT_SECS * 1000))
-        self._provider.shutdown()
+        """Send what is left, for a while. What the library has begun it ends in its own time, which may be long where
+        a collector does not answer; so that is done by a thread that holds nobody up.
+        """
+        last = Thread(target=self._provider.shutdown, name="last traces", daemon=True)
+        last.start()
+        last.join(LAST_EXPORT_SECS)
 
 
 def _context_of(request: Request) -> Context | None:

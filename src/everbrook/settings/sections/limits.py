@@ -137,7 +137,7 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 "503. `0`: as long as it must."
             )
         ),
-    ] = 0.5
+    ] = 0.25
     max_producers_per_stream: Annotated[Count, Meta(description="Idempotent producers remembered for one stream.")] = (
         10_000
     )

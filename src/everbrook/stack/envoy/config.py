@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 IDENTITY_HEADER = "x-jwt-sub"
+SUBJECT = r"[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?"
 TEST_NAME = "everbrook-test"
 IDLE_TIMEOUT_SECS = 120.0
 
@@ -17,8 +18,9 @@ _PORTS = {"http": 80, "https": 443}
 class Edge(NamedTuple):
     """Where Envoy listens, whom it believes, and what is behind it.
 
-    With `cert_path` and `key_path` it speaks https. `server_ca_path` are the authorities that it believes about a
-    server that does.
+    `identity_header` is the one by which the server is told whose request it is; what clients send under its name is
+    dropped. With `cert_path` and `key_path` it speaks https. `server_ca_path` are the authorities that it believes
+    about a server that does.
     """
 
     server_url: str
@@ -28,6 +30,7 @@ class Edge(NamedTuple):
     host: str = "127.0.0.1"
     issuer: str = TEST_NAME
     audience: str = TEST_NAME
+    identity_header: str = IDENTITY_HEADER
     idle_timeout_secs: float = IDLE_TIMEOUT_SECS
     cert_path: str = ""
     key_path: str = ""
@@ -48,7 +51,8 @@ def format_config(edge: Edge) -> str:
         "port": edge.port,
         "listener_socket": _listener_socket(edge),
         "idle_timeout": f"{edge.idle_timeout_secs:g}s",
-        "identity_header": IDENTITY_HEADER,
+        "identity_header": edge.identity_header.lower(),
+        "subject": SUBJECT,
         "issuer": edge.issuer,
         "audience": edge.audience,
         "jwks": edge.jwks,

@@ -9,6 +9,7 @@ from collections.abc import Collection, MutableMapping
 
 from everbrook.settings import load_settings
 from everbrook.settings.sections.auth import ANY_AUDIENCE
+from everbrook.stack.envoy.config import IDENTITY_HEADER
 from everbrook.stack.errors import WrongParts
 from everbrook.stack.site import Told
 
@@ -37,6 +38,8 @@ def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection
         told["issuer"] = auth.issuer
     if auth.audience not in {"", ANY_AUDIENCE}:
         told["audience"] = auth.audience
+    if auth.identity_header.lower() != IDENTITY_HEADER:
+        told["identity_header"] = auth.identity_header
     if environment.get(CA):
         told["server_ca_path"] = _absolute(environment[CA])
     return told

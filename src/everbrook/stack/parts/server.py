@@ -20,6 +20,11 @@ class Server(Part):
     def url(self) -> str:
         return self.site.server_url
 
+    @property
+    def hint(self) -> str:
+        """Say where to look at the streams, unless the settings say that there is no page."""
+        return f"the web page is {self.url}/ui/" if answers(self.url, "/ui/") else ""
+
     def check(self) -> None:
         """Refuse a port that is taken."""
         require_free(self.site.host, self.site.server_port, "the server")
@@ -37,10 +42,10 @@ class Server(Part):
         return True
 
 
-def answers(server_url: str) -> bool:
-    """Say whether a server is there and well."""
+def answers(server_url: str, path: str = "/healthz") -> bool:
+    """Say whether a server is there and well, or has something at another path."""
     try:
-        with urlopen(f"{server_url}/healthz", timeout=2) as answer:  # noqa: S310 - the scheme is ours
+        with urlopen(f"{server_url}{path}", timeout=2) as answer:  # noqa: S310 - the scheme is ours
             return bool(answer.status == 200)  # noqa: PLR2004
     except (URLError, HTTPException, OSError):
         return False

@@ -65,10 +65,9 @@ class Backup:
             raise BackupError(f"{folder / MANIFEST} is not the manifest of a backup: {error}") from None
         if self.manifest.format != FORMAT:
             raise BackupError(f"{folder} has format {self.manifest.format}; this version reads format {FORMAT}")
-        if self.manifest.store not in STORES:
-            raise BackupError(
-                f"{folder} is a backup of a store {self.manifest.store!r}, which this version does not know"
-            )
+        require_store(self.manifest.store)
+        for name in self.manifest.folders:
+            require_inside(name)
         self.store = folder / DATA / self.manifest.store
 
     def entries(self) -> Iterator[Entry]:
@@ -87,6 +86,12 @@ class Backup:
             raise BackupError(f"{self.folder / LIST} can't be read: {error.strerror}") from error
 
 
+def require_store(store: str) -> None:
+    """Refuse a kind of store that there is not: its name becomes a folder, and who gave it need not mean well."""
+    if store not in STORES:
+        raise BackupError(f"there is no store {store!r} that this version knows, only {' and '.join(STORES)}")
+
+
 def require_inside(name: str) -> None:
     """Refuse a name that leads out of its folder. Who wrote it need not mean well."""
     if name.startswith("/") or any(part in {"..", "."} for part in name.split("/")) or "\0" in name:
@@ -100,16 +105,33 @@ def format_list(entries: list[Entry]) -> bytes:
 
 def format_name(taken_at_ms: int) -> str:
     """Name a backup after its moment, so that names sort by time."""
-    moment = datetime.fromtimestamp(taken_at_ms / 1000, UTC)
+    try:
+        moment = datetime.fromtimestamp(taken_at_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise BackupError(f"{taken_at_ms} ms after 1970 is no moment that a backup can be of") from None
     return f"{moment:%Y%m%dT%H%M%S}.{taken_at_ms % 1000:03d}Z"
 
 
 def find_backups(folder: Path) -> list[Path]:
-    """Give the whole backups in a folder, the oldest first."""
+    """Give the whole backups in a folder, in the order in which they were made."""
     if not folder.is_dir():
         return []
-    names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
+    names = sorted((path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_order)
     return [folder / name for name in names if (folder / name / MANIFEST).is_file()]
+
+
+def next_name(taken_at_ms: int, last: str | None) -> str:
+    """Name the backup that follows the last one. Clocks are set back; names go on increasing all the same."""
+    name = format_name(taken_at_ms)
+    if last is None or _order(name) > _order(last):
+        return name
+    moment, number = _order(last)
+    return f"{moment}-{number + 1}"
+
+
+def _order(name: str) -> tuple[str, int]:
+    moment, _, number = name.partition("-")
+    return moment, int(number or 0)
 
 
 def choose_backup(folder: Path, at: str | None = None) -> Backup:
@@ -121,7 +143,9 @@ def choose_backup(folder: Path, at: str | None = None) -> Backup:
         raise BackupError(f"{folder} holds no backup")
     if at is None:
         return Backup(found[-1])
-    earlier = [path for path in found if path.name[: len(at)] <= at]
+    if folder / at in found:
+        return Backup(folder / at)
+    earlier = [backup for backup in map(Backup, found) if format_name(backup.manifest.taken_at_ms)[: len(at)] <= at]
     if not earlier:
         raise BackupError(f"{folder} holds no backup from {at} or before; the oldest is {found[0].name}")
-    return Backup(earlier[-1])
+    return earlier[-1]

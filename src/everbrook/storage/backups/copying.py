@@ -1,25 +1,23 @@
 """Copying a pinned store: what an earlier backup has is linked, what it has in parts is asked for block by block.
 
+Nothing is linked unread: a block that has rotted in the earlier backup is copied again, and does not spread.
 Blocks of many files are asked for together, and some ahead of those that are being written.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from hashlib import sha256
 from pathlib import Path
 
 from everbrook.storage.backups.backup import Backup, Entry, require_inside
-from everbrook.storage.backups.file_copy import Basis, FileCopy, Source, link
-from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, read_pieces
+from everbrook.storage.backups.file_copy import EMPTY, Basis, FileCopy, Source, digests, draft_of, link
+from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
 from everbrook.storage.pin import Pin, PinnedFile
 
 BATCH_PIECES = 256
 BATCH_BYTES = 4 * 1024 * 1024
 BATCHES_AHEAD = 3
 ASKING_THREADS = 2
-
-EMPTY = sha256().hexdigest()
 
 Report = Callable[[int], None]
 """Told how many more bytes are done."""
@@ -57,6 +55,15 @@ class Copy:
 
     def run(self) -> None:
         """Copy everything. Nothing of it is synced yet."""
+        try:
+            self._copy_all()
+        finally:
+            if self._last:
+                self._last.close()
+        if self._left_over:
+            self._remove_others()
+
+    def _copy_all(self) -> None:
         with ThreadPoolExecutor(ASKING_THREADS, "everbrook-copy") as threads:
             under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
             for batch in self._batches():
@@ -66,8 +73,6 @@ class Copy:
             while under_way:
                 self._take(*under_way.popleft())
         self._finish_last()
-        if self._left_over:
-            self._remove_others()
 
     def _ask(self, asked: list[Asked]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -97,7 +102,7 @@ class Copy:
             for file in self._source.files(folder):
                 require_inside(file.name)
                 if not self._link(file):
-                    yield FileCopy(self._source, file, self._target / file.name, self._basis(file))
+                    yield FileCopy(self._source, file, self._target / file.name, list(self._bases(file)))
 
     def _link(self, file: PinnedFile) -> bool:
         """Link a file that the last backup has as it is."""
@@ -105,21 +110,21 @@ class Copy:
         if not (self._previous and known and file.stamp and known.stamp == file.stamp and known.size == file.size):
             return False
         path = self._previous / file.name
-        if not _has_size(path, file.size):
+        if not (_has_size(path, file.size) and Basis(path, file.size, []).holds(known.blocks or [EMPTY])):
             return False
         link(path, self._target / file.name)
         self._enter(known, 0)
         return True
 
-    def _basis(self, file: PinnedFile) -> Basis | None:
-        """Find a file that may have much of this one: of a run that was killed, or of the last backup."""
+    def _bases(self, file: PinnedFile) -> Iterator[Basis]:
+        """Find files that may have much of this one: of a run that was killed, and of the last backup."""
         path = self._target / file.name
+        _take_on(draft_of(path), path)
         if path.is_file():
-            return Basis(path, path.stat().st_size, list(digests(path)))
+            yield Basis(path, path.stat().st_size, list(digests(path)))
         known = self._known.get(file.name)
         if self._previous and known and _has_size(self._previous / file.name, known.size):
-            return Basis(self._previous / file.name, known.size, known.blocks or [EMPTY])
-        return None
+            yield Basis(self._previous / file.name, known.size, known.blocks or [EMPTY])
 
     _last: FileCopy | None = None
 
@@ -153,13 +158,10 @@ class Copy:
                 path.unlink()
 
 
-def digests(path: Path) -> Iterator[str]:
-    """Give the digests of the blocks of a file."""
-    with path.open("rb", buffering=0) as file:
-        if not path.stat().st_size:
-            yield EMPTY
-        while block := file.read(BLOCK_BYTES):
-            yield sha256(block).hexdigest()
+def _take_on(draft: Path, path: Path) -> None:
+    """Keep what a run that was killed has of a file, in the place where it is read and never written."""
+    if draft.is_file() and not (path.is_file() and path.stat().st_size >= draft.stat().st_size):
+        draft.rename(path)
 
 
 def _has_size(path: Path, size: int) -> bool:

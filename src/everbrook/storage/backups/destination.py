@@ -20,7 +20,7 @@ from everbrook.storage.backups.backup import (
     Manifest,
     find_backups,
     format_list,
-    format_name,
+    next_name,
 )
 from everbrook.storage.backups.syncing import Syncing, sync_path
 
@@ -28,6 +28,9 @@ PARTIAL = ".partial"
 LATEST = "latest"
 LOCK = ".lock"
 _REMOVING = ".removing-"
+_DRAFT = f"{PARTIAL}-{LATEST}"
+# What a file system has at its top is nobody's.
+_LOST = "lost+found"
 
 
 class Destination:
@@ -48,10 +51,11 @@ class Destination:
         self.syncing = Syncing(folder)
         for left in folder.glob(f"{_REMOVING}*"):
             shutil.rmtree(left)
+        (folder / _DRAFT).unlink(missing_ok=True)
 
     def _refuse_others(self) -> None:
         """Put backups only where nothing else is: a wrong argument must not fill somebody's folder."""
-        names = {path.name for path in self.folder.iterdir()} - {PARTIAL, LATEST, LOCK}
+        names = {path.name for path in self.folder.iterdir()} - {PARTIAL, LATEST, LOCK, _DRAFT, _LOST}
         known = {path.name for path in find_backups(self.folder)}
         strange = sorted(name for name in names - known if not name.startswith(_REMOVING))
         if strange:
@@ -66,20 +70,15 @@ class Destination:
         """Give what is in `.partial` its name. Everything in it is on the disk already."""
         _write(self.partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
         sync_path(self.partial)
-        path = self._free_name(manifest.taken_at_ms)
+        found = find_backups(self.folder)
+        path = self.folder / next_name(manifest.taken_at_ms, found[-1].name if found else None)
         self.partial.rename(path)
         sync_path(self.folder)
-        draft = self.folder / f"{PARTIAL}-{LATEST}"
-        draft.unlink(missing_ok=True)
+        draft = self.folder / _DRAFT
         draft.symlink_to(path.name)
         draft.rename(self.folder / LATEST)
         sync_path(self.folder)
         return path
-
-    def _free_name(self, taken_at_ms: int) -> Path:
-        name = format_name(taken_at_ms)
-        names = [name, *(f"{name}-{number}" for number in range(1, 1000))]
-        return next(path for each in names if not (path := self.folder / each).exists())
 
     def write_list(self, entries: list[Entry]) -> bytes:
         """Write the list of the files, durably, and give its bytes."""
@@ -88,7 +87,7 @@ class Destination:
         return text
 
     def prune(self, keep: int) -> list[Path]:
-        """Remove all but the last `keep` backups. Gives those that are gone."""
+        """Remove all but the `keep` backups that were made last. Gives those that are gone."""
         gone = find_backups(self.folder)[:-keep]
         for path in gone:
             removing = self.folder / f"{_REMOVING}{path.name}"

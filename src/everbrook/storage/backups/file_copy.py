@@ -1,7 +1,7 @@
-"""The copy of one file, out of what comes from a source and what an earlier copy has.
+"""The copy of one file, out of what comes from a source and what earlier copies have.
 
-Every block is verified when it comes, and when it is taken over. The file gets its name when it is whole. What an
-earlier copy has is never written to: it may be the same file under another name.
+Every block is verified when it comes, and read and verified when it is taken over. The file gets its name when it is
+whole. What an earlier copy has is never written to: it may be the same file under another name.
 """
 
 import os
@@ -16,6 +16,8 @@ from msgspec import Struct
 from everbrook.storage.backups.backup import Entry
 from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, State
 from everbrook.storage.pin import PinnedFile
+
+EMPTY = sha256().hexdigest()
 
 
 class Source(Protocol):
@@ -32,22 +34,40 @@ class Source(Protocol):
 
 
 class Basis(Struct, frozen=True):
-    """A file that may have much of another: where it is, and the digests of its blocks."""
+    """A file that may have much of another: where it is, and the digests that its blocks had."""
 
     path: Path
     size: int
     blocks: list[str]
 
+    def digest(self, start: int, size: int) -> str:
+        """Give the digest of a block, if there is one as long as that."""
+        number = start // BLOCK_BYTES
+        same = number < len(self.blocks) and min(BLOCK_BYTES, self.size - start) == size
+        return self.blocks[number] if same else ""
+
+    def read(self, asked: Asked) -> bytes | None:
+        """Give a block, if it is what was asked for and has not rotted."""
+        if self.digest(asked.start, asked.size) != asked.digest:
+            return None
+        with self.path.open("rb", buffering=0) as file:
+            data = os.pread(file.fileno(), asked.size, asked.start)
+        return data if sha256(data).hexdigest() == asked.digest else None
+
+    def holds(self, blocks: Sequence[str]) -> bool:
+        """Read everything, and say whether it is just these blocks."""
+        return list(digests(self.path)) == list(blocks)
+
 
 class FileCopy:
     """The copy of one file, which takes its blocks in order."""
 
-    def __init__(self, source: Source, file: PinnedFile, path: Path, basis: Basis | None) -> None:
+    def __init__(self, source: Source, file: PinnedFile, path: Path, bases: Sequence[Basis] = ()) -> None:
         self._source = source
         self._file = file
         self._path = path
-        self._basis = basis
-        self._draft = path.with_name(f"{path.name}.new")
+        self._bases = bases
+        self._draft = draft_of(path)
         self._descriptor: int | None = None
         self._blocks: list[str] = []
         self._size = 0
@@ -57,10 +77,10 @@ class FileCopy:
 
     def asked(self) -> Iterator[Asked]:
         """Give the pieces to ask for."""
-        known = self._basis.blocks if self._basis else []
-        for number, start in enumerate(range(0, max(self._file.size, 1), BLOCK_BYTES)):
+        for start in range(0, max(self._file.size, 1), BLOCK_BYTES):
             size = min(BLOCK_BYTES, self._file.size - start)
-            yield Asked(self._file.name, start, size, known[number] if number < len(known) else "")
+            known = next(filter(None, (basis.digest(start, size) for basis in self._bases)), "")
+            yield Asked(self._file.name, start, size, known)
 
     def take(self, asked: Asked, piece: Piece) -> None:
         """Take the next block. A file may end earlier than it seemed: what was torn off a crash was cut off since."""
@@ -78,8 +98,10 @@ class FileCopy:
         self._ended = len(given[0]) < asked.size
 
     def _begin(self) -> None:
-        """Begin to write. The blocks so far are those of the basis."""
-        self._descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        """Begin to write. The blocks so far are known."""
+        # Never into a file that is there: it may have another name, in an earlier backup.
+        self._draft.unlink(missing_ok=True)
+        self._descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         same, self._blocks, self._size = self._blocks, [], 0
         for number, digest in enumerate(same):
             start = number * BLOCK_BYTES
@@ -87,14 +109,14 @@ class FileCopy:
             self._write(*self._known(asked))
 
     def _known(self, asked: Asked) -> tuple[bytes, str]:
-        """Give a block of the basis, or if that has rotted, of the source."""
-        if self._basis:
-            with self._basis.path.open("rb", buffering=0) as file:
-                data = os.pread(file.fileno(), asked.size, asked.start)
-            if sha256(data).hexdigest() == asked.digest:
+        """Give a block that an earlier copy has, or if that has rotted, of the source."""
+        for basis in self._bases:
+            data = basis.read(asked)
+            if data is not None:
                 self.copied_bytes -= len(data)
                 return data, asked.digest
         (piece,) = self._source.pieces([Asked(asked.name, asked.start, asked.size)])
+        self.gone = self.gone or piece.state is State.GONE
         return piece.data, piece.digest.hex()
 
     def _write(self, data: bytes, digest: str) -> None:
@@ -107,25 +129,45 @@ class FileCopy:
 
     def finish(self) -> Entry | None:
         """Give the file its name. None if there is no such file any more."""
+        if self._descriptor is None and not self.gone and not self._link():
+            self._begin()
+        written = self._descriptor is not None
+        self.close()
         if self.gone:
-            self.close()
             self._draft.unlink(missing_ok=True)
             return None
-        if self._descriptor is None and not (self._basis and self._basis.size == self._size):
-            self._begin()
-        if self._descriptor is not None:
-            self.close()
+        if written:
             self._draft.rename(self._path)
-        elif self._basis:
-            link(self._basis.path, self._path)
         stamp = self._file.stamp if self._size == self._file.size else ""
         return Entry(self._file.name, self._size, self._blocks if self._size else [], stamp)
+
+    def _link(self) -> bool:
+        """Link an earlier copy that is the same. It is read for that: what has rotted is not handed on."""
+        for basis in self._bases:
+            if basis.size == self._size and basis.holds(self._blocks):
+                link(basis.path, self._path)
+                return True
+        return False
 
     def close(self) -> None:
         """Let the descriptor go."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def draft_of(path: Path) -> Path:
+    """Say where a copy is until it is whole. What a run that was killed has left there begins as the file does."""
+    return path.with_name(f"{path.name}.copying")
+
+
+def digests(path: Path) -> Iterator[str]:
+    """Give the digests of the blocks of a file."""
+    with path.open("rb", buffering=0) as file:
+        if not path.stat().st_size:
+            yield EMPTY
+        while block := file.read(BLOCK_BYTES):
+            yield sha256(block).hexdigest()
 
 
 def link(path: Path, target: Path) -> None:

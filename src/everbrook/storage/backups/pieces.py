@@ -32,6 +32,9 @@ class State(IntEnum):
     GONE = 2
 
 
+_STATES = frozenset(State)
+
+
 class Asked(Struct, frozen=True, array_like=True):
     """A piece that somebody wants, and the digest of what he has in its place."""
 
@@ -103,6 +106,8 @@ def parse_pieces(body: bytes) -> list[Piece]:
         position += _FRAME.size
         data = body[position : position + size]
         position += size
+        if state not in _STATES:
+            raise Mangled(f"an answer of the server has a piece in state {state}, which there is not")
         if state == State.GIVEN and sha256(data).digest() != digest:
             raise Mangled("a piece is not what the server has read: its SHA-256 is another")
         pieces.append(Piece(State(state), digest, data))

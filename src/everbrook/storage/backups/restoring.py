@@ -29,7 +29,8 @@ def restore(backup: Backup, target: Path, progress: Progress) -> Report:
         shutil.rmtree(draft)
     store = draft / backup.manifest.store
     try:
-        store.mkdir(parents=True, mode=0o700)
+        draft.mkdir(mode=0o700)
+        store.mkdir(mode=0o700)
         with closing(Syncing(store)) as syncing:
             _copy(backup, store, syncing, progress)
         report = check_copy(store)
@@ -69,7 +70,7 @@ def _copy(backup: Backup, store: Path, syncing: Syncing, progress: Progress) -> 
     files: list[Path] = []
     folders = [store, store.parent]
     for folder in filter(None, backup.manifest.folders):
-        (store / folder).mkdir(parents=True, exist_ok=True)
+        (store / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         folders.append(store / folder)
     for entry in backup.entries():
         _copy_file(backup.store / entry.name, store / entry.name, entry)
@@ -81,12 +82,16 @@ def _copy(backup: Backup, store: Path, syncing: Syncing, progress: Progress) -> 
     syncing.sync(files, folders)
 
 
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _copy_file(source: Path, target: Path, entry: Entry) -> None:
     try:
         reading = source.open("rb", buffering=0)
     except OSError as error:
         raise BackupError(f"{source} can't be read: {error.strerror}") from error
-    with reading, target.open("wb", buffering=0) as writing:
+    with reading, open(target, "wb", buffering=0, opener=_for_owner) as writing:
         for number, digest in enumerate(entry.blocks):
             size = min(BLOCK_BYTES, entry.size - number * BLOCK_BYTES)
             block = os.pread(reading.fileno(), size, number * BLOCK_BYTES)

@@ -3,15 +3,17 @@
 import { html, render, useEffect, useMemo, useState } from "../vendor/preact.js";
 import { Catalogue } from "./catalogue.js";
 import { useRedraw, useStored, useToken, useWork } from "./parts/hooks.js";
+import { later } from "./parts/later.js";
 import { THEMES, applyTheme } from "./parts/theme.js";
 import { idOf } from "./names.js";
 import { onTokenAsked, root, token } from "./server.js";
 import { CreateDialog, OpenDialog, TokenDialog } from "./views/actions.js";
-import { PipelineView } from "./views/pipeline.js";
-import { ServerView } from "./views/status.js";
-import { StreamView } from "./views/stream.js";
 import { Tree } from "./views/tree.js";
 import { Welcome } from "./views/welcome.js";
+
+const StreamView = later(() => import("./views/stream.js"), "StreamView");
+const PipelineView = later(() => import("./views/pipeline.js"), "PipelineView");
+const ServerView = later(() => import("./views/status.js"), "ServerView");
 
 const PAGES = [["streams", "Streams"], ["pipeline", "Pipeline"], ["server", "Server"]];
 
@@ -81,7 +83,7 @@ function App() {
   const open = (name) => go(streamHash(name));
   const main = place.page === "pipeline" ? html`<${PipelineView} theme=${theme} catalogue=${catalogue} />`
     : place.page === "server" ? html`<${ServerView} theme=${theme} />`
-    : place.name ? html`<${StreamView} key=${place.name} name=${place.name} tab=${place.tab} entry=${catalogue.entries.get(place.name)} onTab=${(tab) => go(streamHash(place.name, tab))} onOpen=${open} onGone=${() => go("#/streams")} />`
+    : place.name ? html`<${StreamView} key=${place.name} name=${place.name} tab=${place.tab} entry=${catalogue.entries.get(place.name)} onTab=${(tab) => go(streamHash(place.name, tab))} onOpen=${open} onGone=${() => { go("#/streams"); document.getElementById("main").focus(); }} />`
     : html`<${Welcome} catalogue=${catalogue} hrefOf=${streamHash} onCreate=${() => setDialog("create")} onFind=${() => setDialog("open")} />`;
   return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.getElementById("main").focus(); }}>Skip to the content</a><header class="top"><a class="brand" href="#/streams"><img src="icon.svg" alt="" width="22" height="22" /> Everbrook</a>
       <nav aria-label="Pages">${PAGES.map(([id, label]) => html`<a key=${id} href=${`#/${id}`} aria-current=${place.page === id ? "page" : undefined}>${label}</a>`)}</nav>
@@ -90,7 +92,7 @@ function App() {
       <label class="theme"><span class="hidden">Theme</span><select value=${theme} onChange=${(event) => setTheme(event.target.value)}>${THEMES.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label></header>
     <div class=${place.page === "streams" ? `body with-tree${place.name ? " on-stream" : ""}` : "body"}>
       ${place.page === "streams" ? html`<${Tree} catalogue=${catalogue} selected=${place.name} onOpen=${open} onCreate=${() => setDialog("create")} onFind=${() => setDialog("open")} />` : null}
-      <main id="main" tabindex="-1">${main}</main></div>
+      <main id="main" tabindex="0">${main}</main></div>
     ${dialog === "create" && html`<${CreateDialog} buckets=${catalogue.buckets} onClose=${() => setDialog(null)} onDone=${open} />`}
     ${dialog === "open" && html`<${OpenDialog} onClose=${() => setDialog(null)} onDone=${open} />`}
     ${dialog === "token" && html`<${TokenDialog} onClose=${() => setDialog(null)} />`}`;

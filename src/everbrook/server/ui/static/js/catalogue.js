@@ -9,9 +9,10 @@ import { elsewhere, getJson, needsToken, request, wait } from "./server.js";
 
 const POLL_MS = 2000;
 const RATE_SECS = 10;
-const SORT_PAGES = 16;
+const SORT_MS = 500;
 const POLLED_BUCKETS = 20;
 const BUCKETS_EVERY = 5;
+const AT_ONCE = 4;
 const ANSWER_MS = 30_000;
 
 const inTime = (signal) => ({ signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]) });
@@ -28,6 +29,7 @@ export class Catalogue {
   listed = true;
   #tokens = new Map();
   #turn = 0;
+  #sorted = -SORT_MS;
 
   constructor(onChange) {
     this.onChange = onChange;
@@ -103,6 +105,7 @@ export class Catalogue {
 
   async #listAll(signal) {
     const seen = new Set();
+    this.#tokens.clear();
     await this.#list(BASE, `${BASE}__ds/streams`, seen, signal);
     await this.#listBuckets(await this.#findBuckets(signal), seen, signal);
     for (const name of [...this.entries.keys()]) if (!seen.has(name)) this.entries.delete(name);
@@ -125,20 +128,25 @@ export class Catalogue {
 
   async #listBuckets(found, seen, signal) {
     this.buckets = found;
-    for (const { bucket_id: id } of found) {
-      const root = `${BUCKETS}${id}/`;
-      if (!this.#tokens.has(root) || seen.size) await this.#list(root, `${root}__ds/streams`, seen, signal);
-    }
+    const roots = found.map(({ bucket_id: id }) => `${BUCKETS}${id}/`).filter((root) => !this.#tokens.has(root));
+    for (let at = 0; at < roots.length; at += AT_ONCE) await Promise.all(roots.slice(at, at + AT_ONCE).map((root) => this.#listBucket(root, seen, signal)));
+  }
+
+  // A bucket may go while it is being listed.
+  async #listBucket(root, seen, signal) {
+    await this.#list(root, `${root}__ds/streams`, seen, signal).catch((error) => {
+      if (error.status !== 404) throw error;
+    });
   }
 
   async #list(root, path, seen, signal) {
-    let token = null, pages = 0;
+    let token = null;
     for (let after = ""; after !== null; ) {
       const page = await getJson(`${path}?limit=1000&after=${encodeURIComponent(after)}`, inTime(signal));
       token ??= page.token;
       for (const entry of page.streams) { this.#take(root, entry); seen.add(root + entry.stream_id); }
       after = page.next_cursor;
-      if (pages++ % SORT_PAGES === 0 || after === null) this.#sort();
+      if (page.streams.length) this.#sortSometimes();
       this.onChange();
     }
     this.#tokens.set(root, { path, token });
@@ -185,8 +193,9 @@ export class Catalogue {
     const found = await this.#findBuckets(signal), kept = new Set(found.map((bucket) => bucket.bucket_id));
     const gone = [...this.#tokens.keys()].filter((root) => root !== BASE && !kept.has(bucketOf(root)));
     gone.forEach((root) => this.#forget(root));
-    await this.#listBuckets(found, new Set(), signal);
-    if (gone.length) this.#sort();
+    const seen = new Set();
+    await this.#listBuckets(found, seen, signal);
+    if (gone.length || seen.size) this.#sort();
   }
 
   // Take an entry; tell whether a name came or went.
@@ -200,7 +209,13 @@ export class Catalogue {
     return !old;
   }
 
+  // While many pages come, not each of them puts all names in order.
+  #sortSometimes() {
+    if (performance.now() > this.#sorted + SORT_MS) this.#sort();
+  }
+
   #sort() {
+    this.#sorted = performance.now();
     this.names = [...this.entries.keys()].sort();
     this.shape++;
   }

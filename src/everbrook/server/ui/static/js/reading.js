@@ -1,10 +1,10 @@
 // Reads of a stream: a page from an offset, the page before one, and what comes, as it comes.
 
 import { decodeFrames, framesOfPage } from "./frames.js";
+import { controls } from "./line.js";
 import { formatOffset, urlPath } from "./names.js";
 import { Refusal, request, wait } from "./server.js";
 import { seen, untilSeen } from "./sight.js";
-import { events } from "./sse.js";
 
 export const REPLACED = "stream_replaced";
 const RETRY_MS = [250, 500, 1000, 2000, 5000];
@@ -74,12 +74,9 @@ export async function follow(name, about, log, { onPage, onState, onLost, signal
 }
 
 async function followOnce(name, about, log, { onPage, onState, signal }) {
-  const response = await request(`${urlPath(name)}?offset=${encodeURIComponent(log.at)}&live=sse`, { signal });
   let said = "nothing";
-  for await (const event of events(response)) {
-    if (event.type !== "control") continue;
+  for await (const control of controls(name, log.at, signal)) {
     said = "something";
-    const control = JSON.parse(event.data);
     onState("live");
     if (!about.plain && Number(control.streamNextOffset) < log.end) throw new Refusal(410, REPLACED, "this stream was deleted, and is another one now");
     await readUpTo(name, about, log, control.streamNextOffset, onPage, signal);

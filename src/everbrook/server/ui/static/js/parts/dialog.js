@@ -19,7 +19,7 @@ export function Dialog({ title, action, onSubmit, onClose, danger = false, ready
       setBusy(false);
     }
   };
-  return html`<dialog ref=${box} aria-label=${title} onClose=${onClose} onClick=${(event) => event.target === box.current && onClose()}>
+  return html`<dialog ref=${box} aria-label=${title} onClose=${onClose} onPointerDown=${(event) => event.target === box.current && onClose()}>
     <form method="dialog" onSubmit=${submit}><h2>${title}</h2>${children}
       ${error && html`<p class="error" role="alert">${error.message}</p>`}
       <div class="buttons"><button type="button" onClick=${onClose}>Cancel</button>

@@ -1,6 +1,6 @@
 // What components share: redrawing once a frame however often something changes, work that ends with its component.
 
-import { useCallback, useEffect, useRef, useState } from "../../vendor/preact.js";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 import { onToken } from "../server.js";
 
 export function useRedraw() {
@@ -20,8 +20,9 @@ export function useToken() {
   return given;
 }
 
+// It begins before anything is painted: what is asked of the server is on its way while the browser draws.
 export function useWork(work, dependencies) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const ending = new AbortController();
     work(ending.signal);
     return () => ending.abort();

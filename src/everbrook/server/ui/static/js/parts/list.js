@@ -4,6 +4,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
 
 const SPARE_ROWS = 12;
+const SPARE_ROWS_STUCK = 2;
 
 export function List({ count, rowHeight, row, label, role = "listbox", selected = -1, onSelect, onOpen, stick = false, onStick, onNearTop, onNearEnd, shift }) {
   const box = useRef(null);
@@ -12,6 +13,7 @@ export function List({ count, rowHeight, row, label, role = "listbox", selected 
   stuck.current = stick;
 
   const look = () => {
+    if (!box.current) return;
     const { scrollTop: top, clientHeight: height, scrollHeight } = box.current;
     const atEnd = scrollHeight - top - height < rowHeight * 1.5;
     const settled = (old) => old.height === height && ((atEnd && stuck.current) || Math.abs(old.top - top) < rowHeight / 2);
@@ -47,8 +49,9 @@ export function List({ count, rowHeight, row, label, role = "listbox", selected 
   };
 
   const top = stick ? Math.max(0, count * rowHeight - view.height) : view.top;
-  const first = Math.max(0, Math.floor(top / rowHeight) - SPARE_ROWS);
-  const last = Math.min(count, Math.ceil((top + view.height) / rowHeight) + SPARE_ROWS);
+  const spare = stick ? SPARE_ROWS_STUCK : SPARE_ROWS;
+  const first = Math.max(0, Math.floor(top / rowHeight) - spare);
+  const last = Math.min(count, Math.ceil((top + view.height) / rowHeight) + spare);
   const rows = [], option = role === "listbox";
   for (let at = first; at < last; at++) {
     rows.push(html`<div key=${at} id=${`${label}-${at}`} role=${option ? "option" : "listitem"} aria-selected=${option ? at === selected : undefined} aria-setsize=${count} aria-posinset=${at + 1}

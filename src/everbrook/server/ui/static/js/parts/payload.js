@@ -8,6 +8,8 @@ import { List } from "./list.js";
 const LINE_BYTES = 600;
 const LINE_TOKENS = 80;
 const SHOWN_BYTES = 1_000_000;
+// No browser scrolls through more pixels than so many lines have.
+const HEX_BYTES = 12_000_000;
 const PIECE_CHARACTERS = 2000;
 
 export function Text({ text }) {
@@ -48,7 +50,7 @@ function Json({ text }) {
 }
 
 const Hex = ({ bytes }) => {
-  const lines = Math.ceil(bytes.length / 16);
+  const lines = Math.ceil(Math.min(bytes.length, HEX_BYTES) / 16);
   return html`<${List} count=${lines} rowHeight=${20} label="bytes" role="list" row=${(at) => html`<code class="hexline">${hexLines(bytes, at * 16, 1)[0]}</code>`} />`;
 };
 
@@ -62,9 +64,10 @@ export function Payload({ bytes, json, binary }) {
   const { text, valid } = useMemo(() => decode(firstBytes(bytes, SHOWN_BYTES)), [bytes]);
   const [form, setForm] = useState(null);
   const chosen = form ?? (binary || !valid ? "hex" : json ? "json" : "text");
+  const most = chosen === "hex" ? HEX_BYTES : SHOWN_BYTES;
   const forms = json ? ["json", "text", "hex"] : ["text", "hex"];
   return html`<div class="payload">
     <div class="tabs small" role="tablist" aria-label="form">${forms.map((each) => html`<button key=${each} role="tab" aria-selected=${each === chosen} onClick=${() => setForm(each)}>${each === "json" ? "JSON" : each === "hex" ? "Hex" : "Text"}</button>`)}
-      <span class="dim">${formatBytes(bytes.length)}${valid ? "" : " · not UTF-8"}${bytes.length > SHOWN_BYTES && chosen !== "hex" ? ` · the first ${formatBytes(SHOWN_BYTES)} are shown` : ""}</span></div>
+      <span class="dim">${formatBytes(bytes.length)}${valid ? "" : " · not UTF-8"}${bytes.length > most ? ` · the first ${formatBytes(most)} are shown` : ""}</span></div>
     ${chosen === "hex" ? html`<${Hex} bytes=${bytes} />` : chosen === "json" ? html`<${Json} text=${text} />` : html`<${PlainText} text=${text} />`}</div>`;
 }

@@ -37,11 +37,11 @@ function Jump({ onJump, plain }) {
 }
 
 function Detail({ name, message, json, binary, onClose, onFork }) {
-  return html`<aside class="detail" aria-label="Message"><header><strong>${message.label}</strong>
+  return html`<section class="detail" aria-label="Message"><header><strong>${message.label}</strong>
       <span class="dim">${Number.isFinite(message.time) ? new Date(message.time).toISOString() : ""}</span><span class="grow"></span>
       <${CopyButton} label="Copy as curl" text=${() => curlOf(name, message)} /><${CopyButton} label="Copy as Python" text=${() => pythonOf(name, message)} />
       ${message.until && html`<button onClick=${() => onFork(message.until)}>Fork here</button>`}<button aria-label="Close message" onClick=${onClose}>✕</button></header>
-    <${Payload} bytes=${message.bytes} json=${json} binary=${binary} key=${message.offset} /></aside>`;
+    <${Payload} bytes=${message.bytes} json=${json} binary=${binary} key=${message.offset} /></section>`;
 }
 
 // Rows that were drawn are drawn again by handing over the same thing: nothing of them is compared.

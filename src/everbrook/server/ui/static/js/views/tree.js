@@ -84,5 +84,6 @@ export function Tree({ catalogue, selected, onOpen, onCreate, onFind }) {
       <button class="primary" onClick=${onCreate} title="Create a stream">New</button><button onClick=${onFind} title="Open a stream by its path">Open…</button></div>
     <${List} count=${rows.length} rowHeight=${28} label="streams" selected=${current} onSelect=${choose} onOpen=${choose}
       row=${(index) => (rows[index].name ? html`<${StreamRow} row=${rows[index]} entry=${catalogue.entries.get(rows[index].name)} catalogue=${catalogue} />` : html`<${FolderRow} row=${rows[index]} />`)} />
+    <span class="hidden" role="status">${words.length ? `${counted(rows.length, "stream")} found` : ""}</span>
     <div class="tree-foot">${counted(catalogue.names.length, "stream")}${writing ? ` · ${formatNumber(writing)} being written` : ""}${words.length ? ` · ${formatNumber(rows.length)}${rows.length >= MAX_FOUND ? "+" : ""} found` : ""}${catalogue.state === "loading" ? " · loading" : ""}${catalogue.error ? html` · <span class="error">${catalogue.error.message}</span>` : null}</div></nav>`;
 }

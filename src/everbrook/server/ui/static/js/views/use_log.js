@@ -71,9 +71,11 @@ export function useLog(name, generation = 0) {
       now.dropped -= page.count;
       now.more = now.log.start > now.about.earliest;
     } catch (error) {
-      // What was before may have gone since.
+      // What was before may have gone since: that is nobody's mistake.
       now.more = false;
-      if (error.status !== 410) now.error = error;
+      const { earliest } = await describe(name).catch(() => now.about);
+      now.about.earliest = earliest;
+      if (earliest < now.log.start) now.error = error;
     } finally {
       now.loading = false;
       redraw();
