@@ -11,7 +11,11 @@ KEY = make_key("admin:/", 0)[0]
 SIGNATURE = "jv0cB5mEXWJ6Gf2aGkP7r9yq3n1L4t8sZxHdUoQwKbA"
 
 
-@pytest.mark.parametrize("spelt", [KEY, KEY.replace("eb_", "%65b_"), KEY.replace("_", "%5F")])
+@pytest.mark.parametrize(
+    "spelt",
+    [KEY, KEY.replace("eb_", "%65b_"), KEY.replace("_", "%5F")],
+    ids=["plain", "escaped letter", "escaped dashes"],
+)
 def test_a_key_in_a_path_is_not_logged(spelt: str) -> None:
     assert KEY[-20:] not in loggable_target(f"/v1/stream/{spelt}".encode(), b"")
 
