@@ -34,8 +34,9 @@ class Complaints(Struct):
         page.on("request", on_request)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """One for a file and no longer: while it runs, its event loop is that of the thread, and nobody else has one."""
     with chromium() as started:
         yield started
 
