@@ -35,16 +35,11 @@ def store_settings(
     return settings
 
 
-def store_folder(settings: Settings) -> Path:
-    """Give the folder of a store."""
-    return Path(settings.storage.data_dir) / ("acid" if settings.storage.mode is StorageMode.ACID else "file")
-
-
 def find_holder(settings: Settings) -> int | None:
     """Find the process that has a store, or None if it is free. A store that is not there is none to be made here."""
     from everbrook.storage.manifest import LOCK, MANIFEST  # noqa: PLC0415
 
-    folder = store_folder(settings)
+    folder = settings.storage.store_dir
     if not (folder / MANIFEST).is_file():
         raise click.ClickException(f"there is no store in {folder}")
     if not (folder / LOCK).is_file():

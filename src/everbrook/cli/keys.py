@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from everbrook.cli.holder import ask, find_holder, store_flags, store_folder, store_settings
+from everbrook.cli.holder import ask, find_holder, store_flags, store_settings
 from everbrook.cli.output import json_option, print_json
 from everbrook.settings import Settings
 
@@ -39,7 +39,7 @@ def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, *
     holder = find_holder(settings)
     if holder is not None:
         raise click.ClickException(
-            f"{store_folder(settings)} is in use by process {holder}; "
+            f"{settings.storage.store_dir} is in use by process {holder}; "
             f"what it publishes is at …/__ds/jwks.json below its URL"
         )
     if as_json:

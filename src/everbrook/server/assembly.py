@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from pathlib import Path
 
 from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
@@ -41,7 +40,7 @@ def _open_acid(settings: StorageSettings) -> Storage:
     from everbrook.storage.disk import OsDisk  # noqa: PLC0415
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
-    folder = Path(settings.data_dir) / "acid"
+    folder = settings.store_dir
     try:
         return AcidStorage(OsDisk(), folder, shard_count=settings.acid_shard_count, salt=secrets.randbits(32))
     except lmdb.Error as error:
@@ -53,7 +52,7 @@ def _open_files(settings: StorageSettings) -> Storage:
     from everbrook.storage.files.engine import FileStorage  # noqa: PLC0415
 
     durable = settings.mode is StorageMode.FILE_DURABLE
-    return FileStorage(OsDisk(), Path(settings.data_dir) / "file", durable=durable, salt=secrets.randbits(32))
+    return FileStorage(OsDisk(), settings.store_dir, durable=durable, salt=secrets.randbits(32))
 
 
 def find_store(settings: Settings) -> None:
@@ -61,11 +60,9 @@ def find_store(settings: Settings) -> None:
     from everbrook.storage.disk import OsDisk  # noqa: PLC0415
     from everbrook.storage.manifest import FORMAT, MANIFEST, Manifest, open_manifest  # noqa: PLC0415
 
-    mode = settings.storage.mode
-    acid = mode is StorageMode.ACID
-    folder = Path(settings.storage.data_dir) / ("acid" if acid else "file")
-    if mode is not StorageMode.MEMORY and (folder / MANIFEST).is_file():
-        wanted = Manifest(FORMAT, folder.name, settings.storage.acid_shard_count if acid else 1)
+    mode, folder = settings.storage.mode, settings.storage.store_dir
+    if mode.durable and (folder / MANIFEST).is_file():
+        wanted = Manifest(FORMAT, folder.name, settings.storage.acid_shard_count if mode is StorageMode.ACID else 1)
         open_manifest(OsDisk(), folder, wanted)
 
 

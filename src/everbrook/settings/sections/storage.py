@@ -1,5 +1,6 @@
 """Where streams are kept."""
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from msgspec import Meta, Struct
@@ -53,3 +54,8 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             )
         ),
     ] = 1
+
+    @property
+    def store_dir(self) -> Path:
+        """The folder of the store that the mode keeps; the two modes of files have one."""
+        return Path(self.data_dir) / ("acid" if self.mode is StorageMode.ACID else "file")
