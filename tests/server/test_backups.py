@@ -10,8 +10,9 @@ import pytest
 from everbrook.protocol.errors import Forbidden
 from everbrook.server.assembly import open_storage
 from everbrook.server.auth.identity import Identity
-from everbrook.server.backup import BACKUPS, MAX_BACKUPS, require_administrator
+from everbrook.server.backup import MAX_BACKUPS, require_administrator
 from everbrook.server.exchange import Peer, Request
+from everbrook.server.routes import BACKUPS
 from everbrook.settings import StorageMode
 from everbrook.storage.backups.pieces import Asked, Piece, State, parse_pieces
 from tests.server.running import RunningServer, configured, eventually
@@ -132,7 +133,7 @@ def test_memory_has_no_backup_but_an_export(server: RunningServer) -> None:
     assert "everbrook export" in str(answer.problem["detail"])
 
 
-@pytest.mark.parametrize("header", ["x_forwarded_for", "forwarded", "via", "origin"])
+@pytest.mark.parametrize("header", ["x_forwarded_for", "forwarded", "x_real_ip", "via", "origin"])
 def test_what_came_through_a_proxy_or_a_browser_gets_none(wire: Wire, header: str) -> None:
     answer = wire.request("POST", PLACE, **{header: "http://example.com"})
     assert answer.refusal == (403, "forbidden")

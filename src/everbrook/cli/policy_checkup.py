@@ -3,11 +3,11 @@
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Iterator
-from ipaddress import ip_address
 from pathlib import Path
 
 from everbrook.cli.checkup import Finding, State
 from everbrook.settings import AuthSettings, Settings
+from everbrook.settings.loopback import is_loopback
 
 SOON_DAYS = 14
 FETCH_SECS = 10.0
@@ -29,7 +29,7 @@ def check_tls(settings: Settings) -> Iterator[Finding]:
 
 
 def _unencrypted(host: str) -> Finding:
-    if _is_loopback(host):
+    if is_loopback(host):
         return Finding("certificate", "ok", "none: only this machine reaches the server")
     return Finding(
         "certificate", "warn", f"none, and {host} can be reached by others: set tls.cert_path, or let a proxy encrypt"
@@ -126,10 +126,3 @@ def _exposed(path: Path) -> str:
     if path.stat().st_mode & 0o077:
         raise PermissionError(0, f"others can read it: chmod 600 {path}")
     return ""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

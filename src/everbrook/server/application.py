@@ -12,7 +12,7 @@ from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.origins import ORIGIN, Origins
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.backup import BACKUPS, BackupResource
+from everbrook.server.backup import BackupResource
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, Control
@@ -30,10 +30,10 @@ from everbrook.server.observe.request_ids import id_line, request_id
 from everbrook.server.problem import problem_response
 from everbrook.server.producers import ProducerResource
 from everbrook.server.quotas import QuotaResource
-from everbrook.server.routes import Resource, Route, find_route
+from everbrook.server.routes import BACKUPS, METRICS, PAGE, PROBES, READINESS, Resource, Route, find_route, is_at
 from everbrook.server.snapshots import SnapshotResource
 from everbrook.server.streams import StreamResource
-from everbrook.server.ui.pages import ROOT, Pages
+from everbrook.server.ui.pages import Pages
 from everbrook.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ Method = Callable[[Request, bytes, Route], Reply]
 READING = {b"GET", b"HEAD"}
 FAILED = 500
 FAULT = "the server failed to answer; its log says why"
-METRICS = b"/metrics"
 VARY = b"Vary: Authorization\r\n"
 """What an answer carries that another might not get: a browser's cache must not give it to the next who signs in."""
 
@@ -209,15 +208,15 @@ class Application:
 
     def _handle_other(self, request: Request, common: bytes) -> Reply:
         request.operation = operation_elsewhere(request)
-        if request.path in {b"/healthz", b"/readyz"}:
+        if request.path in PROBES:
             return self._handle_probe(request, common)
         if self._metrics and request.path == METRICS:
             return self._metrics.read(request, common)
-        if self._pages and (request.path == ROOT or request.path.startswith(b"%b/" % ROOT)):
+        if self._pages and is_at(request.path, PAGE):
             return self._pages.answer(request)
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
-        if request.path == BACKUPS or request.path.startswith(b"%b/" % BACKUPS):
+        if is_at(request.path, BACKUPS):
             return self._backups.handle(request, common)
         return self._handle_routed(request, common, find_route(request.path))
 
@@ -247,9 +246,9 @@ class Application:
         raise MethodNotAllowed(f"this resource does not know {quoted(request.method)}", ((b"Allow", methods),))
 
     def _handle_probe(self, request: Request, common: bytes) -> Response:
-        if request.method not in {b"GET", b"HEAD"}:
+        if request.method not in READING:
             raise MethodNotAllowed("a probe knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
-        if request.path == b"/readyz":
+        if request.path == READINESS:
             self._require_ready()
         headers = common + b"Content-Type: text/plain\r\nCache-Control: no-store\r\n"
         return Response(200, headers, b"ok")

@@ -18,6 +18,7 @@ from urllib.parse import quote
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
+from everbrook.server.auth.proxies import NAMING
 from everbrook.server.exchange import (
     NOBODY,
     STREAMED_PATH,
@@ -42,9 +43,6 @@ Send = Callable[[Message], Awaitable[None]]
 
 MAX_QUEUED_BYTES = 256 * 1024
 LAST_WORDS_SECS = 1.0
-
-FORWARDING = (b"x-forwarded-for", b"forwarded", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
-"""Headers by which a server below may tell whose a request is."""
 
 # What a path holds unescaped (RFC 3986 §3.3).
 PATH_CHARACTERS = "/~!$&'()*+,;=:@"
@@ -204,7 +202,7 @@ def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
     if not scope.get("client"):
         return NOBODY
     address: str = scope["client"][0]
-    told = any(address.encode() in headers[name] for name in FORWARDING if name in headers)
+    told = any(address.encode() in headers[name] for name in NAMING if name in headers)
     return Peer(address, told=told)
 
 

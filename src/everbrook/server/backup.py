@@ -5,11 +5,9 @@ or, where the server asks nobody who they are, a program on the same machine. A 
 died holds nothing for long.
 """
 
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from ipaddress import ip_address
 from urllib.parse import parse_qs
 
 import msgspec
@@ -27,20 +25,20 @@ from everbrook.protocol.errors import (
     Unavailable,
     quoted,
 )
+from everbrook.server.auth.origins import ORIGIN
+from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.errand import Errand
 from everbrook.server.exchange import Exchange, Reply, Request, Response
 from everbrook.server.problem import problem_response
 from everbrook.server.render import json_response
+from everbrook.server.routes import BACKUPS
+from everbrook.settings.loopback import is_loopback
 from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
 from everbrook.storage.pin import Pin
 
-BACKUPS = b"/admin/backups"
 LEASE_SECS = 30
 MAX_LEASE_SECS = 3600
 MAX_BACKUPS = 8
-# What only a proxy or a browser sends: who is behind it is not on this machine, or is not who it seems.
-_FORWARDED = (b"x-forwarded-for", b"forwarded", b"via", b"x-envoy-external-address", b"origin")
-_PORT = re.compile(r":\d*\Z")
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,7 +226,7 @@ def require_administrator(request: Request) -> None:
     """Refuse who is not known, unless it is a program on this machine. Who is known has passed the gates."""
     if request.identity is not None:
         return
-    if not _is_loopback(request.peer.address) or not _is_direct(request.headers):
+    if not is_loopback(request.peer.address) or not _is_direct(request):
         raise Forbidden(
             "backups are given to programs on the same machine, or to who may administer the server: "
             "no way to prove that is configured, see auth in the settings"
@@ -242,21 +240,14 @@ def _not_there(backup_id: bytes) -> BackupNotFound:
     )
 
 
-def _is_direct(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether nothing speaks of a proxy. One that forwards without a word of it still names what it was asked
-    for, or, as nginx does of itself, closes after each request.
+def _is_direct(request: Request) -> bool:
+    """Tell whether nothing speaks of a proxy or of a page. A proxy that forwards without a word of it still names what
+    it was asked for, or, as nginx does of itself, closes after each request.
     """
-    if any(name in headers for name in _FORWARDED) or headers.get(b"connection", b"").strip().lower() == b"close":
+    headers = request.headers
+    if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":
         return False
-    host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1")).strip("[]")
-    return host.lower() == "localhost" or _is_loopback(host)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(headers.get(b"host", b"").decode("latin-1"))
 
 
 def _require_method(request: Request, *methods: bytes) -> None:

@@ -21,6 +21,14 @@ from everbrook.protocol.path import (
     parse_stream_path,
 )
 
+# What the server itself has, beside the two surfaces.
+HEALTH, READINESS = b"/healthz", b"/readyz"
+PROBES = frozenset({HEALTH, READINESS})
+METRICS = b"/metrics"
+PAGE = b"/ui"
+ADMINISTRATION = b"/admin"
+BACKUPS = b"%b/backups" % ADMINISTRATION
+
 _BELOW = b"/%b/" % CONTROL_SEGMENT
 _CONTROL_ROOT = b"%b%b/" % (STREAM_ROOT, CONTROL_SEGMENT)
 
@@ -82,6 +90,11 @@ _PARTS = {
     b"producers": Resource.PRODUCERS,
 }
 _PARTS_AT = {b"snapshot": Resource.SNAPSHOT_AT, b"retention": Resource.RETENTION}
+
+
+def is_at(path: bytes, root: bytes) -> bool:
+    """Tell whether a path is one of the server's own, or below it."""
+    return path == root or path.startswith(b"%b/" % root)
 
 
 def find_route(path: bytes) -> Route:

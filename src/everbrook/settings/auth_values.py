@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from urllib.parse import unquote_to_bytes, urlsplit
+
+from everbrook.settings.loopback import is_loopback
 
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 SYMMETRIC = ("HS256", "HS384", "HS512")
@@ -15,7 +17,6 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
 _SEPARATORS = re.compile(r"[,\s]+")
-_LOCALHOST = "localhost"
 _TAKEN = {"authorization", "connection", "cookie", "date", "expect", "forwarded", "from", "host", "keep-alive"} | {
     *("last-event-id", "origin", "range", "referer", "te", "trailer", "transfer-encoding", "traceparent", "tracestate"),
     *("upgrade", "user-agent", "via", "x-real-ip", "x-request-id"),
@@ -51,18 +52,11 @@ def _check_key_set(text: str) -> None:
         raise ValueError("it has no host, or characters that must be percent-encoded")
     if "@" in url.netloc or url.fragment:
         raise ValueError("a URL of keys has neither credentials nor a fragment")
-    if url.scheme == "http" and not _is_loopback(url.hostname):
+    if url.scheme == "http" and not is_loopback(url.hostname):
         raise ValueError("whoever is on the way could give keys of their own: it must be https")
     if url.scheme not in {"http", "https"}:
         raise ValueError(f"the server does not speak {url.scheme!r}")
     return None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == _LOCALHOST
 
 
 def _check_file(text: str) -> None:

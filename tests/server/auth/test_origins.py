@@ -3,8 +3,9 @@
 import pytest
 
 from everbrook.protocol.errors import Forbidden
-from everbrook.server.auth.origins import Origins, is_loopback
+from everbrook.server.auth.origins import Origins
 from everbrook.server.exchange import Peer, Request
+from everbrook.settings.loopback import is_loopback
 from tests.server.conftest import Connect, StartEither
 
 EVIL = "https://evil.example"
@@ -48,6 +49,7 @@ def test_all_may_where_a_policy_or_a_proxy_or_an_address_says_who_asks() -> None
     assert _may(Origins("*", "", guarded=True), origin=EVIL)
     assert _may(unguarded, peer=ELSEWHERE, origin=EVIL)
     assert _may(unguarded, origin=EVIL, x_forwarded_for="203.0.113.9")
+    assert _may(unguarded, origin=EVIL, x_real_ip="203.0.113.9")
 
 
 @pytest.mark.parametrize("guarded", [False, True])

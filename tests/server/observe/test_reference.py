@@ -6,7 +6,8 @@ import pytest
 
 from everbrook.server.observe import reference
 from everbrook.server.observe.catalogue import METRICS
-from everbrook.server.observe.operations import OPERATIONS
+from everbrook.server.observe.operations import OPERATIONS, OTHER, operation_at
+from everbrook.server.routes import Resource
 
 ROOT = Path(__file__).parents[3]
 STALE = "run: python -m everbrook.server.observe.reference"
@@ -28,3 +29,8 @@ def test_every_metric_has_a_row(name: str) -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_operation_is_named(operation: str) -> None:
     assert f"`{operation}`" in page()
+
+
+@pytest.mark.parametrize("resource", [resource for resource in Resource if resource is not Resource.STREAM])
+def test_every_resource_has_an_operation(resource: Resource) -> None:
+    assert operation_at(resource, b"GET") not in {"", OTHER}

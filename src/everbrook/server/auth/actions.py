@@ -15,12 +15,7 @@ from everbrook.protocol.memory import MAX_KEY_BYTES
 from everbrook.protocol.path import BUCKETS, STREAM_ROOT, parse_source_path
 from everbrook.server.auth.identity import Verb
 from everbrook.server.exchange import Request
-from everbrook.server.routes import Resource, Route, find_route
-
-PROBES = frozenset({b"/healthz", b"/readyz"})
-PAGES = b"/ui"
-METRICS = b"/metrics"
-ADMINISTRATION = b"/admin"
+from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, Resource, Route, find_route, is_at
 
 
 class Access(Enum):
@@ -99,11 +94,11 @@ def source_of(request: Request) -> bytes | None:
 
 def find_action(method: bytes, path: bytes) -> Action:
     """Say what a method on a path is."""
-    if method == b"OPTIONS" or path in PROBES or path == PAGES or path.startswith(b"%b/" % PAGES):
+    if method == b"OPTIONS" or path in PROBES or is_at(path, PAGE):
         return OPEN
     if path == METRICS:
         return Action(Verb.ADMIN, METRICS)
-    if path.startswith(b"%b/" % ADMINISTRATION):
+    if is_at(path, ADMINISTRATION):
         # It is of the whole server, and a backup holds all of it.
         return Action(Verb.ADMIN, b"")
     route = find_route(path)

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized
-from everbrook.server.auth.actions import METRICS, Access, Action, action_of, cuts, source_of
+from everbrook.server.auth.actions import Access, Action, action_of, cuts, source_of
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
 from everbrook.server.exchange import Request
+from everbrook.server.routes import METRICS
 
 RECHECK_SECS = 5.0
 """After how long at most a live read ends whose right was taken back."""

@@ -1,12 +1,12 @@
 """Caution: what the person who starts a server should be told of its policy, because it is rarely meant so."""
 
 from collections.abc import Iterator, Sequence
-from ipaddress import ip_address
 
 from everbrook.server.auth.grants import below, parse_prefixes, parse_scopes
 from everbrook.server.auth.identity import Verb
 from everbrook.server.auth.proxies import careless, parse_networks
 from everbrook.settings import AuthSettings, Settings
+from everbrook.settings.loopback import is_loopback
 from everbrook.settings.sections.tls import ClientCertificates
 
 _SURFACES = (b"/v1/stream", b"/ds")
@@ -18,7 +18,7 @@ def cautions(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[s
     if settings.auth.configured:
         return list(_of_policy(settings.auth))
     known = settings.tls.configured and settings.tls.client_certificates is ClientCertificates.REQUIRED
-    reached = [host for host, _ in addresses if not _is_loopback(host)]
+    reached = [host for host, _ in addresses if not is_loopback(host)]
     return [] if known or not reached else [_unguarded(reached[0])]
 
 
@@ -43,10 +43,3 @@ def _of_policy(auth: AuthSettings) -> Iterator[str]:
             yield f"auth.default_scopes let every identity write below {grant.prefix.decode() or '/'!r}"
     if not (auth.jwks or auth.api_keys_path or auth.trusted_proxies or auth.url_keys_path or auth.default_scopes):
         yield "auth.public_read is all that is set: nobody can prove an identity, and nobody may write"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host.partition("%")[0]).is_loopback
-    except ValueError:
-        return False

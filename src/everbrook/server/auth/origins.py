@@ -5,18 +5,17 @@ The rule: CORS keeps a page from reading an answer, not from sending a request, 
 policy that is reached directly on the loopback is there for its machine, not for every site that somebody visits on it.
 """
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from everbrook.protocol.errors import Forbidden, quoted
+from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.exchange import Request
 from everbrook.settings import parse_origins
+from everbrook.settings.loopback import is_loopback
 
 ORIGIN = b"origin"
 
 _READING = frozenset({b"GET", b"HEAD", b"OPTIONS"})
-_FORWARDED = (b"x-forwarded-for", b"forwarded", b"via", b"x-jwt-sub")
-_LOCALHOST = "localhost"
 
 
 class Origins:
@@ -49,13 +48,4 @@ class Origins:
 
 def _is_direct(request: Request) -> bool:
     """Tell whether a request comes from this machine, without a proxy that would say so."""
-    return is_loopback(request.peer.address) and not any(name in request.headers for name in _FORWARDED)
-
-
-def is_loopback(place: str) -> bool:
-    """Tell whether an address, or a host with or without a port, is this machine."""
-    try:
-        host = place if place.count(":") > 1 and "[" not in place else urlsplit(f"//{place}").hostname or ""
-        return host == _LOCALHOST or host.endswith(f".{_LOCALHOST}") or ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.peer.address) and not is_forwarded(request)

@@ -16,6 +16,10 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 FORWARDED_FOR = b"x-forwarded-for"
+NAMING = (FORWARDED_FOR, b"forwarded", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
+"""Headers in which proxies name the address of their client."""
+SIGNS = (*NAMING, b"via", b"x-forwarded-host", b"x-forwarded-proto", b"x-envoy-external-address", b"x-jwt-sub")
+"""Headers that proxies send, and others have no reason to."""
 MAX_HOPS = 32
 MAX_SUBJECT_BYTES = 256
 WIDEST_BITS = 8
@@ -32,6 +36,11 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 def careless(networks: tuple[Network, ...]) -> list[str]:
     """Give the networks that are so wide that strangers must be in them."""
     return [str(network) for network in networks if network.prefixlen < WIDEST_BITS]
+
+
+def is_forwarded(request: Request) -> bool:
+    """Tell whether a request shows that a proxy has passed it on: whoever is behind that is not the peer."""
+    return any(name in request.headers for name in SIGNS)
 
 
 class Proxies:

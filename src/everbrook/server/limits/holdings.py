@@ -9,7 +9,8 @@ from everbrook.protocol.errors import TooManyRequests
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.exchange import Request
 from everbrook.server.limits.addresses import client_of
-from everbrook.server.limits.rates import PROBES, identity_of
+from everbrook.server.limits.rates import identity_of
+from everbrook.server.routes import PROBES
 from everbrook.settings import LimitSettings
 
 WAIT_SECS = 5

@@ -13,9 +13,9 @@ from everbrook.protocol.errors import TooManyRequests
 from everbrook.server.exchange import Gate, Request
 from everbrook.server.limits.addresses import client_of
 from everbrook.server.limits.buckets import Rate
+from everbrook.server.routes import PROBES
 from everbrook.settings import LimitSettings
 
-PROBES = {b"/healthz", b"/readyz"}
 BODIES = {b"POST", b"PUT"}
 
 Whose = Callable[[Request], Hashable | None]

@@ -5,7 +5,7 @@ import re
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.exchange import Request
-from everbrook.server.routes import Resource, find_route
+from everbrook.server.routes import BACKUPS, HEALTH, METRICS, READINESS, Resource, find_route
 
 OTHER = "other"
 PREFLIGHT = "preflight"
@@ -24,16 +24,19 @@ _STREAM = {
 }
 _LIVE = re.compile(rb"(?:\A|&)live=(sse|long-poll)(?:&|\Z)")
 _LIVE_OPERATIONS = {b"sse": "sse", b"long-poll": "long_poll"}
-_FIXED = {b"/healthz": "probe", b"/readyz": "probe", b"/metrics": "metrics", b"/admin/backups": "backup"}
+_FIXED = {HEALTH: "probe", READINESS: "probe", METRICS: "metrics", BACKUPS: "backup"}
 _RESOURCES = {
     Resource.SNAPSHOT: "snapshot_read",
     Resource.SNAPSHOT_AT: "snapshot_read",
     Resource.BOOTSTRAP: "bootstrap",
     Resource.RETENTION: "retention",
+    Resource.PRODUCERS: "producers",
     Resource.QUOTA: "quota",
     Resource.LISTING: "listing",
     Resource.BUCKETS: "listing",
     Resource.BUCKET: "bucket",
+    Resource.JWKS: "jwks",
+    Resource.SUBSCRIPTIONS: "listing",
     Resource.SUBSCRIPTION: "subscription",
     Resource.LINKS: "subscription",
     Resource.LINK: "subscription",
@@ -73,7 +76,7 @@ def operation_at(resource: Resource, method: bytes) -> str:
     """Say what a method does to a resource; nothing for a stream, where the method alone says it."""
     if resource is Resource.STREAM:
         return ""
-    operation = _RESOURCES.get(resource, OTHER)
+    operation = _RESOURCES[resource]
     return _CHANGES.get((operation, method), operation)
 
 

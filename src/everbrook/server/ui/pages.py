@@ -16,9 +16,8 @@ from msgspec import Struct
 from everbrook.protocol.caching import matches
 from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.server.exchange import Request, Response
-from everbrook.server.routes import nothing_at
+from everbrook.server.routes import PAGE, nothing_at
 
-ROOT = b"/ui"
 INDEX = b"index.html"
 
 _KINDS = {
@@ -61,10 +60,10 @@ class Pages:
         """Answer a request for the page or one of its files."""
         if request.method not in {b"GET", b"HEAD"}:
             raise MethodNotAllowed("the page knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
-        if request.path == ROOT:
+        if request.path == PAGE:
             # What the page names is below it, wherever that is mounted.
             return Response(308, b"Location: ui/\r\nCache-Control: no-cache\r\n")
-        file = self._files.get(request.path[len(ROOT) + 1 :] or INDEX)
+        file = self._files.get(request.path[len(PAGE) + 1 :] or INDEX)
         if file is None:
             raise nothing_at(request.path)
         lines = b"%bETag: %b\r\n" % (self._headers, file.etag)
