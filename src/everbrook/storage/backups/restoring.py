@@ -4,10 +4,11 @@ Everything is copied into a folder beside the target, each block against its dig
 that folder gets the target's name.
 """
 
+import fcntl
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,23 +25,37 @@ Progress = Callable[[int], None]
 def restore(backup: Backup, target: Path, progress: Progress) -> Report:
     """Make a data folder of a backup. `BackupError` says what of it is damaged; then there is no data folder."""
     require_free(target)
-    draft = target.with_name(f".{target.name}.restoring")
-    if draft.exists():
-        shutil.rmtree(draft)
-    store = draft / backup.manifest.store
-    try:
-        draft.mkdir(mode=0o700)
+    with _draft_of(target) as draft:
+        store = draft / backup.manifest.store
         store.mkdir(mode=0o700)
         with closing(Syncing(store)) as syncing:
             _copy(backup, store, syncing, progress)
         report = check_copy(store)
         draft.rename(target)
         sync_path(target.parent)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
     report.folder = target / backup.manifest.store
     return report
+
+
+@contextmanager
+def _draft_of(target: Path) -> Iterator[Path]:
+    """Give an empty folder beside a target to one process at a time, and remove what is left of it."""
+    draft = target.with_name(f".{target.name}.restoring")
+    draft.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BackupError(f"{target} is being restored by another process") from None
+        try:
+            for left in draft.iterdir():
+                shutil.rmtree(left)
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    finally:
+        os.close(descriptor)
 
 
 def require_free(target: Path) -> None:

@@ -1,0 +1,79 @@
+"""`everbrook restore`: a data folder is made of a backup entirely, or not at all."""
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.archives import fill, server_in
+from tests.cli.backups import back_up, ran, restore
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One backup, which nobody touches."""
+    folder = tmp_path_factory.mktemp("kept")
+    with server_in(folder / "source", "acid") as url:
+        fill(url)
+        back_up(url, folder / "dest")
+    return folder / "dest"
+
+
+@pytest.fixture
+def backup(kept: Path, tmp_path: Path) -> Path:
+    """The only backup of a folder, which a test may break."""
+    shutil.copytree(kept, tmp_path / "dest", symlinks=True)
+    return (tmp_path / "dest" / "latest").resolve()
+
+
+@pytest.mark.parametrize("folder", ["{}/evil/deep", "../../../evil", "a/../../../../evil"])
+def test_a_folder_that_leads_out_of_the_store_is_not_made(backup: Path, tmp_path: Path, folder: str) -> None:
+    manifest = json.loads((backup / "backup.json").read_text())
+    manifest["folders"].append(folder.format(tmp_path))
+    (backup / "backup.json").write_text(json.dumps(manifest))
+    refused = ran("restore", backup, tmp_path / "restored")
+    assert (refused.returncode, "is not the name of a file in a store" in refused.stderr) == (1, True)
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("victim", ["files.jsonl", "backup.json", "manifest.json"])
+def test_a_backup_that_was_tampered_with_is_not_restored(backup: Path, tmp_path: Path, victim: str) -> None:
+    (path,) = backup.rglob(victim)
+    path.write_bytes(path.read_bytes().replace(b"1", b"7"))
+    assert ran("restore", backup, tmp_path / "restored").returncode == 1
+    assert [path.name for path in tmp_path.iterdir() if "restor" in path.name] == []
+
+
+def test_a_file_of_a_backup_that_is_missing_is_named(backup: Path, tmp_path: Path) -> None:
+    (path,) = backup.rglob("manifest.json")
+    path.unlink()
+    assert str(path) in ran("restore", backup, tmp_path / "restored").stderr
+
+
+def test_nothing_is_restored_over_something(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text("dear")
+    refused = ran("restore", kept, tmp_path)
+    assert (refused.returncode, "is not empty" in refused.stderr) == (1, True)
+
+
+def test_of_two_that_restore_into_one_folder_the_second_is_refused(kept: Path, tmp_path: Path) -> None:
+    draft = tmp_path / ".restored.restoring"
+    (draft / "acid").mkdir(parents=True)
+    first = os.open(draft, os.O_RDONLY)
+    try:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        refused = ran("restore", kept, tmp_path / "restored")
+    finally:
+        os.close(first)
+    assert (refused.returncode, "is being restored by another process" in refused.stderr) == (1, True)
+    assert (draft / "acid").is_dir()
+
+
+def test_what_a_killed_run_has_left_is_in_nobodys_way(kept: Path, tmp_path: Path) -> None:
+    (tmp_path / ".restored.restoring" / "acid").mkdir(parents=True)
+    (tmp_path / ".restored.restoring" / "acid" / "half").write_bytes(b"of it")
+    assert restore(kept, tmp_path / "restored")["streams"]
+    assert [path.name for path in tmp_path.rglob("*") if path.name in {"half", ".restored.restoring"}] == []
