@@ -26,7 +26,7 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     storage.gate.clear()
     for wire in wires:
         wire.send(append_to(path) * EACH)
-    assert eventually(lambda: not is_calm(server))
+    assert eventually(lambda: not server.call(lambda: server.listener.pulse.overload.calm))
     for wire in wires:
         wire.send(append_to(path))
     assert eventually(lambda: server.call(lambda: server.listener.pulse.held) > 0)
@@ -36,6 +36,24 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     last = [statuses[-1] for statuses in answers]
     assert 503 in last
     assert len(connect(server).get(path).body) == WRITERS * EACH + last.count(204)
+
+
+def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start, connect: Connect, path: str) -> None:
+    storage = GatedStorage()
+    storage.gate.set()
+    server = start(storage, limits__overload_commit_secs=0.1)
+    connect(server).create(path)
+    wires, others = [[connect(server) for _ in range(WRITERS)] for _ in range(2)]
+    storage.gate.clear()
+    for wire in wires:
+        wire.send(append_to(path) * EACH)
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    for wire in others:
+        wire.send(append_to(path))
+    assert [wire.read().status for wire in others] == [503] * WRITERS
+    storage.gate.set()
+    assert {wire.read().status for wire in wires for _ in range(EACH)} == {204}
+    assert len(connect(server).get(path).body) == WRITERS * EACH
 
 
 def append_to(path: str) -> bytes:

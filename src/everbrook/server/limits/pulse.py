@@ -21,6 +21,8 @@ MANY_READS = 16
 MUCH_WORK_SECS = 0.03
 # So many changes that are not durable are no queue yet. However slow the disk is, one sync is enough for them.
 FEW_CHANGES = 2048
+# In units of what becomes durable in good time: so much may wait for it. What comes then would come too late.
+FULL = 1.5
 # Of what one client has sent without waiting, so much is taken at least, and at most.
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
@@ -68,6 +70,15 @@ class Pulse:
         """How many requests of one connection may be under way: of what will be durable in good time, its part."""
         durable = self._durable_per_sec * self.overload.bounds.commit_secs
         return int(min(MOST_AT_ONCE, max(LEAST_AT_ONCE, durable / max(1, self.busy - self.held))))
+
+    @property
+    def room(self) -> int:
+        """How many more changes are taken in, be it a burst or an overload: what is beyond would be durable too late."""
+        secs = self.overload.bounds.commit_secs * FULL
+        if not secs or self._durable_per_sec == inf:
+            return MOST_AT_ONCE
+        pending = self._engine.last_change - self._engine.durable_change
+        return int(max(FEW_CHANGES, self._durable_per_sec * secs)) - pending
 
     def see(self) -> int:
         """Count a connection that asks for something and is not held. Gives the window that it is counted in."""
@@ -121,7 +132,8 @@ class Pulse:
     def _observe(self, now: float) -> float:
         overload, wait_secs, commit_secs = self.overload, max(self._late_secs, self._late(now)), self._commit_secs()
         overload.observe(wait_secs, commit_secs, now)
-        self.calm = overload.calm
+        # A queue that is too long is watched at once, though it may be a burst that passes.
+        self.calm = overload.calm and commit_secs <= (overload.bounds.commit_secs or inf)
         return overload.strain(wait_secs, commit_secs)
 
     def _count_durable(self, now: float) -> None:

@@ -27,7 +27,7 @@ class Turn:
         self._pulse = pulse
         self._strain = pulse.strain()
         self._admits: bool | None = True if returning else None
-        self._room = MOST_AT_ONCE if pulse.calm else pulse.share - outstanding
+        self._room = MOST_AT_ONCE if pulse.calm else min(pulse.share - outstanding, pulse.room)
         self.refused: Request | None = None
         self.flooding = False
 
