@@ -86,6 +86,15 @@ def test_a_loop_that_stands_still_is_no_overload(start: Start, connect: Connect,
         assert {wire.read().status for wire in wires} == {204}
 
 
+def test_whoever_is_alone_may_send_as_much_at_once_as_it_will(start: Start, connect: Connect, path: str) -> None:
+    server = start(limits__overload_wait_secs=0.05)
+    wire = connect(server)
+    wire.create(path)
+    wire.send(append_to(path) * MANY * 5)
+    server.call(lambda: time.sleep(0.7))
+    assert {wire.read().status for _ in range(MANY * 5)} == {204}
+
+
 def test_an_idle_server_has_no_pulse(start: Start, connect: Connect) -> None:
     server = start()
     assert connect(server).get("/healthz").status == 200

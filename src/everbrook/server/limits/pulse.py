@@ -72,13 +72,13 @@ class Pulse:
         return int(min(MOST_AT_ONCE, max(LEAST_AT_ONCE, durable / max(1, self.busy - self.held))))
 
     @property
-    def room(self) -> int:
-        """How many more changes are taken in, be it a burst or an overload: what is beyond would be durable too late."""
+    def room(self) -> float:
+        """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
         secs = self.overload.bounds.commit_secs * FULL
         if not secs or self._durable_per_sec == inf:
-            return MOST_AT_ONCE
+            return inf
         pending = self._engine.last_change - self._engine.durable_change
-        return int(max(FEW_CHANGES, self._durable_per_sec * secs)) - pending
+        return max(FEW_CHANGES, self._durable_per_sec * secs) - pending
 
     def see(self) -> int:
         """Count a connection that asks for something and is not held. Gives the window that it is counted in."""

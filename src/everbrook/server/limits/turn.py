@@ -7,6 +7,7 @@ for answers, and gets one for all of it.
 
 from everbrook.protocol.path import BUCKET_ROOT, CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.exchange import Request
+from everbrook.server.limits.overload import SOFT
 from everbrook.server.limits.pulse import MOST_AT_ONCE, Pulse
 
 LIVE = b"live="
@@ -27,7 +28,9 @@ class Turn:
         self._pulse = pulse
         self._strain = pulse.strain()
         self._admits: bool | None = True if returning else None
-        self._room = MOST_AT_ONCE if pulse.calm else min(pulse.share - outstanding, pulse.room)
+        self._room = pulse.room
+        if self._strain >= SOFT:
+            self._room = min(self._room, MOST_AT_ONCE if pulse.calm else pulse.share - outstanding)
         self.refused: Request | None = None
         self.flooding = False
 
