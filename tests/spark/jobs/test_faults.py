@@ -49,7 +49,7 @@ def test_what_a_task_raised_is_found_before_the_frames_of_java() -> None:
         "everbrook.spark.given.InvalidOption",
         "everbrook.spark.planning.DataLoss",
         "everbrook.spark.capture.errors.ChangesLost",
-        "everbrook.protocol.errors.StreamClosed",
+        "everbrook.protocol.errors.streams.StreamClosed",
     ],
 )
 def test_what_a_restart_can_not_mend_is_not_restarted(kind: str) -> None:
