@@ -26,7 +26,7 @@ FOLDING = "everbrook.storage.acid.engine.ThreadPoolExecutor"
 SYNCING = "everbrook.storage.files.handles.ThreadPoolExecutor"
 COMMITTING = "everbrook.engine.committer.ThreadPoolExecutor"
 REMOVING = "everbrook.storage.files.removals.ThreadPoolExecutor"
-UPLOADING = "everbrook.engine.engine.ThreadPoolExecutor"
+UPLOADING = "everbrook.engine.executing.ThreadPoolExecutor"
 # Sizes that workloads as small as ours meet: after how much a snapshot is synced on its way, what a chunk holds, and
 # which is still a crumb.
 SIZES = {

@@ -2,7 +2,7 @@
 
 from unittest.mock import patch
 
-from everbrook.engine import engine
+from everbrook.engine import executing
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
@@ -31,7 +31,7 @@ def start_engine(
     storage: MemoryStorage, scheduler: FakeScheduler, clock: FakeClock, limits: Limits, worker: HandWorker
 ) -> Engine:
     """Start an engine whose work on blobs is done when the test says so."""
-    with patch.object(engine, "ThreadPoolExecutor", lambda *_: worker):
+    with patch.object(executing, "ThreadPoolExecutor", lambda *_: worker):
         return Engine(storage, scheduler, clock, limits)
 
 

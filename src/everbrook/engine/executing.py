@@ -1,0 +1,222 @@
+"""Commands: decided at once against the newest state, and answered when what they rest on is durable."""
+
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import overload
+
+from everbrook.engine.clock import Clock, Incarnations, Scheduler
+from everbrook.engine.committer import Committer, Parked
+from everbrook.engine.limits import Limits
+from everbrook.engine.moves import Moves
+from everbrook.engine.quotas import QUOTA_RECORDS, Quotas
+from everbrook.engine.reading import Reading
+from everbrook.engine.reclaiming import Reclaimer
+from everbrook.engine.stream import Stream
+from everbrook.engine.streams import Streams
+from everbrook.engine.upkeep import Upkeep
+from everbrook.engine.usage import Usage
+from everbrook.protocol.change import Change, Edit, Write
+from everbrook.protocol.commands import (
+    Append,
+    Command,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    DeleteSnapshot,
+    Expire,
+    PublishSnapshot,
+    Retain,
+    Trim,
+)
+from everbrook.protocol.decide import decide
+from everbrook.protocol.errors import StreamDamaged, Unavailable
+from everbrook.protocol.outcomes import (
+    Appended,
+    Closed,
+    Created,
+    Cut,
+    Deleted,
+    Duplicate,
+    Existing,
+    Outcome,
+    Untouched,
+)
+from everbrook.protocol.state import Head
+from everbrook.protocol.subscriptions.commands import (
+    Claim,
+    Compact,
+    Deliver,
+    Lapse,
+    LinkStreams,
+    Report,
+    Subscribe,
+    SubscriptionCommand,
+    UnlinkStream,
+    Unsubscribe,
+    WakeUp,
+)
+from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
+from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.storage.api import Storage
+
+EXPIRY_RETRY_MS = 10_000
+
+
+class Executing(Reading):
+    """Executes commands: load, decide, store, wake."""
+
+    def __init__(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> None:
+        super().__init__(storage, scheduler, clock, limits)
+        self._incarnations = Incarnations(storage.last_incarnation)
+        first = self.new_incarnation()
+        self.moves = Moves(first)
+        self.followers: list[Callable[[Edit], None]] = []
+        self.on_roll_back: Callable[[set[bytes]], None] | None = None
+        self._appended_messages = self._appended_bytes = self._duplicates = 0
+        self._blob_worker = ThreadPoolExecutor(1, "everbrook-blobs")
+        self._reclaimer = Reclaimer(storage, scheduler, self._blob_worker)
+        self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
+        self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self)
+        self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back)
+        usage = Usage(self._streams.heads, self._streams.newest_head)
+        self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
+        self._usage = usage
+        if storage.blocking:
+            self._reclaimer.sweep(first)
+
+    @property
+    def last_change(self) -> int:
+        """The number of the newest change: what an answer given now rests on."""
+        return self._committer.last
+
+    @property
+    def durable_change(self) -> int:
+        """The number up to which every change is durable."""
+        return self._committer.durable
+
+    @property
+    def failure(self) -> Unavailable | None:
+        """Why the storage takes no more writes, if it does not."""
+        return self._committer.failure
+
+    def when_durable(self, change: int, answer: Parked) -> None:
+        """Call `answer` when a change is durable, or with the reason why it never will be."""
+        self._committer.park(change, answer)
+
+    def new_id(self, prefix: str) -> str:
+        """Give an id that nobody can guess."""
+        return prefix + self.clock.token()
+
+    def new_incarnation(self) -> int:
+        """Give a number for a stream that may be created."""
+        return self._incarnations.next(self.clock.now())
+
+    def exists(self, name: bytes) -> bool:
+        """Tell whether something has a name, in the newest state."""
+        return self._streams.stream(name) is not None
+
+    def follow_subscriptions(self, find: Callable[[bytes], Subscription | None]) -> None:
+        """Let decisions see the subscriptions that `find` knows, by the names of their records."""
+        self._streams.subscriptions = find
+
+    @overload
+    def execute(self, command: Create) -> Created | Existing: ...
+
+    @overload
+    def execute(self, command: CreateBucket) -> Created: ...
+
+    @overload
+    def execute(self, command: Subscribe) -> Changed | Confirmed: ...
+
+    @overload
+    def execute(self, command: Unsubscribe) -> Deleted: ...
+
+    @overload
+    def execute(self, command: Claim | Report | Compact) -> Changed: ...
+
+    @overload
+    def execute(self, command: LinkStreams | UnlinkStream | WakeUp | Lapse | Deliver) -> Changed | Untouched: ...
+
+    @overload
+    def execute(self, command: PublishSnapshot | DeleteSnapshot | Retain) -> Cut: ...
+
+    @overload
+    def execute(self, command: Trim) -> Cut | Untouched: ...
+
+    @overload
+    def execute(self, command: Append) -> Appended | Closed | Duplicate: ...
+
+    @overload
+    def execute(self, command: Delete | Expire | DeleteBucket) -> Deleted | Untouched: ...
+
+    def execute(self, command: Command | SubscriptionCommand) -> Outcome:
+        """Decide on a command and set its change on its way, or raise why not.
+
+        The answer, a refusal too, may be told when `last_change` is durable.
+        """
+        if self._committer.failure:
+            self._require_storage()
+        if isinstance(command, (Append, Create)) and len(command.body) > self.limits.max_stream_bytes:
+            self.limits.check_body(command.body)
+        decision = decide(self._streams, command)
+        if decision.change:
+            self._check_limits(decision.change[-1])
+            if self._quotas.active:
+                self._quotas.follow(self._quotas.check(decision.change))
+            self._streams.prepare(decision.change)
+            self._committer.submit(decision.change)
+        elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
+            stream.touched_at = command.now
+            self._duplicates += isinstance(decision.outcome, Duplicate)
+        return decision.outcome
+
+    def _require_storage(self) -> None:
+        if self._committer.failure:
+            raise self._committer.failure.with_traceback(None)
+
+    def _check_limits(self, edit: Edit) -> None:
+        """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
+        if not isinstance(edit, Write):
+            return
+        self.limits.check(edit, self._storage)
+        if edit.producer_id is None:
+            return
+        stream = self._streams.stream(edit.head.identity.name)
+        if stream and edit.producer_id not in stream.producers:
+            self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
+
+    def _execute_due(self, command: Expire | Trim) -> None:
+        """Do what time asks for. What is damaged stays, for whoever asks for it to be told."""
+        if not self.failure:
+            with contextlib.suppress(StreamDamaged):
+                self.execute(command)
+
+    def arrived(self, stream: Stream) -> None:
+        """A stream was created or loaded."""
+        self._upkeep.watch(stream)
+
+    def left(self, stream: Stream) -> None:
+        """A stream was dropped, or left memory."""
+        self._upkeep.forget(stream)
+
+    def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
+        """An edit is durable, and readers see it."""
+        if isinstance(edit, Write) and edit.data:
+            self._appended_messages += len(edit.ends)
+            self._appended_bytes += len(edit.data)
+        if self.moves.noting:
+            self.moves.note(edit.head.identity.name)
+        for follow in self.followers:
+            follow(edit)
+        self._upkeep.follow(stream, edit, before)
+
+    def _roll_back(self, changes: list[Change]) -> None:
+        """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
+        not_before = self.clock.now() + EXPIRY_RETRY_MS
+        for stream in self._streams.roll_back(changes):
+            self._upkeep.watch_again(stream, not_before)
+        self._quotas.forget_changes()
+        if self.on_roll_back:
+            self.on_roll_back({edit.head.identity.name for change in changes for edit in change})

@@ -1,0 +1,156 @@
+"""What readers see: durable state only.
+
+The classes of an engine build on each other: this one, `executing`, and the `engine` itself.
+"""
+
+from collections.abc import Iterator
+
+from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.feed import Batch, Feed, Reader
+from everbrook.engine.limits import Limits
+from everbrook.engine.stream import Stream
+from everbrook.engine.streams import Streams
+from everbrook.protocol.errors import BucketNotFound, StreamNotFound, quoted
+from everbrook.protocol.lifetime import end_error, ended, missing
+from everbrook.protocol.messages import unpack
+from everbrook.protocol.offset import Sentinel
+from everbrook.protocol.path import bucket_record
+from everbrook.protocol.query import ReadQuery
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from
+from everbrook.protocol.state import Head, Snapshot
+from everbrook.storage.api import Storage
+from everbrook.storage.blobs import BlobReader
+from everbrook.storage.index import Messages
+
+
+class Reading:
+    """Finds streams, and reads what is durable of them, at once or as it comes."""
+
+    _streams: Streams
+
+    def __init__(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> None:
+        self.clock = clock
+        self.limits = limits
+        self.scheduler = scheduler
+        self._storage = storage
+
+    # Names
+
+    def listed(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
+        return self._streams.listed(prefix, after, limit, self.clock.now())
+
+    def list_some(
+        self, prefix: bytes, after: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
+        """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
+        return self._streams.list_some(prefix, after, limit, self.clock.now())
+
+    def find_bucket(self, bucket_id: bytes) -> Head:
+        """Give a bucket that is there (002 §1.3)."""
+        bucket = self._streams.visible(bucket_record(bucket_id))
+        if bucket is None:
+            raise BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
+        return bucket.committed
+
+    def count(self, prefix: bytes) -> int:
+        """Count the streams whose names begin with `prefix`. One that has just run out of time may be among them."""
+        return self._storage.count(prefix)
+
+    # Streams
+
+    def find(self, name: bytes, now: int) -> Stream:
+        """Give a stream that lives, to look at what is durable of it."""
+        stream = self._streams.visible(name)
+        if stream is None:
+            raise missing(self._streams, name)
+        if ended(stream.committed, stream, now):
+            raise end_error(stream.committed, stream)
+        return stream
+
+    def open(self, name: bytes, now: int) -> Stream:
+        """Give a stream that lives, to read from it: that begins its sliding time to live anew (§5.1)."""
+        stream = self.find(name, now)
+        stream.touched_at = now
+        return stream
+
+    def current(self, stream: Stream) -> Stream:
+        """Give a stream that was found earlier as it is in memory now: it may have left and come back."""
+        if stream.resident:
+            return stream
+        identity = stream.committed.identity
+        again = self.find(identity.name, self.clock.now())
+        if again.committed.identity.incarnation != identity.incarnation:
+            raise StreamNotFound(f"the stream at {quoted(identity.name)} was deleted")
+        return again
+
+    def page(self, stream: Stream, offset: int | Sentinel, until: int | None = None) -> Page:
+        """Cut the page of a stream that begins at `offset` and does not go beyond `until`."""
+        if stream.ended:
+            raise stream.ended.with_traceback(None)
+        head, lineage = stream.committed, stream.lineage
+        start = locate(head, lineage, offset)
+        if until is not None:
+            until = end_of_read(head, lineage, start, until)
+        return page_from(head, lineage, start, self.limits.max_page_bytes, until)
+
+    def begin(self, stream: Stream, query: ReadQuery) -> int:
+        """Give where a read begins that looks for its beginning."""
+        return begin(stream.committed, stream.lineage, query)
+
+    def messages(self, stream: Stream, page: Page) -> Messages:
+        """Give where the messages of a page end, and when they were appended."""
+        return stream.lineage.messages(page.start, page.end)
+
+    def read(self, stream: Stream, page: Page) -> bytes:
+        """Give the stored bytes of a page."""
+        return stream.lineage.read(page.start, page.end) if page.start < page.end else b""
+
+    def batch(self, stream: Stream, page: Page) -> Batch:
+        """Give a page with its bytes, for live readers."""
+        return Batch(page, self.read(stream, page), self.clock.now())
+
+    def read_all(self, name: bytes) -> Iterator[bytes]:
+        """Give everything that a stream retains, page by page; nothing if it is not there."""
+        stream = self._streams.visible(name)
+        if stream is None:
+            return
+        offset = stream.committed.kept.earliest
+        while offset < stream.committed.tail:
+            page = self.page(stream, offset)
+            yield unpack(page.head.identity, self.read(stream, page))
+            offset = page.end
+
+    def size_of(self, name: bytes) -> int:
+        """Give how many bytes a stream retains."""
+        stream = self._streams.visible(name)
+        return stream.committed.tail - stream.committed.kept.earliest if stream else 0
+
+    def open_blob(self, snapshot: Snapshot) -> BlobReader:
+        """Begin to read the bytes of a snapshot that has some."""
+        return self._storage.blobs.open(snapshot.owner, snapshot.blob)
+
+    # Live readers
+
+    def join(self, stream: Stream, reader: Reader) -> None:
+        """Let a reader wait that has everything up to the committed tail."""
+        feed = stream.feed
+        if feed is None:
+            feed = Feed(self.scheduler, lambda position: self._next_batch(stream, position))
+        feed.join(reader, stream.committed.tail)
+        stream.feed = feed
+
+    def leave(self, stream: Stream, reader: Reader) -> None:
+        """Let a waiting reader go."""
+        if stream.feed:
+            stream.feed.leave(reader)
+            if not stream.feed:
+                # Whoever follows a stream reads it until the last moment (§5.1).
+                stream.feed = None
+                stream.touched_at = max(stream.touched_at, self.clock.now())
+
+    def _next_batch(self, stream: Stream, position: int) -> Batch | None:
+        head = stream.committed
+        if position == head.tail and not head.closed:
+            return None
+        return self.batch(stream, page_from(head, stream.lineage, position, self.limits.max_page_bytes))
