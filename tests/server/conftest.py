@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from everbrook.server import asgi
+from everbrook.server.asgi import application, create_app
 from everbrook.server.http1 import listener
 from everbrook.storage.api import Storage
 from tests.server.mounted import Mounted
@@ -59,8 +59,8 @@ def start_either(
             if request.param == "http1":
                 return start(storage, **values)
             if storage is not None:
-                monkeypatch.setattr(asgi, "open_storage", lambda _settings: storage)
-            streams = asgi.create_app(configured(**values))
+                monkeypatch.setattr(application, "open_storage", lambda _settings: storage)
+            streams = create_app(configured(**values))
             return stack.enter_context(Mounted(streams, streams))
 
         yield begin
@@ -103,7 +103,7 @@ def subscribed(request: pytest.FixtureRequest) -> Iterator[RunningServer | Mount
         with RunningServer(settings) as running:
             yield running
     else:
-        streams = asgi.create_app(settings)
+        streams = create_app(settings)
         with Mounted(streams, streams) as mounted:
             yield mounted
 

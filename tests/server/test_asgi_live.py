@@ -8,7 +8,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from everbrook.server.asgi import AsgiExchange, create_app
+from everbrook.server.asgi import create_app
+from everbrook.server.asgi.exchange import AsgiExchange
 from everbrook.server.live import EventStream
 from tests.server.mounted import Mounted
 from tests.server.running import configured, eventually

@@ -10,7 +10,8 @@ import pytest
 from everbrook.protocol.errors import Forbidden
 from everbrook.server.assembly import open_storage
 from everbrook.server.auth.identity import Identity
-from everbrook.server.backup import MAX_BACKUPS, require_administrator
+from everbrook.server.backups.administrators import require_administrator
+from everbrook.server.backups.leases import MAX_BACKUPS
 from everbrook.server.exchange import Peer, Request
 from everbrook.server.routes import BACKUPS
 from everbrook.settings import StorageMode
@@ -89,7 +90,7 @@ def test_a_lease_ends_when_its_client_says_no_more(wire: Wire, served: RunningSe
 
 def test_what_is_asked_for_renews_the_lease(wire: Wire, served: RunningServer) -> None:
     place = begin(wire, b'{"lease_secs": 1}')
-    lease = served.call(lambda: next(iter(served.application._backups._leases.values())))
+    lease = served.call(lambda: next(iter(served.application._backups._leases._by_id.values())))
     before = lease._timer
     assert wire.get(place).status == 200
     assert lease._timer is not before

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from everbrook.server.http1.parser import StreamedRequest
+from everbrook.server.http1.request import StreamedRequest
 from tests.server.blobs import WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually

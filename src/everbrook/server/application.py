@@ -12,7 +12,7 @@ from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.origins import ORIGIN, Origins
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.backup import BackupResource
+from everbrook.server.backups.resource import BackupResource
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, Control

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.exchange import NOBODY, Peer
 from everbrook.server.http1.leaving import Leaving
-from everbrook.server.http1.parser import StreamedRequest
+from everbrook.server.http1.request import StreamedRequest
 from everbrook.server.tls import subject_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from everbrook.server.exchange import Deferred, Response
-from everbrook.server.http1.parser import Http1Request, RequestParser, StreamedRequest
+from everbrook.server.http1.parser import RequestParser
+from everbrook.server.http1.request import Http1Request, StreamedRequest
 
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener

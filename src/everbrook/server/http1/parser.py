@@ -5,48 +5,21 @@ A request that cannot become whole is refused with a `ProtocolError`; after that
 
 from collections.abc import Callable
 
-import httptools
-
-from everbrook.protocol.errors import (
-    BadRequest,
-    HeadersTooLarge,
-    PayloadTooLarge,
-    ProtocolError,
-    VersionNotSupported,
-    quoted,
-)
-from everbrook.protocol.memory import remember
-from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, Request, may_be_large
+from everbrook.protocol.errors import BadRequest, PayloadTooLarge, VersionNotSupported, quoted
+from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
+from everbrook.server.http1.feeding import Feeding
 from everbrook.server.http1.incoming import Incoming
+from everbrook.server.http1.request import KEPT, KEPT_1_0, Http1Request, StreamedRequest
+from everbrook.server.http1.target import split_target
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
 # Smaller pieces of a body are gathered: a thousand tiny ones must not cost a thousand objects.
 PIECE_BYTES = 1024
 
-KEPT = b""
-KEPT_1_0 = b"Connection: keep-alive\r\n"
 
-
-class Http1Request(Request, kw_only=True, gc=False):
-    """A request with what HTTP/1.x says about its connection.
-
-    `connection` is the line that tells the client that the connection goes on, or None if it must end. HTTP/1.0 knows
-    no chunks, so there the end of a streamed answer is the end of the connection.
-    """
-
-    connection: bytes | None
-    chunkable: bool
-
-
-class StreamedRequest(Http1Request, kw_only=True, gc=True):
-    """A request that is handed on before its body is whole."""
-
-    incoming: Incoming
-
-
-class RequestParser:
-    """Feeds one connection's bytes to `httptools`, and hands every whole request on."""
+class RequestParser(Feeding):
+    """Hands every whole request on that one connection's bytes hold."""
 
     def __init__(
         self,
@@ -63,7 +36,7 @@ class RequestParser:
         One whose body may be taken as it comes goes to `on_head` before; with `judges_heads`, so does every one whose
         body may be large.
         """
-        self._max_header_bytes = max_header_bytes
+        super().__init__(max_header_bytes)
         self._max_body_bytes = max_body_bytes
         self._on_head = on_head
         self._on_request = on_request
@@ -71,75 +44,15 @@ class RequestParser:
         self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
         self._gathered_bytes = max_body_bytes
-        self._parser = httptools.HttpRequestParser(self)
-        self._url = b""
         # Most clients ask for the same thing again.
         self._target = self._path = self._query = b""
         self._method = b""
-        self.headers: dict[bytes, bytes] = {}
-        self._fed_bytes = 0
-        self._unended_bytes = 0
         self._body: list[bytes | bytearray] = []
         self._in_head = False
-        self._upgrading = False
         self.body_bytes = 0
-        self.receiving = False
         self.peer: Peer = NOBODY
         self.scheme = b"http"
         self.heard_at = 0.0
-
-    def feed(self, data: bytes) -> None:
-        """Take more bytes. Raises a `ProtocolError` when they can't be part of a request."""
-        self._fed_bytes = len(data)
-        if self.receiving:
-            self._unended_bytes += len(data)
-        try:
-            try:
-                self._parser.feed_data(data)
-            except httptools.HttpParserUpgrade as upgrade:
-                self._feed_on(data, upgrade.args[0])
-        except httptools.HttpParserCallbackError as error:
-            if isinstance(error.__context__, ProtocolError):
-                raise error.__context__ from None
-            raise
-        except httptools.HttpParserError as error:
-            raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
-        if self.receiving:
-            self._check_head(self._unended_bytes)
-
-    def _feed_on(self, rest: bytes | memoryview, taken_bytes: int) -> None:
-        """Go on behind the offer of an upgrade. Nothing is ever upgraded, so its request is parsed without it.
-
-        `httptools` takes whatever follows the head of such a request for another protocol, its body included.
-        """
-        while True:
-            rest = memoryview(rest)[taken_bytes:]
-            if self._upgrading:
-                rest = self._head_without_offer() + rest
-            self._parser = httptools.HttpRequestParser(self)
-            try:
-                self._parser.feed_data(rest)
-            except httptools.HttpParserUpgrade as upgrade:
-                taken_bytes = upgrade.args[0]
-            else:
-                return
-
-    def _head_without_offer(self) -> bytes:
-        headers = {name: value for name, value in self.headers.items() if name != b"upgrade"}
-        options = headers.pop(b"connection", b"").lower()
-        if b"close" in options:
-            headers[b"connection"] = b"close"
-        lines = b"".join(b"%b: %b\r\n" % header for header in headers.items())
-        return b"%b %b HTTP/%b\r\n%b\r\n" % (
-            self._parser.get_method(),
-            self._url,
-            self._parser.get_http_version().encode(),
-            lines,
-        )
-
-    def _check_head(self, size: int) -> None:
-        if size > self._max_header_bytes:
-            raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
 
     def let_go(self) -> None:
         """Keep nothing of a body: the request will not become whole."""
@@ -294,23 +207,3 @@ class RequestParser:
         if version not in {"1.0", "1.1"}:
             raise VersionNotSupported(f"this server speaks HTTP/1.1 and HTTP/1.0, not {version}")
         return version
-
-
-@remember(maxsize=4096)
-def split_target(target: bytes) -> tuple[bytes, bytes]:
-    """Split a request target into path and query."""
-    path, _, query = origin_form(target).partition(b"?")
-    return path, query
-
-
-def origin_form(target: bytes) -> bytes:
-    """Reduce a request target to path and query (RFC 9112 §3.2)."""
-    if b"#" in target:
-        raise BadRequest(f"a request target has no fragment, got {quoted(target)}")
-    if target.startswith(b"/"):
-        return target
-    scheme, separator, rest = target.partition(b"://")
-    if separator and scheme.lower() in {b"http", b"https"}:
-        slash = rest.find(b"/")
-        return rest[slash:] if slash >= 0 else b"/"
-    return target

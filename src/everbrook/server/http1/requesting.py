@@ -13,8 +13,9 @@ from everbrook.protocol.errors import Overloaded, ProtocolError, TooManyRequests
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.answering import NO_REQUEST, Answering
 from everbrook.server.http1.incoming import Incoming
-from everbrook.server.http1.parser import Http1Request, RequestParser, StreamedRequest
+from everbrook.server.http1.parser import RequestParser
 from everbrook.server.http1.rendering import CONTINUE, chunk, unframed
+from everbrook.server.http1.request import Http1Request, StreamedRequest
 from everbrook.server.limits.overload import wait_secs
 from everbrook.server.limits.turn import Turn
 

@@ -7,7 +7,7 @@ much is held for all connections, less is held for this one.
 from typing import TYPE_CHECKING, cast
 
 from everbrook.protocol.errors import Overloaded
-from everbrook.server.http1.parser import Http1Request
+from everbrook.server.http1.request import Http1Request
 from everbrook.server.http1.requesting import Requesting
 from everbrook.server.limits.overload import hold_secs
 from everbrook.server.limits.pulse import Pulse

@@ -1,0 +1,18 @@
+"""The same application as an ASGI callable, to run under an ASGI server or to mount in FastAPI or Starlette.
+
+    app = FastAPI(lifespan=streams.lifespan)        # streams = create_app()
+    app.mount("/streams", streams)
+
+A mounted application gets no lifespan events of its own, so its `lifespan` is offered for the outer one to use;
+without it, everything starts with the first request.
+"""
+
+from everbrook.server.asgi.application import AsgiApplication
+from everbrook.settings import Settings, load_settings
+
+__all__ = ["AsgiApplication", "create_app"]
+
+
+def create_app(settings: Settings | None = None) -> AsgiApplication:
+    """Make an ASGI application. Without settings, they come from the files and the environment."""
+    return AsgiApplication(load_settings() if settings is None else settings)
