@@ -54,7 +54,7 @@ class Requesting(Answering):
         if self._refused or self._ending:
             return
         begun, self._arriving = self._arriving, None
-        if self._deferred is not None or self._queued or self.congested or (self._parked and request.method in READS):
+        if self._queued or self._must_wait(request):
             self._queued.append(request)
             self._queued_bytes += _held_bytes(request)
             self._throttle()
