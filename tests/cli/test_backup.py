@@ -175,6 +175,12 @@ def test_a_full_disk_is_said_and_leaves_no_backup(
     assert [path.name for path in (tmp_path / "dest").iterdir() if not path.name.startswith(".")] == []
 
 
+def test_a_backup_takes_its_time_if_it_is_told_to(url: str, tmp_path: Path) -> None:
+    grow(url, "large", b"x" * 3_000_000)
+    assert back_up(url, tmp_path / "dest", "--max-rate", "2")["secs"] >= 1.5
+    assert restore(tmp_path / "dest", tmp_path / "restored")["stream_bytes"] > 3_000_000
+
+
 def test_memory_is_told_to_export(tmp_path: Path) -> None:
     with server_in(tmp_path / "source") as url:
         refused = ran("backup", url, tmp_path / "dest")

@@ -32,6 +32,7 @@ LEASE_SECS = 30
 @click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Copy a store that no server uses.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Then remove all backups in DEST but the last N.")
 @click.option("--full", is_flag=True, help="Take nothing over from earlier backups: copy every byte.")
+@click.option("--max-rate", metavar="MB", type=click.FloatRange(min=1), help="Read so many MB a second at most.")
 @click.option("--check/--no-check", "checked", default=True, help="Read the copy as `check` does.  [default: check]")
 @json_option
 @server_options
@@ -39,6 +40,7 @@ def backup(
     places: tuple[str, ...],
     data_dir: Path | None,
     keep: int | None,
+    max_rate: float | None,
     *,
     full: bool,
     checked: bool,
@@ -59,7 +61,7 @@ def backup(
     began = time.monotonic()
     try:
         with closing(Destination(folder)) as destination:
-            manifest, report = _back_up(destination, url, data_dir, full=full, checked=checked)
+            manifest, report = _back_up(destination, url, data_dir, max_rate, full=full, checked=checked)
             with waiting("giving it its name"):
                 path = destination.publish(manifest)
             gone = destination.prune(keep) if keep else []
@@ -89,11 +91,12 @@ def _parse_places(places: tuple[str, ...], data_dir: Path | None) -> tuple[str, 
 
 
 def _back_up(
-    destination: "Destination", url: str, data_dir: Path | None, *, full: bool, checked: bool
+    destination: "Destination", url: str, data_dir: Path | None, max_rate: float | None, *, full: bool, checked: bool
 ) -> "tuple[Manifest, Report | None]":
     """Copy everything to where it is no backup yet."""
     from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest, require_store  # noqa: PLC0415
     from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
+    from everbrook.storage.backups.pacing import PacedSource  # noqa: PLC0415
     from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
 
     with _source(url, data_dir) as (source, store, taken_at_ms, whence), progress("copying") as advance:
@@ -105,7 +108,8 @@ def _back_up(
         previous = None if full else destination.previous()
         if previous and previous.manifest.store != store:
             previous = None
-        copy = Copy(source, target, previous, lambda size: advance("", size))
+        paced = PacedSource(source, max_rate * 1e6) if max_rate else source
+        copy = Copy(paced, target, previous, lambda size: advance("", size))
         copy.run()
     with waiting("syncing"):
         folders = [target / folder for folder in copy.folders]
