@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from playwright.sync_api import sync_playwright
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     figures = _measure(given.messages, given.streams)
     print(format_sections([section_of("The web page, in a browser on this machine", figures)]))
-    return 0 if all(figure.aim is None or figure.aim.met(figure.ours[-1]) for figure in figures) else 1
+    return 0 if all(figure.aim is None or figure.aim.met(median(figure.ours)) for figure in figures) else 1
 
 
 def _measure(messages: int, streams: int) -> list[Figure]:

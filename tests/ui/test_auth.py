@@ -34,7 +34,13 @@ def reader(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path, admin: str, reader: str) -> Iterator[ServerProcess]:
+def passing(folder: Path) -> str:
+    """A key that is going to be revoked."""
+    return key_for(folder, "read:/v1/stream/open")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, admin: str, reader: str, passing: str) -> Iterator[ServerProcess]:
     with serving(folder, DS_AUTH__API_KEYS_PATH="keys.json") as process:
         with Client(f"http://{process.address[0]}:{process.address[1]}", headers=bearer(admin)) as client:
             client.stream("open/talk").create()
@@ -89,10 +95,8 @@ def test_every_view_says_that_a_key_is_not_enough(
 
 
 def test_a_key_that_is_revoked_while_it_is_used_is_asked_for_anew(
-    page: Page, ui: str, folder: Path, reader: str, complaints: Complaints
+    page: Page, ui: str, folder: Path, reader: str, passing: str, complaints: Complaints
 ) -> None:
-    passing = key_for(folder, "read:/v1/stream/open")
-    page.wait_for_timeout(1500)
     page.goto(f"{ui}#/stream/v1/stream/open/talk")
     page.get_by_role("alert").get_by_role("button", name="Give a token").click()
     give(page, passing)

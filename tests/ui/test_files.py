@@ -66,8 +66,14 @@ def imported(module: Path) -> set[Path]:
 
 def test_what_the_first_view_needs_is_announced_so_that_nothing_waits_for_another(server: ServerProcess) -> None:
     index = (STATIC / "index.html").read_text(encoding="utf-8")
-    announced = set(re.findall(r'(?:modulepreload" href|module" src)="([^"]+)"', index))
+    announced = set(re.findall(r'(?:modulepreload" href|module"[^>]* src)="([^"]+)"', index))
     assert announced == {str(path.relative_to(STATIC.resolve())) for path in imported((STATIC / "js/app.js").resolve())}
+
+
+def test_the_first_view_takes_few_files(server: ServerProcess) -> None:
+    """A browser has six connections for a server, and every file costs it milliseconds."""
+    index = get(server, "/ui/")[2].decode()
+    assert len(set(re.findall(r'(?:href|src)="([^"]+)"', index))) <= 13
 
 
 def test_no_file_names_another_host(server: ServerProcess) -> None:

@@ -195,6 +195,15 @@ def test_focus_comes_back_when_a_dialog_is_left(page: Page, ui: str) -> None:
     expect(page.get_by_role("button", name="New")).to_be_focused()
 
 
+def test_a_part_of_the_page_that_did_not_come_is_asked_for_again(page: Page, ui: str, complaints: Complaints) -> None:
+    page.goto(ui)
+    page.route("**/views/actions.js", lambda route: route.abort(), times=1)
+    page.get_by_role("button", name="New").click()
+    page.get_by_role("alert").get_by_role("button", name="Try again").click()
+    expect(page.get_by_label("Path")).to_be_focused()
+    complaints.said.clear()
+
+
 def test_a_stream_that_expires_leaves_the_tree_and_is_said_to_be_gone(
     page: Page, ui: str, client: Client, complaints: Complaints
 ) -> None:

@@ -1,20 +1,32 @@
 // The page: where it is (in the address, so that it can be shared), what stays in sight, and the keyboard.
 
-import { html, render, useEffect, useMemo, useState } from "../vendor/preact.js";
-import { Catalogue } from "./catalogue.js";
-import { useRedraw, useStored, useToken, useWork } from "./parts/hooks.js";
-import { later } from "./parts/later.js";
-import { THEMES, applyTheme } from "./parts/theme.js";
+import { html, render, useEffect, useLayoutEffect, useMemo, useState } from "../vendor/preact.js";
+import { beginCatalogue } from "./catalogue.js";
+import { useRedraw, useStored, useToken } from "./parts/hooks.js";
+import { Failure } from "./parts/text.js";
 import { idOf } from "./names.js";
 import { onTokenAsked, root, token } from "./server.js";
-import { CreateDialog, OpenDialog, TokenDialog } from "./views/actions.js";
-import { Tree } from "./views/tree.js";
-import { Welcome } from "./views/welcome.js";
+import { Tree, Welcome } from "./views/streams.js";
 
-const StreamView = later(() => import("./views/stream.js"), "StreamView");
-const PipelineView = later(() => import("./views/pipeline.js"), "PipelineView");
-const ServerView = later(() => import("./views/status.js"), "ServerView");
+// What is fetched when it is first shown, so that the first view need not wait for all of them.
+function later(load, name, meanwhile = null) {
+  let found = null;
+  return function Later(props) {
+    const [error, settle] = useState(null);
+    const fetchIt = () => load().then((module) => { found = module[name]; settle(undefined); }, () => settle(new Error("the server does not give this part of its page")));
+    useLayoutEffect(() => { if (!found) fetchIt(); }, []);
+    if (found) return html`<${found} ...${props} />`;
+    return error ? html`<${Failure} error=${error} onRetry=${fetchIt} />` : meanwhile;
+  };
+}
 
+const LOADING = html`<p class="empty">Loading…</p>`;
+const StreamView = later(() => import("./views/stream.js"), "StreamView", LOADING);
+const PipelineView = later(() => import("./views/pipeline.js"), "PipelineView", LOADING);
+const ServerView = later(() => import("./views/status.js"), "ServerView", LOADING);
+const [CreateDialog, OpenDialog, TokenDialog] = ["CreateDialog", "OpenDialog", "TokenDialog"].map((name) => later(() => import("./views/actions.js"), name));
+
+const THEMES = ["system", "light", "dark"];
 const PAGES = [["streams", "Streams"], ["pipeline", "Pipeline"], ["server", "Server"]];
 
 // "#/streams", "#/stream/<path>?tab=log", "#/pipeline", "#/server"
@@ -49,9 +61,14 @@ function usePlace() {
 function useCatalogue() {
   const redraw = useRedraw();
   const given = useToken();
-  const catalogue = useMemo(() => new Catalogue(redraw), [given]);
-  useWork((signal) => catalogue.run(signal), [catalogue]);
+  const catalogue = useMemo(beginCatalogue, [given]);
+  useLayoutEffect(() => { catalogue.onChange = redraw; return () => catalogue.end(); }, [catalogue]);
   return catalogue;
+}
+
+function applyTheme(theme) {
+  if (theme === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
 }
 
 function useKeys(actions) {

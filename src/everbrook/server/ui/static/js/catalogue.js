@@ -1,10 +1,7 @@
 // All streams of the server, kept current: listed once, page by page, then only what moved. A server that lists nothing
 // may have a registry; of one that has neither, those that somebody opened are known.
 
-import { Log } from "./log.js";
-import { BASE, BUCKETS, bucketOf } from "./names.js";
-import { describe, pageFrom } from "./reading.js";
-import { parseChange } from "./changes.js";
+import { BASE, BUCKETS, bucketOf, nameOf } from "./names.js";
 import { elsewhere, getJson, needsToken, request, wait } from "./server.js";
 
 const POLL_MS = 2000;
@@ -16,9 +13,9 @@ const AT_ONCE = 4;
 const ANSWER_MS = 30_000;
 
 const inTime = (signal) => ({ signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]) });
-const REGISTRY = `${BASE}__registry__`;
+const pageOf = (path, after, signal) => getJson(`${path}?limit=1000&after=${encodeURIComponent(after)}`, inTime(signal));
 
-export class Catalogue {
+class Catalogue {
   entries = new Map();
   // In the order of a tree: a folder's streams stay together. `shape` counts how often they changed.
   names = [];
@@ -30,12 +27,18 @@ export class Catalogue {
   #tokens = new Map();
   #turn = 0;
   #sorted = -SORT_MS;
+  #ending = new AbortController();
+  onChange = () => {};
 
-  constructor(onChange) {
-    this.onChange = onChange;
+  constructor() {
+    this.#run(this.#ending.signal);
   }
 
-  async run(signal) {
+  end() {
+    this.#ending.abort();
+  }
+
+  async #run(signal) {
     while (!signal.aborted) {
       try {
         if (elsewhere && !(await this.#lists(signal))) await this.#follow(signal);
@@ -70,29 +73,21 @@ export class Catalogue {
 
   // What a registry tells, or nothing.
   async #follow(signal) {
-    const about = await describe(REGISTRY, inTime(signal)).catch((error) => {
-      if (error.status === 404) return null;
-      throw error;
-    });
-    this.listed = about !== null;
-    const log = new Log(0, "-1");
+    const { findRegistry } = await import("./registry.js");
+    const registry = await findRegistry(inTime(signal));
+    this.listed = registry !== null;
     for (this.#say("live"); !signal.aborted; await wait(POLL_MS, signal)) {
-      if (!about || document.hidden) continue;
-      for (let page; (page = await pageFrom(REGISTRY, about, log, signal)).count; log.keepLast()) {
-        log.append(page);
-        for (let at = log.count - page.count; at < log.count; at++) this.#register(log.message(at).bytes);
-      }
+      if (!registry || document.hidden) continue;
+      for await (const change of registry.news(signal)) this.#register(change);
       this.#sort();
       this.#say("live");
     }
   }
 
-  #register(bytes) {
-    const change = parseChange(JSON.parse(new TextDecoder().decode(bytes)));
-    if (change?.type !== "stream") return;
-    const name = change.key.startsWith("/") ? change.key : BASE + change.key;
-    if (change.operation === "remove") this.entries.delete(name);
-    else this.entries.set(name, { name, status: "Open", content_type: change.value?.contentType, marks: [] });
+  #register({ key, operation, value }) {
+    const name = nameOf(key);
+    if (operation === "remove") this.entries.delete(name);
+    else this.entries.set(name, { name, status: "Open", content_type: value?.contentType, marks: [] });
   }
 
   // Somebody opened a stream of a server that does not list them.
@@ -142,7 +137,7 @@ export class Catalogue {
   async #list(root, path, seen, signal) {
     let token = null;
     for (let after = ""; after !== null; ) {
-      const page = await getJson(`${path}?limit=1000&after=${encodeURIComponent(after)}`, inTime(signal));
+      const page = await pageOf(path, after, signal);
       token ??= page.token;
       for (const entry of page.streams) { this.#take(root, entry); seen.add(root + entry.stream_id); }
       after = page.next_cursor;
@@ -228,4 +223,13 @@ export class Catalogue {
     const [from, first] = recent[0], [to, last] = recent.at(-1);
     return Math.max(0, (1000 * (last - first)) / Math.max(1000, Math.max(to, now - POLL_MS) - from));
   }
+}
+
+// The first one begins as soon as this module is there, while the rest of the page still comes.
+let first = new Catalogue();
+
+export function beginCatalogue() {
+  const begun = first ?? new Catalogue();
+  first = null;
+  return begun;
 }

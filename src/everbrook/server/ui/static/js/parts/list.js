@@ -32,7 +32,8 @@ export function List({ count, rowHeight, row, label, role = "listbox", selected 
     if (shift?.current) { box.current.scrollTop += shift.current * rowHeight; shift.current = 0; }
     if (stick) box.current.scrollTop = count * rowHeight;
   });
-  useLayoutEffect(() => { if (!stick) look(); }, [count]);
+  // To look makes the browser lay everything out at once, which an empty list is not worth.
+  useLayoutEffect(() => { if (!stick && count) look(); }, [count]);
   const reveal = (at) => {
     const top = at * rowHeight, { scrollTop, clientHeight } = box.current;
     if (top < scrollTop) box.current.scrollTop = top;

@@ -2,8 +2,9 @@
 
 import { html, useMemo, useState } from "../../vendor/preact.js";
 import { layOut, tokens, visibleLines } from "../json.js";
-import { decode, firstBytes, formatBytes, hexLines, runs, steers } from "../text.js";
+import { decode, firstBytes, formatBytes, hexLines, steers } from "../text.js";
 import { List } from "./list.js";
+import { Text } from "./text.js";
 
 const LINE_BYTES = 600;
 const LINE_TOKENS = 80;
@@ -11,11 +12,6 @@ const SHOWN_BYTES = 1_000_000;
 // No browser scrolls through more pixels than so many lines have.
 const HEX_BYTES = 12_000_000;
 const PIECE_CHARACTERS = 2000;
-
-export function Text({ text }) {
-  if (!steers(text)) return html`<bdi>${text}</bdi>`;
-  return html`<bdi>${runs(text).map((run) => (run.steering ? html`<span class="steering" title="a character that steers the display">${run.steering}</span>` : run.text))}</bdi>`;
-}
 
 const cut = (text) => (text.length > PIECE_CHARACTERS ? `${text.slice(0, PIECE_CHARACTERS)}… (${text.length - PIECE_CHARACTERS} more characters: see the text)` : text);
 const piece = (part, at) => html`<span key=${at} class=${`j-${part.kind}`}>${steers(part.text) ? html`<${Text} text=${part.text} />` : part.text}</span>`;

@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { urlPath } from "../names.js";
 import { kept } from "../parts/hooks.js";
-import { Failure } from "../parts/failure.js";
+import { Failure } from "../parts/text.js";
 import { request } from "../server.js";
 
 const KEPT = 50;

@@ -3,8 +3,7 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { BASE, idOf } from "../names.js";
 import { Chart } from "../parts/chart.js";
-import { Failure } from "../parts/failure.js";
-import { Text } from "../parts/payload.js";
+import { Failure, Text } from "../parts/text.js";
 import { formatAgo, formatBytes, formatNumber } from "../text.js";
 import { useTable } from "./use_table.js";
 

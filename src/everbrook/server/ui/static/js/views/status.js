@@ -3,7 +3,7 @@
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { parseMetrics, quantile, rate, total } from "../metrics.js";
 import { Chart } from "../parts/chart.js";
-import { Failure } from "../parts/failure.js";
+import { Failure } from "../parts/text.js";
 import { useEvery } from "../parts/hooks.js";
 import { request } from "../server.js";
 import { formatBytes, formatNumber } from "../text.js";

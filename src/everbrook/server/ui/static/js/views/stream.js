@@ -3,8 +3,7 @@
 import { html, useEffect, useRef, useState } from "../../vendor/preact.js";
 import { bucketOf, idOf } from "../names.js";
 import { Sparkline } from "../parts/chart.js";
-import { Failure } from "../parts/failure.js";
-import { Text } from "../parts/payload.js";
+import { Failure, Text } from "../parts/text.js";
 import { isBinary, isJson } from "../reading.js";
 import { formatBytes, formatNumber } from "../text.js";
 import { CloseDialog, DeleteDialog, ForkDialog } from "./actions.js";

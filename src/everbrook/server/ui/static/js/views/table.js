@@ -2,8 +2,7 @@
 
 import { html, useState } from "../../vendor/preact.js";
 import { List } from "../parts/list.js";
-import { Failure } from "../parts/failure.js";
-import { Text } from "../parts/payload.js";
+import { Failure, Text } from "../parts/text.js";
 import { formatNumber, formatTime } from "../text.js";
 import { useTable } from "./use_table.js";
 
