@@ -1,6 +1,6 @@
 """`python tools/screenshots.py`: pictures of every view of the web page, light and dark, for the documentation.
 
-A server in memory is filled with something to look at: a chat, a session, jobs, agents. What moves is moving while the
+A server is filled with something to look at: a chat, a session, jobs, agents. What moves is moving while the
 pictures are taken.
 """
 
@@ -32,7 +32,10 @@ VIEWS = {
     "stream": "#/stream/v1/stream/chats/42",
     "session": "#/stream/v1/stream/sessions/standup?tab=table",
     "snapshot": "#/stream/v1/stream/docs/readme?tab=snapshot",
+    "bootstrap": "#/stream/v1/stream/docs/readme?tab=bootstrap",
     "producers": "#/stream/v1/stream/chats/42?tab=producers",
+    "subscriptions": "#/stream/v1/stream/chats/42?tab=subscriptions",
+    "about": "#/stream/v1/stream/chats/42?tab=facts",
     "pipeline": "#/pipeline",
     "server": "#/server",
 }
@@ -54,6 +57,9 @@ def fill(client: Client) -> None:
     document.create()
     offset = document.append({"op": "insert", "at": 0, "text": "Hello"})
     document.publish(b'{"title": "Readme", "text": "Hello", "version": 1}', offset=offset)
+    document.append({"op": "insert", "at": 5, "text": ", world"})
+    client.stream("wakes").create()
+    client.subscription("summaries").create(pattern="chats/*", wake_stream="wakes", description="summarise chats")
     for number in range(24):
         client.stream(f"agents/run-{number:03}/events").create(ttl_secs=86_400)
     client.bucket("tenants").create()
@@ -64,24 +70,20 @@ def tell_of_jobs(client: Client, number: int) -> None:
     """Say what a pipeline would."""
     progress = client.stream("pipeline-progress")
     progress.create(exist_ok=True)
-    for name, what, rate in (
-        ("sessions", "sessions/* to a table", 4200),
-        ("users", "changes of users to a stream", 310),
-    ):
+    for name, what, rate in JOBS:
         job = {
             "job": name,
             "what": what,
             "state": "running",
             "rows": 9000 + number * rate,
-            "restarts": 0,
-            "error": None,
-        }
-        job |= {
             "rows_per_second": rate + 60 * (number % 7),
             "batch_ms": 38 + number % 9,
             "lag_bytes": 900 * (number % 5),
+            "restarts": 0,
+            "dead_letters": 0,
+            "error": None,
         }
-        progress.append(state_events.upsert("job", name, job | {"dead_letters": 0}))
+        progress.append(state_events.upsert("job", name, job))
     runner = {"pid": 4711, "host": "pipeline-1", "heartbeat_at": datetime.now(UTC).isoformat()}
     progress.append(state_events.upsert("runner", "runner", runner))
 
@@ -129,7 +131,7 @@ def take(browser: Browser, url: str, theme: str) -> None:
 def main() -> None:
     """Take all of them."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as folder, serving(Path(folder)) as server, chromium() as browser:
+    with TemporaryDirectory() as folder, serving(Path(folder), "--storage", "acid") as server, chromium() as browser:
         url = f"http://{server.address[0]}:{server.address[1]}"
         with Client(url) as client:
             fill(client)

@@ -83,5 +83,5 @@ export function Subscriptions({ name }) {
   useEvery(3000, () => getJson(controlPath(name, `subscriptions?stream=${encodeURIComponent(idOf(name))}`)).then((value) => setKnown({ value }), (error) => setKnown({ error })), [name]);
   return html`<div class="around"><${Outcome} fetched=${known} none="The server tells nothing of subscriptions.">
     ${({ subscription_count: count, subscriptions }) => (count ? html`<table><thead><tr><th>subscription</th><th>type</th><th>pattern</th><th>processed up to</th><th>state</th></tr></thead>
-      <tbody>${subscriptions.map((each) => html`<tr key=${each.subscription_id}><td><${Text} text=${each.subscription_id} /></td><td>${each.type}</td><td><${Text} text=${each.pattern ?? "–"} /></td><td>${each.acked_offset ?? "nothing"}</td><td>${each.status}${each.awake ? ", at work" : ""}</td></tr>`)}</tbody></table>` : html`<p class="empty">No subscription is woken by this stream.</p>`)}</${Outcome}></div>`;
+      <tbody>${subscriptions.map((each) => html`<tr key=${each.subscription_id}><td><${Text} text=${each.subscription_id} /></td><td>${each.type}</td><td><${Text} text=${each.pattern ?? "–"} /></td><td>${each.acked_offset ?? "nothing"}</td><td>${each.status}${each.awake ? ", woken" : ""}</td></tr>`)}</tbody></table>` : html`<p class="empty">No subscription is woken by this stream.</p>`)}</${Outcome}></div>`;
 }
