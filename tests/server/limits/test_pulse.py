@@ -1,7 +1,11 @@
 """The pulse of a real server: a disk that stands still is noticed, and that it goes on again is too."""
 
+import errno
 import time
+from collections.abc import Sequence
+from math import inf
 
+from everbrook.protocol.change import Change
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
 from tests.server.wire import render
@@ -9,6 +13,19 @@ from tests.server.wire import render
 WRITERS = 20
 EACH = 120
 MANY = 200
+
+
+class SlowStorage(GatedStorage):
+    """A storage that takes its time, however much there is to be kept."""
+
+    def __init__(self, secs: float) -> None:
+        super().__init__()
+        self._secs = secs
+        self.gate.set()
+
+    def persist(self, group: Sequence[Change]) -> None:
+        time.sleep(self._secs)
+        super().persist(group)
 
 
 def is_calm(server: RunningServer) -> bool:
@@ -51,9 +68,37 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start
     for wire in others:
         wire.send(append_to(path))
     assert [wire.read().status for wire in others] == [503] * WRITERS
+    assert connect(server).get(path).status == 200
     storage.gate.set()
     assert {wire.read().status for wire in wires for _ in range(EACH)} == {204}
     assert len(connect(server).get(path).body) == WRITERS * EACH
+
+
+def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, path: str) -> None:
+    storage = GatedStorage()
+    storage.gate.set()
+    server = start(storage, limits__overload_commit_secs=0.1)
+    connect(server).create(path)
+    wires = [connect(server) for _ in range(WRITERS)]
+    storage.gate.clear()
+    for wire in wires:
+        wire.send(append_to(path) * EACH)
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    storage.failure = OSError(errno.EIO, "the disk is broken")
+    storage.gate.set()
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) == inf)
+    assert connect(server).get(path).status == 200
+
+
+def test_what_was_asked_for_is_not_taken_for_what_a_disk_can_do(start: Start, connect: Connect, path: str) -> None:
+    server = start(SlowStorage(0.05), limits__overload_commit_secs=0.1)
+    wires = [connect(server) for _ in range(WRITERS)]
+    wires[0].create(path)
+    for _ in range(WRITERS):
+        assert wires[0].request("POST", path, b"1", content_type="text/plain").status == 204
+    for wire in wires:
+        wire.send(append_to(path) * EACH)
+    assert {wire.read().status for wire in wires for _ in range(EACH)} == {204}
 
 
 def append_to(path: str) -> bytes:

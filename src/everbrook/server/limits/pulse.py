@@ -25,7 +25,7 @@ FEW_CHANGES = 2048
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
 # Over how long it is counted how many changes become durable.
-RATE_SECS = 0.5
+RATE_SECS = 0.25
 # So much of a rate is still believed in when a lower one was seen: a slow moment is not the end.
 KEPT = 0.7
 # How long a connection counts as busy that has asked for something.
@@ -73,7 +73,7 @@ class Pulse:
     def room(self) -> float:
         """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
         secs = self.overload.bounds.commit_secs
-        if not secs or self._durable_per_sec == inf:
+        if not secs or self._durable_per_sec == inf or self._engine.failure:
             return inf
         pending = self._engine.last_change - self._engine.durable_change
         return max(FEW_CHANGES, self._durable_per_sec * secs) - pending
@@ -99,6 +99,7 @@ class Pulse:
         self.beat_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted = self._engine.durable_change
+        self._durable_per_sec = inf
         self._quiet = 0
         self._timer = self._loop.call_later(BEAT_SECS, self._beat)
 
@@ -135,9 +136,11 @@ class Pulse:
         return overload.strain(wait_secs, commit_secs)
 
     def _count_durable(self, now: float) -> None:
-        """Count how many changes become durable in a second, while there are always some that are not."""
+        """Count how many changes become durable in a second, while there is always a queue of them: otherwise it would
+        be counted how many were asked for.
+        """
         engine = self._engine
-        if engine.last_change == engine.durable_change:
+        if engine.last_change - engine.durable_change < FEW_CHANGES:
             self._counted_at, self._counted = now, engine.durable_change
         elif now - self._counted_at >= RATE_SECS:
             per_sec = (engine.durable_change - self._counted) / (now - self._counted_at)

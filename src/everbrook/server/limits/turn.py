@@ -5,6 +5,8 @@ acks of work and what ends something pass always. Whoever has sent more behind a
 for answers, and gets one for all of it.
 """
 
+from math import inf
+
 from everbrook.protocol.path import BUCKET_ROOT, CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.exchange import Request
 from everbrook.server.limits.overload import SOFT
@@ -18,7 +20,7 @@ WRITES = {b"POST", b"PUT"}
 class Turn:
     """Which requests of one read go on. `refused` is the first that does not, `flooding` that more came behind it."""
 
-    __slots__ = ("_admits", "_pulse", "_room", "_strain", "flooding", "refused")
+    __slots__ = ("_admits", "_changes", "_pulse", "_room", "_strain", "flooding", "refused")
 
     def __init__(self, pulse: Pulse, outstanding: int, *, returning: bool) -> None:
         """Whoever returns after having been left alone is admitted: it is somebody else's turn to be.
@@ -28,9 +30,10 @@ class Turn:
         self._pulse = pulse
         self._strain = pulse.strain()
         self._admits: bool | None = True if returning else None
-        self._room = pulse.room
+        self._changes = pulse.room
+        self._room = inf
         if self._strain >= SOFT:
-            self._room = min(self._room, MOST_AT_ONCE if pulse.calm else pulse.share - outstanding)
+            self._room = MOST_AT_ONCE if pulse.overload.calm else pulse.share - outstanding
         self.refused: Request | None = None
         self.flooding = False
 
@@ -52,7 +55,8 @@ class Turn:
         if self._admits is None:
             self._admits = self._pulse.overload.admits(self._strain, self._pulse.held, self._pulse.busy)
         self._room -= 1
-        return self._admits and self._room >= 0
+        self._changes -= request.method in WRITES
+        return self._admits and self._room >= 0 and (self._changes >= 0 or request.method not in WRITES)
 
 
 def sheddable(request: Request) -> bool:
