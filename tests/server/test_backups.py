@@ -146,7 +146,7 @@ def test_who_is_elsewhere_and_not_known_gets_none(address: str) -> None:
         require_administrator(Request(b"POST", BACKUPS, b"", {b"host": b"localhost"}, b"", peer=Peer(address)))
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1"])
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "::ffff:127.0.0.1"])
 @pytest.mark.parametrize("host", [b"localhost:4437", b"127.0.0.1", b"[::1]:4437"])
 def test_a_program_on_this_machine_is_admitted(address: str, host: bytes) -> None:
     require_administrator(Request(b"POST", BACKUPS, b"", {b"host": host}, b"", peer=Peer(address)))
@@ -157,6 +157,9 @@ def test_a_program_on_this_machine_is_admitted(address: str, host: bytes) -> Non
     [
         {b"host": b"streams.example.com"},
         {b"host": b"localhost.example.com"},
+        {b"host": b"[::1].example.com"},
+        {b"host": b"a@127.0.0.1"},
+        {b"host": b"a.localhost"},
         {b"host": b"[::1"},
         {b"host": b"10.0.0.7:4437"},
         {},

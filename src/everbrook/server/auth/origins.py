@@ -11,7 +11,7 @@ from everbrook.protocol.errors import Forbidden, quoted
 from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.exchange import Request
 from everbrook.settings import parse_origins
-from everbrook.settings.loopback import is_loopback
+from everbrook.settings.loopback import LOCALHOST, host_of, is_loopback
 
 ORIGIN = b"origin"
 
@@ -43,9 +43,15 @@ class Origins:
             return True
         if not self._all:
             return False
-        return self._guarded or not _is_direct(request) or is_loopback(place.decode("latin-1"))
+        return self._guarded or not _is_direct(request) or _is_of_this_machine(place.decode("latin-1"))
 
 
 def _is_direct(request: Request) -> bool:
     """Tell whether a request comes from this machine, without a proxy that would say so."""
     return is_loopback(request.peer.address) and not is_forwarded(request)
+
+
+def _is_of_this_machine(place: str) -> bool:
+    """Tell whether the pages of a place come from this machine. Browsers ask nobody where `a.localhost` is."""
+    host = host_of(place)
+    return is_loopback(host) or host.lower().endswith(f".{LOCALHOST}")

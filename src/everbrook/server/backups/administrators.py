@@ -8,7 +8,7 @@ from everbrook.protocol.errors import Forbidden
 from everbrook.server.auth.origins import ORIGIN
 from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.exchange import Request
-from everbrook.settings.loopback import is_loopback
+from everbrook.settings.loopback import host_of, is_loopback
 
 
 def require_administrator(request: Request) -> None:
@@ -29,4 +29,4 @@ def _is_direct(request: Request) -> bool:
     headers = request.headers
     if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":
         return False
-    return is_loopback(headers.get(b"host", b"").decode("latin-1"))
+    return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
