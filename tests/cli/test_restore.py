@@ -77,3 +77,27 @@ def test_what_a_killed_run_has_left_is_in_nobodys_way(kept: Path, tmp_path: Path
     (tmp_path / ".restored.restoring" / "acid" / "half").write_bytes(b"of it")
     assert restore(kept, tmp_path / "restored")["streams"]
     assert [path.name for path in tmp_path.rglob("*") if path.name in {"half", ".restored.restoring"}] == []
+
+
+def test_a_lock_of_a_draft_that_is_gone_is_none(kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = tmp_path / ".restored.restoring"
+    opened = os.open
+
+    def replaced(path: str | Path, flags: int, mode: int = 0o777) -> int:
+        descriptor = opened(path, flags, mode)
+        if path == draft:
+            draft.rmdir()
+            (draft / "of another").mkdir(parents=True)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", replaced)
+    assert "by another process" in ran("restore", kept, tmp_path / "restored").stderr
+    assert (draft / "of another").is_dir()
+
+
+def test_a_mount_point_is_refused_before_anything_is_copied(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path)
+    refused = ran("restore", kept, tmp_path)
+    assert (refused.returncode, "is a mount point" in refused.stderr) == (1, True)

@@ -32,7 +32,7 @@ LEASE_SECS = 30
 @click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Copy a store that no server uses.")
 @click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Then remove all backups in DEST but the last N.")
 @click.option("--full", is_flag=True, help="Take nothing over from earlier backups: copy every byte.")
-@click.option("--max-rate", metavar="MB", type=click.FloatRange(min=1), help="Read so many MB a second at most.")
+@click.option("--max-rate", metavar="MB", type=click.FloatRange(1, 1e6), help="Read so many MB a second at most.")
 @click.option("--check/--no-check", "checked", default=True, help="Read the copy as `check` does.  [default: check]")
 @json_option
 @server_options

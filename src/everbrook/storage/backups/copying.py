@@ -46,6 +46,7 @@ class Copy:
         self._previous = previous.store if previous else None
         self._known = {entry.name: entry for entry in previous.entries()} if previous else {}
         self._report = report
+        self._given_up = False
         self._left_over = target.is_dir() and any(target.iterdir())
         self.entries: list[Entry] = []
         self.folders: list[str] = []
@@ -65,18 +66,27 @@ class Copy:
 
     def _copy_all(self) -> None:
         with ThreadPoolExecutor(ASKING_THREADS, "everbrook-copy") as threads:
-            under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
-            for batch in self._batches():
-                under_way.append((batch, threads.submit(self._ask, [asked for _, asked in batch])))
-                if len(under_way) > BATCHES_AHEAD:
-                    self._take(*under_way.popleft())
-            while under_way:
-                self._take(*under_way.popleft())
+            try:
+                self._copy_by(threads)
+            except BaseException:
+                # Nobody waits for what was asked ahead.
+                self._given_up = True
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
         self._finish_last()
+
+    def _copy_by(self, threads: ThreadPoolExecutor) -> None:
+        under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
+        for batch in self._batches():
+            under_way.append((batch, threads.submit(self._ask, [asked for _, asked in batch])))
+            if len(under_way) > BATCHES_AHEAD:
+                self._take(*under_way.popleft())
+        while under_way:
+            self._take(*under_way.popleft())
 
     def _ask(self, asked: list[Asked]) -> list[Piece]:
         pieces: list[Piece] = []
-        while len(pieces) < len(asked):
+        while len(pieces) < len(asked) and not self._given_up:
             pieces += self._source.pieces(asked[len(pieces) :])
         return pieces
 

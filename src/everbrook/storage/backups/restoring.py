@@ -44,10 +44,8 @@ def _draft_of(target: Path) -> Iterator[Path]:
     draft.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BackupError(f"{target} is being restored by another process") from None
+        if not _lock(descriptor, draft):
+            raise BackupError(f"{target} is being restored by another process")
         try:
             for left in draft.iterdir():
                 shutil.rmtree(left)
@@ -58,12 +56,23 @@ def _draft_of(target: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
+def _lock(descriptor: int, draft: Path) -> bool:
+    """Lock a folder, unless another process has it or has put another in its place since it was opened."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return draft.exists() and os.path.samestat(os.fstat(descriptor), draft.stat())
+
+
 def require_free(target: Path) -> None:
     """Refuse a target that has something in it."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise BackupError(f"{target} is not a folder")
     if target.exists() and any(target.iterdir()):
         raise BackupError(f"{target} is not empty: a backup is restored into a new folder only")
+    if target.is_mount():
+        raise BackupError(f"{target} is a mount point, which can't be replaced: name a new folder in it")
     if not target.parent.is_dir():
         raise BackupError(f"{target.parent} is not there, and {target} would be made in it")
 
