@@ -251,3 +251,13 @@ def test_streams_that_went_with_a_server_in_memory_leave_the_tree(browser: Brows
             client.stream("of-the-next").create()
             expect(page.get_by_role("option", name="of-the-next")).to_be_visible()
             expect(page.get_by_role("option", name="short-lived")).to_have_count(0)
+
+
+def test_a_browser_that_keeps_nothing_shows_the_page(page: Page, ui: str, client: Client) -> None:
+    client.stream("trouble/unkept").create()
+    page.add_init_script(
+        "for (const name of ['sessionStorage', 'localStorage'])"
+        " Object.defineProperty(window, name, {get() { throw new DOMException('no', 'SecurityError'); }});"
+    )
+    show(page, ui, "trouble/unkept")
+    expect(page.locator(".state.live")).to_be_visible()

@@ -24,7 +24,17 @@ export class Refusal extends Error {
 
 export const needsToken = (error) => error?.status === 401 || error?.status === 403;
 
-export const token = () => sessionStorage.getItem(TOKEN) ?? "";
+// A browser may be told to keep nothing, or may be full.
+export function kept(action) {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
+}
+
+let given = kept(() => sessionStorage.getItem(TOKEN)) ?? "";
+export const token = () => given;
 
 const listeners = { given: new Set(), asked: new Set() };
 function listen(set, listener) {
@@ -35,13 +45,13 @@ export const onToken = (listener) => listen(listeners.given, listener);
 export const onTokenAsked = (listener) => listen(listeners.asked, listener);
 export const askForToken = () => listeners.asked.forEach((listener) => listener());
 export function setToken(text) {
-  if (text) sessionStorage.setItem(TOKEN, text);
-  else sessionStorage.removeItem(TOKEN);
+  given = text;
+  kept(() => (text ? sessionStorage.setItem(TOKEN, text) : sessionStorage.removeItem(TOKEN)));
   listeners.given.forEach((listener) => listener());
 }
 
-function headersFor(given) {
-  const headers = new Headers(given);
+function headersFor(own) {
+  const headers = new Headers(own);
   if (token()) headers.set("Authorization", `Bearer ${token()}`);
   return headers;
 }

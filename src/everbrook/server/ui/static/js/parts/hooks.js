@@ -1,7 +1,7 @@
 // What components share: redrawing once a frame however often something changes, work that ends with its component.
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "../../vendor/preact.js";
-import { onToken } from "../server.js";
+import { kept, onToken } from "../server.js";
 
 export function useRedraw() {
   const [, draw] = useState(0);
@@ -41,13 +41,4 @@ export function useStored(key, initial) {
   const [value, set] = useState(() => kept(() => localStorage.getItem(`everbrook.${key}`)) ?? initial);
   const store = useCallback((given) => { kept(() => localStorage.setItem(`everbrook.${key}`, given)); set(given); }, [key]);
   return [value, store];
-}
-
-// A browser may be told to keep nothing, or may be full.
-export function kept(action) {
-  try {
-    return action();
-  } catch {
-    return null;
-  }
 }

@@ -2,9 +2,8 @@
 
 import { html, useRef, useState } from "../../vendor/preact.js";
 import { urlPath } from "../names.js";
-import { kept } from "../parts/hooks.js";
 import { Failure } from "../parts/text.js";
-import { request } from "../server.js";
+import { kept, request } from "../server.js";
 
 const KEPT = 50;
 const KEPT_CHARACTERS = 20_000;
