@@ -21,6 +21,8 @@ MANY_READS = 16
 MUCH_WORK_SECS = 0.03
 # So many changes that are not durable are no queue yet. However slow the disk is, one sync is enough for them.
 FEW_CHANGES = 2048
+# In units of what becomes durable in good time: so much may wait for it. What came then would come too late.
+FULL = 1.5
 # Of what one client has sent without waiting, so much is taken at least, and at most.
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
@@ -72,7 +74,7 @@ class Pulse:
     @property
     def room(self) -> float:
         """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
-        secs = self.overload.bounds.commit_secs
+        secs = self.overload.bounds.commit_secs * FULL
         if not secs or self._durable_per_sec == inf or self._engine.failure:
             return inf
         pending = self._engine.last_change - self._engine.durable_change
