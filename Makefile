@@ -99,4 +99,5 @@ docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
 soak: setup ## kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
+	$(BIN)/python -m pytest -m long -q
 	$(BIN)/python -m soak

@@ -13,6 +13,8 @@ from tests.spark import programs
 from tests.spark.cluster import QUIET, SMALL, Cluster, Program, bare_python, program, standalone
 from tests.spark.folds.histories import bootstrapped, written
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -11,6 +11,8 @@ from tests.spark import programs
 from tests.spark.cluster import Program, bare_python, connect_server, program
 from tests.spark.folds.histories import bootstrapped, written
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:

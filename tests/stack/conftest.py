@@ -19,11 +19,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield "http://{}:{}".format(*started.address)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The whole stack, with the Java and the Postgres of the packages: one for all tests, as it starts slowly.
-
-    Nothing of it may be left when it has ended.
+    """The whole stack, with the Java and the Postgres of the packages: one for all tests, as it starts slowly,
+    and none behind them, as it takes time from others. Nothing of it may be left when it has ended.
     """
     folder = tmp_path_factory.mktemp("whole")
     with up(folder / "stack", "--interval", "1", environ=bare_environment(folder / "bin")) as started:

@@ -16,6 +16,8 @@ from examples.analytics.sessions import generate
 from tests.examples.analytics.desk import Desk
 from tests.examples.analytics.plain import count_plainly
 
+pytestmark = pytest.mark.long
+
 BEGIN = datetime.now(UTC) - timedelta(hours=2)  # who leaves does so now, in the same visit
 MINUTE = "2026-01-01T10:00Z"
 TIMEOUT_SECS = 120
