@@ -59,6 +59,7 @@ def _written(client: Client) -> int:
     return len(stream.read().all()) if stream.exists() else 0
 
 
+@pytest.mark.long
 def test_killed_and_stopped_in_between_it_counts_each_event_once(own_server: str, tmp_path: Path) -> None:
     events = generate(11, 40, BEGIN)
     size = len(events) // (len(ENDINGS) + 1)

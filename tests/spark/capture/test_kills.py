@@ -163,6 +163,7 @@ def test_the_test_above_sees_a_slot_that_is_confirmed_too_early(
     assert set(writer.committed) - set(state_of(stream)[1])
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_repeated_in_spark(
     table: Sql, stream: Client, database: str, server: str, tmp_path: Path
 ) -> None:

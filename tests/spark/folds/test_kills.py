@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
+import pytest
+
 from everbrook import Client
 from everbrook.client import session_events, state_events
 from everbrook.client._sync.stream import Stream
@@ -87,6 +89,7 @@ def _require_whole(server: str, folded: Stream[Any], twin: Stream[Any]) -> None:
     assert plain(restored(snapshot)) == plain(applied(messages))
 
 
+@pytest.mark.long
 def test_a_killed_driver_leaves_whole_snapshots_and_the_next_goes_on(
     server: str, client: Client, prefix: str, tmp_path: Path
 ) -> None:
