@@ -192,7 +192,17 @@ def test_a_server_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     assert (refused.returncode, "is the server running?" in refused.stderr) == (4, True)
 
 
-@pytest.mark.parametrize("args", [("a", "b"), ("http://x", "a", "b"), ("--data-dir", "x", "http://x", "a")])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("a", "b"),
+        ("http://x", "a", "b"),
+        ("--data-dir", "x", "http://x", "a"),
+        ("--max-rate", "nan", "a"),
+        ("--max-rate", "inf", "a"),
+        ("--max-rate", "0", "a"),
+    ],
+)
 def test_arguments_that_make_no_sense_are_refused(run: Run, args: tuple[str, ...]) -> None:
     assert run("backup", *args).code == 2
 

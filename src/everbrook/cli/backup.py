@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from importlib.metadata import version
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,8 @@ def backup(
     from everbrook.storage.backups.destination import Destination  # noqa: PLC0415
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
+    if max_rate is not None and isnan(max_rate):
+        raise click.UsageError("--max-rate is a number of MB, got nan")
     url, folder = _parse_places(places, data_dir)
     began = time.monotonic()
     try:
