@@ -30,7 +30,7 @@ $(INSTALLED): pyproject.toml $(LOCK)
 serve: setup ## run the server with the settings of this folder and the environment
 	$(BIN)/everbrook serve
 
-test: setup protocol-coverage ## every test, the official conformance suite included
+test: setup protocol-coverage ## every test but the longest, the official conformance suite included
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
 protocol-coverage: setup # the rules of the protocol: fast, and every branch taken
@@ -98,6 +98,6 @@ docker: ## build the images of docker-compose.yml
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
+soak: setup ## the longest tests, then: kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m pytest -m long -q
 	$(BIN)/python -m soak

@@ -8,7 +8,7 @@ from math import inf
 from everbrook.protocol.change import Change
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
-from tests.server.wire import render
+from tests.server.wire import Wire, render
 
 WRITERS = 20
 EACH = 120
@@ -32,9 +32,8 @@ def is_calm(server: RunningServer) -> bool:
     return server.call(lambda: server.listener.pulse.calm)
 
 
-def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
-    start: Start, connect: Connect, path: str
-) -> None:
+def queue_up(start: Start, connect: Connect, path: str) -> tuple[GatedStorage, RunningServer, list[Wire]]:
+    """Let many changes wait for a disk that stands still."""
     storage = GatedStorage()
     storage.gate.set()
     server = start(storage, limits__overload_commit_secs=0.1)
@@ -43,6 +42,13 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     storage.gate.clear()
     for wire in wires:
         wire.send(append_to(path) * EACH)
+    return storage, server, wires
+
+
+def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
+    start: Start, connect: Connect, path: str
+) -> None:
+    storage, server, wires = queue_up(start, connect, path)
     assert eventually(lambda: not server.call(lambda: server.listener.pulse.overload.calm))
     for wire in wires:
         wire.send(append_to(path))
@@ -56,14 +62,8 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
 
 
 def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start, connect: Connect, path: str) -> None:
-    storage = GatedStorage()
-    storage.gate.set()
-    server = start(storage, limits__overload_commit_secs=0.1)
-    connect(server).create(path)
-    wires, others = [[connect(server) for _ in range(WRITERS)] for _ in range(2)]
-    storage.gate.clear()
-    for wire in wires:
-        wire.send(append_to(path) * EACH)
+    storage, server, wires = queue_up(start, connect, path)
+    others = [connect(server) for _ in range(WRITERS)]
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
     for wire in others:
         wire.send(append_to(path))
@@ -75,14 +75,7 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start
 
 
 def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, path: str) -> None:
-    storage = GatedStorage()
-    storage.gate.set()
-    server = start(storage, limits__overload_commit_secs=0.1)
-    connect(server).create(path)
-    wires = [connect(server) for _ in range(WRITERS)]
-    storage.gate.clear()
-    for wire in wires:
-        wire.send(append_to(path) * EACH)
+    storage, server, _ = queue_up(start, connect, path)
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
     storage.failure = OSError(errno.EIO, "the disk is broken")
     storage.gate.set()
