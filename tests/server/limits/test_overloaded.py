@@ -12,8 +12,8 @@ from tests.server.wire import Wire, render
 CROWD = 100
 
 
-def strain(server: RunningServer, fraction: float = LEAST) -> None:
-    """Let a server believe that it is asked for more than it can do, by many."""
+def strain(server: RunningServer, fraction: float = LEAST, crowd: int = CROWD) -> None:
+    """Let a server believe that it is asked for more than it can do, by a crowd."""
 
     def put_on() -> None:
         pulse = server.listener.pulse
@@ -23,7 +23,7 @@ def strain(server: RunningServer, fraction: float = LEAST) -> None:
         pulse.overload.fraction = fraction
         pulse._late_secs = 0.0 if pulse.calm else 2 * pulse.overload.bounds.wait_secs
         pulse.limit_secs = float("inf")
-        pulse._seen_before = CROWD
+        pulse._seen_before = crowd
 
     server.call(put_on)
 
@@ -92,3 +92,22 @@ def test_answers_stay_in_order_when_a_later_request_is_refused(wire: Wire, path:
 def test_a_connection_that_ends_while_it_is_held_is_not_counted(wire: Wire, path: str) -> None:
     assert wire.append(path, b"1").status == 503
     wire.reset()
+
+
+def test_who_asks_on_a_new_connection_each_time_is_one_client_and_not_a_crowd(
+    strained: RunningServer, connect: Connect, path: str
+) -> None:
+    strain(strained, crowd=0)
+    for _ in range(5):
+        wire = connect(strained)
+        assert wire.append(path, b"more").status == 204
+        wire.close()
+        assert eventually(lambda: strained.call(lambda: strained.listener.pulse.busy) == 0)
+
+
+def test_who_was_held_and_goes_is_counted_out_once(strained: RunningServer, wire: Wire, path: str) -> None:
+    assert wire.append(path, b"1").status == 503
+    assert wire.append(path, b"2").status == 204
+    before = strained.call(lambda: strained.listener.pulse.busy)
+    wire.close()
+    assert eventually(lambda: strained.call(lambda: strained.listener.pulse.busy) == before - 1)

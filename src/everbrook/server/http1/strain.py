@@ -10,7 +10,7 @@ from everbrook.protocol.errors import Overloaded
 from everbrook.server.http1.request import Http1Request
 from everbrook.server.http1.requesting import Requesting
 from everbrook.server.limits.overload import hold_secs
-from everbrook.server.limits.pulse import Pulse
+from everbrook.server.limits.pulse import UNSEEN, Pulse
 from everbrook.server.limits.turn import Turn
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Strain(Requesting):
     def __init__(self, listener: "Listener") -> None:
         super().__init__(listener)
         self._returning = False
-        self._window = -1
+        self._window = UNSEEN
         self.dropped = False
 
     # Too much to do
@@ -54,6 +54,7 @@ class Strain(Requesting):
             return
         self._flooding = turn.flooding or self._parser.receiving
         self._held = self._listener.loop.call_later(hold_secs(self._pulse.hold()), self._come_back)
+        self._window = UNSEEN
         if not self._flooding:
             refused = cast("Http1Request", turn.refused)
             self._answer(refused, self._application.refuse(self._overloaded(), refused.headers))
@@ -70,10 +71,12 @@ class Strain(Requesting):
         self._throttle()
 
     def _let_be(self) -> None:
-        """Leave the connection alone no longer: it is gone."""
+        """Leave the connection alone no longer, and count it no more: it is gone."""
         if self._held is not None:
             self._held.cancel()
             self._pulse.let_go()
+        else:
+            self._pulse.miss(self._window)
 
     # Too much to hold
 
