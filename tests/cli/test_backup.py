@@ -4,18 +4,24 @@ import errno
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from everbrook import Client
+from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage.backups.backup import BackupError, next_name
 from everbrook.storage.backups.file_copy import FileCopy
 from everbrook.storage.backups.pieces import Asked, Piece
 from tests.cli.archives import contents, fill, server_in
-from tests.cli.backups import MODES, back_up, ran, restore
+from tests.cli.backups import MODES, back_up, line, ran, restore
 from tests.cli.conftest import Run
+from tests.server.running import eventually
+
+WELL_BEFORE_ITS_END_SECS = 5
 
 
 @pytest.fixture
@@ -179,6 +185,19 @@ def test_a_backup_takes_its_time_if_it_is_told_to(url: str, tmp_path: Path) -> N
     grow(url, "large", b"x" * 3_000_000)
     assert back_up(url, tmp_path / "dest", "--max-rate", "2")["secs"] >= 1.5
     assert restore(tmp_path / "dest", tmp_path / "restored")["stream_bytes"] > 3_000_000
+
+
+def test_a_slow_backup_can_be_interrupted_and_goes_on(url: str, tmp_path: Path) -> None:
+    dest = tmp_path / "dest"
+    for number in range(3):
+        grow(url, f"large-{number}", b"%d" % number * 9_000_000)
+    with subprocess.Popen(line("backup", url, dest, "--max-rate", "2"), stderr=subprocess.PIPE) as process:
+        assert eventually(lambda: any(path.is_file() for path in dest.rglob(".partial/data/*/*")))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WELL_BEFORE_ITS_END_SECS) == INTERRUPTED
+    assert [path.name for path in dest.iterdir() if not path.name.startswith(".")] == []
+    back_up(url, dest)
+    assert restore(dest, tmp_path / "restored")["stream_bytes"] > 27_000_000
 
 
 def test_memory_is_told_to_export(tmp_path: Path) -> None:

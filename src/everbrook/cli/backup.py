@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from hashlib import sha256
 from importlib.metadata import version
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,6 @@ def _back_up(
     """Copy everything to where it is no backup yet."""
     from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest, require_store  # noqa: PLC0415
     from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
-    from everbrook.storage.backups.pacing import PacedSource  # noqa: PLC0415
     from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
 
     with _source(url, data_dir) as (source, store, taken_at_ms, whence), progress("copying") as advance:
@@ -111,8 +110,7 @@ def _back_up(
         previous = None if full else destination.previous()
         if previous and previous.manifest.store != store:
             previous = None
-        paced = PacedSource(source, max_rate * 1e6) if max_rate else source
-        copy = Copy(paced, target, previous, lambda size: advance("", size))
+        copy = Copy(source, target, previous, lambda size: advance("", size), max_rate * 1e6 if max_rate else inf)
         copy.run()
     with waiting("syncing"):
         folders = [target / folder for folder in copy.folders]

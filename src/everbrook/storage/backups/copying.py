@@ -7,10 +7,13 @@ Blocks of many files are asked for together, and some ahead of those that are be
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
 from pathlib import Path
+from threading import Event
 
 from everbrook.storage.backups.backup import Backup, Entry, require_inside
 from everbrook.storage.backups.file_copy import EMPTY, Basis, FileCopy, Source, digests, draft_of, link
+from everbrook.storage.backups.pacing import Pace
 from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
 from everbrook.storage.pin import Pin, PinnedFile
 
@@ -39,14 +42,25 @@ class PinSource:
 class Copy:
     """Copies a store into a folder."""
 
-    def __init__(self, source: Source, target: Path, previous: Backup | None, report: Report) -> None:
-        """Use what is in `target` already, and what `previous` has."""
+    def __init__(
+        self,
+        source: Source,
+        target: Path,
+        previous: Backup | None,
+        report: Report,
+        bytes_per_sec: float = inf,
+    ) -> None:
+        """Use what is in `target` already, and what `previous` has.
+
+        So many bytes a second are read at most, those included that turn out to be known already.
+        """
         self._source = source
         self._target = target
         self._previous = previous.store if previous else None
         self._known = {entry.name: entry for entry in previous.entries()} if previous else {}
         self._report = report
-        self._given_up = False
+        self._pace = Pace(bytes_per_sec)
+        self._given_up = Event()
         self._left_over = target.is_dir() and any(target.iterdir())
         self.entries: list[Entry] = []
         self.folders: list[str] = []
@@ -70,7 +84,7 @@ class Copy:
                 self._copy_by(threads)
             except BaseException:
                 # Nobody waits for what was asked ahead.
-                self._given_up = True
+                self._given_up.set()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         self._finish_last()
@@ -86,8 +100,11 @@ class Copy:
 
     def _ask(self, asked: list[Asked]) -> list[Piece]:
         pieces: list[Piece] = []
-        while len(pieces) < len(asked) and not self._given_up:
-            pieces += self._source.pieces(asked[len(pieces) :])
+        while len(pieces) < len(asked) and not self._given_up.is_set():
+            rest = asked[len(pieces) :]
+            given = self._source.pieces(rest)
+            self._given_up.wait(self._pace.early_secs(sum(each.size for each in rest[: len(given)])))
+            pieces += given
         return pieces
 
     def _batches(self) -> "Iterator[list[tuple[FileCopy, Asked]]]":
