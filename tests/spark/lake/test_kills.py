@@ -5,6 +5,7 @@ import pytest
 from soak.lake.killing import run
 
 
+@pytest.mark.long
 def test_tables_equal_the_streams_after_a_kill(tmp_path_factory: pytest.TempPathFactory) -> None:
     # Spark has sockets below it, whose paths may have 107 characters.
     compared = run(tmp_path_factory.mktemp("k") / "s", kills=1, seed=11, max_secs=600)
