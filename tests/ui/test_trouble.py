@@ -261,3 +261,36 @@ def test_a_browser_that_keeps_nothing_shows_the_page(page: Page, ui: str, client
     )
     show(page, ui, "trouble/unkept")
     expect(page.locator(".state.live")).to_be_visible()
+
+
+def test_a_page_whose_parts_do_not_come_says_so(page: Page, ui: str, complaints: Complaints) -> None:
+    page.route("**/js/app.js", lambda route: route.abort())
+    page.goto(ui)
+    expect(page.get_by_text("The parts of this page do not come")).to_be_visible()
+    page.unroute("**/js/app.js")
+    page.reload()
+    expect(page.get_by_role("banner")).to_be_visible()
+    page.wait_for_timeout(4500)
+    expect(page.get_by_text("The parts of this page do not come")).not_to_be_visible()
+    complaints.said.clear()
+
+
+def test_a_dialog_that_is_still_on_its_way_can_be_called_off(page: Page, ui: str) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/js/views/actions.js", hold)
+    page.goto(ui)
+    expect(page.locator(".server.live")).to_be_visible()
+    page.keyboard.press("n")
+    page.wait_for_timeout(100)
+    page.keyboard.press("Escape")
+    for route in held:
+        route.continue_()
+    assert held
+    page.wait_for_timeout(300)
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("n")
+    expect(page.get_by_role("dialog")).to_be_visible()

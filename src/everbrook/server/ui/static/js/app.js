@@ -96,6 +96,8 @@ function App() {
     "/": () => document.getElementById("search")?.focus(),
     n: () => setDialog("create"), o: () => setDialog("open"), s: () => go("#/streams"), p: () => go("#/pipeline"), i: () => go("#/server"),
     t: () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length]),
+    // One that is there hears it itself; this is for one that is still on its way.
+    ...(dialog && { Escape: () => setDialog(null) }),
   });
   const open = (name) => go(streamHash(name));
   const main = place.page === "pipeline" ? html`<${PipelineView} theme=${theme} catalogue=${catalogue} />`
