@@ -18,7 +18,7 @@ from tests.server.observe.promql import used
 ROOT = Path(__file__).parents[3]
 DASHBOARD = ROOT / "deploy/grafana/everbrook.json"
 ALERTS = ROOT / "deploy/prometheus/alerts.yml"
-# Prometheus adds the first two to every sample; its own `job` wins over one that a sample brings.
+# Prometheus adds the first two to every sample; its own `job` wins over one that a sample brings. `up` is its own too.
 ADDED = {"job", "instance", "exported_job"}
 PIPELINE = "everbrook_job_"
 
@@ -71,7 +71,7 @@ def scraped(start: Start, connect: Connect, path: str, pipeline: dict[str, set[s
     wire.append(path, b"two")
     wire.get(path)
     wire.get("/v1/stream/none")
-    found = {**labels_of(wire.get("/metrics").body.decode()), **pipeline}
+    found = {"up": set(), **labels_of(wire.get("/metrics").body.decode()), **pipeline}
     for metric in METRICS.values():
         found.setdefault(metric.name, set()).update(metric.labels)
     return found
