@@ -200,6 +200,14 @@ def test_a_slow_backup_can_be_interrupted_and_goes_on(url: str, tmp_path: Path) 
     assert restore(dest, tmp_path / "restored")["stream_bytes"] > 27_000_000
 
 
+def test_a_password_of_the_url_is_neither_kept_nor_printed(url: str, tmp_path: Path) -> None:
+    known = url.replace("//", "//somebody:hidden@")
+    back_up(known, tmp_path / "dest")
+    refused = ran("backup", "http://somebody:hidden@127.0.0.1:1", tmp_path / "dest")
+    manifest = (tmp_path / "dest" / "latest" / "backup.json").read_text()
+    assert ("hidden" in manifest + refused.stderr, "//…@" in manifest) == (False, True)
+
+
 def test_memory_is_told_to_export(tmp_path: Path) -> None:
     with server_in(tmp_path / "source") as url:
         refused = ran("backup", url, tmp_path / "dest")

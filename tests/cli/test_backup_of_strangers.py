@@ -1,6 +1,8 @@
 """`everbrook backup` of a server that means ill, or is none: nothing outside of DEST is touched, and it is told."""
 
 import json
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -11,10 +13,13 @@ from threading import Thread
 
 import pytest
 
+from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage.backups.backup import BackupError, format_name
-from tests.cli.backups import ran
+from tests.cli.backups import line, ran
+from tests.server.running import eventually
 
 DATA = b"ssh-ed25519 not-yours"
+PAUSE_SECS = 10
 
 
 @dataclass
@@ -28,6 +33,7 @@ class Stranger:
     state: int = 1
     data: bytes = DATA
     times: int = 1
+    busy: bool = False
     url: str = ""
 
     def answer(self, method: str, path: str, body: bytes) -> bytes:
@@ -49,7 +55,10 @@ def stranger() -> Iterator[Stranger]:
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             answer = told.answer(self.command, self.path, body)
-            self.send_response(200)
+            busy = told.busy and self.path.endswith("/pieces")
+            self.send_response(503 if busy else 200)
+            if busy:
+                self.send_header("Retry-After", str(PAUSE_SECS))
             self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
             self.wfile.write(answer)
@@ -127,3 +136,11 @@ def test_a_backup_that_can_not_have_begun_is_told(
 def test_a_moment_that_no_calendar_has_names_no_backup(moment: int) -> None:
     with pytest.raises(BackupError, match="no moment"):
         format_name(moment)
+
+
+def test_a_backup_of_a_server_that_has_no_time_can_be_interrupted(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.busy = True
+    with subprocess.Popen(line("backup", stranger.url, tmp_path / "dest"), stderr=subprocess.PIPE) as process:
+        assert eventually((tmp_path / "dest" / ".partial" / "data" / "acid").is_dir)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PAUSE_SECS) == INTERRUPTED

@@ -2,7 +2,9 @@
 
 import json
 import socket
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -80,6 +82,13 @@ def test_a_file_where_the_store_would_be_is_a_failure(
     assert (state, "taken is no folder" in message) == ("fail", True)
 
 
+def test_a_check_that_fails_is_a_finding_and_the_others_are_made(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DS_STORAGE__DATA_DIR", "x" * 300)
+    found = findings(run("doctor", "--json"))
+    assert (found["storage"][0], "File name too long" in found["storage"][1]) == ("fail", True)
+    assert "server" in found
+
+
 @pytest.mark.parametrize("path, state", [("audit.log", "ok"), ("nowhere/audit.log", "fail"), (".", "fail")])
 def test_the_file_of_the_audit_log_is_looked_at(
     run: Run, monkeypatch: pytest.MonkeyPatch, path: str, state: str
@@ -125,6 +134,25 @@ def test_a_clock_that_is_wrong_is_a_warning(run: Run, url: str, monkeypatch: pyt
     monkeypatch.setattr("time.time", lambda: 0.0)
     state, message = findings(run("doctor", "--json"))["server's clock"]
     assert (state, "have both keep time (NTP)" in message) == ("warn", True)
+
+
+def test_a_time_that_can_not_be_read_is_none(run: Run) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+
+        def date_time_string(self, _timestamp: float | None = None) -> str:
+            return "noon"
+
+        def log_message(self, *_args: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.handle_request)
+        thread.start()
+        found = findings(run("doctor", "--json", "--url", f"http://127.0.0.1:{server.server_port}"))
+        thread.join()
+    assert (found["server"][0], "server's clock" in found) == ("warn", False)
 
 
 @pytest.mark.parametrize("state, told", [(0, "ok"), (5, "warn")])

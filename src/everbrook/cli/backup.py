@@ -11,7 +11,7 @@ from hashlib import sha256
 from importlib.metadata import version
 from math import inf, isnan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -21,6 +21,7 @@ from everbrook.cli.progress import progress, waiting
 
 if TYPE_CHECKING:
     from everbrook.storage.backups.backup import Manifest
+    from everbrook.storage.backups.copying import Copy
     from everbrook.storage.backups.destination import Destination
     from everbrook.storage.backups.file_copy import Source
     from everbrook.storage.check import Report
@@ -97,52 +98,37 @@ def _back_up(
     destination: "Destination", url: str, data_dir: Path | None, max_rate: float | None, *, full: bool, checked: bool
 ) -> "tuple[Manifest, Report | None]":
     """Copy everything to where it is no backup yet."""
-    from everbrook.storage.backups.backup import DATA, FORMAT, MANIFEST, Manifest, require_store  # noqa: PLC0415
-    from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
     from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
 
-    with _source(url, data_dir) as (source, store, taken_at_ms, whence), progress("copying") as advance:
-        require_store(store)
-        destination.partial.mkdir(mode=0o700, exist_ok=True)
-        (destination.partial / MANIFEST).unlink(missing_ok=True)
-        target = destination.partial / DATA / store
-        target.mkdir(parents=True, exist_ok=True)
-        previous = None if full else destination.previous()
-        if previous and previous.manifest.store != store:
-            previous = None
-        copy = Copy(source, target, previous, lambda size: advance("", size), max_rate * 1e6 if max_rate else inf)
-        copy.run()
+    with _pinned(url, data_dir) as pinned:
+        copy = _copy(destination, pinned, max_rate, full=full)
     with waiting("syncing"):
-        folders = [target / folder for folder in copy.folders]
-        destination.syncing.sync(copy.written, [*folders, target, target.parent, destination.partial])
+        folders = [copy.target / folder for folder in copy.folders]
+        destination.syncing.sync(copy.written, [*folders, copy.target, copy.target.parent, destination.partial])
     report = None
     if checked:
         with waiting("checking"):
-            report = check_copy(target)
-    text = destination.write_list(copy.entries)
-    manifest = Manifest(
-        format=FORMAT,
-        store=store,
-        taken_at_ms=taken_at_ms,
-        source=whence,
-        folders=copy.folders,
-        files=len(copy.entries),
-        bytes=copy.done_bytes,
-        copied_bytes=copy.copied_bytes,
-        list_digest=sha256(text).hexdigest(),
-        everbrook=version("everbrook"),
-    )
-    return manifest, report
+            report = check_copy(copy.target)
+    return _manifest(destination, pinned, copy), report
+
+
+class Pinned(NamedTuple):
+    """A store as it is at one moment."""
+
+    source: "Source"
+    store: str
+    taken_at_ms: int
+    whence: str
 
 
 @contextmanager
-def _source(url: str, data_dir: Path | None) -> "Iterator[tuple[Source, str, int, str]]":
-    """Pin a store: give it, its kind, the moment, and where it is."""
+def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
+    """Pin the store of a server, or of none."""
     if data_dir is None:
         from everbrook.cli.backup_source import ServerSource  # noqa: PLC0415
 
         with ServerSource(url, given_token(), given_context(), LEASE_SECS) as server:
-            yield server, server.begun.store, server.begun.taken_at_ms, server.url
+            yield Pinned(server, server.begun.store, server.begun.taken_at_ms, server.url)
         return
     from everbrook.storage.backups.copying import PinSource  # noqa: PLC0415
     from everbrook.storage.check import find_stores  # noqa: PLC0415
@@ -153,9 +139,47 @@ def _source(url: str, data_dir: Path | None) -> "Iterator[tuple[Source, str, int
         raise click.UsageError(f"{data_dir} holds {len(stores)} stores: name one of {', '.join(map(str, stores))}")
     still = StillStore(stores[0])
     try:
-        yield PinSource(still), still.store, time.time_ns() // 1_000_000, str(data_dir.resolve())
+        yield Pinned(PinSource(still), still.store, time.time_ns() // 1_000_000, str(data_dir.resolve()))
     finally:
         still.release()
+
+
+def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *, full: bool) -> "Copy":
+    from everbrook.storage.backups.backup import DATA, MANIFEST, require_store  # noqa: PLC0415
+    from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
+
+    require_store(pinned.store)
+    destination.partial.mkdir(mode=0o700, exist_ok=True)
+    (destination.partial / MANIFEST).unlink(missing_ok=True)
+    target = destination.partial / DATA / pinned.store
+    target.mkdir(parents=True, exist_ok=True)
+    previous = None if full else destination.previous()
+    if previous and previous.manifest.store != pinned.store:
+        previous = None
+    with progress("copying") as advance:
+        bytes_per_sec = max_rate * 1e6 if max_rate else inf
+        copy = Copy(pinned.source, target, previous, lambda size: advance("", size), bytes_per_sec)
+        copy.run()
+    return copy
+
+
+def _manifest(destination: "Destination", pinned: Pinned, copy: "Copy") -> "Manifest":
+    """List what was copied, and say what it is."""
+    from everbrook.storage.backups.backup import FORMAT, Manifest  # noqa: PLC0415
+
+    text = destination.write_list(copy.entries)
+    return Manifest(
+        format=FORMAT,
+        store=pinned.store,
+        taken_at_ms=pinned.taken_at_ms,
+        source=pinned.whence,
+        folders=copy.folders,
+        files=len(copy.entries),
+        bytes=copy.done_bytes,
+        copied_bytes=copy.copied_bytes,
+        list_digest=sha256(text).hexdigest(),
+        everbrook=version("everbrook"),
+    )
 
 
 def _facts(

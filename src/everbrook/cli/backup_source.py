@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
+from everbrook.cli.connection import shown_url
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.refusals import refusal_of
 from everbrook.storage.backups.backup import BackupError, format_name, require_store
@@ -49,7 +50,8 @@ class ServerSource:
     """A pinned store, until the end of a `with`."""
 
     def __init__(self, url: str, token: str | None, context: "ssl.SSLContext | None", lease_secs: int) -> None:
-        self.url = url.rstrip("/")
+        self._root = url.rstrip("/")
+        self.url = shown_url(self._root)
         # Whole pieces are wanted, as they are.
         headers = {"Accept-Encoding": "identity"}
         if token:
@@ -87,14 +89,14 @@ class ServerSource:
         """Say again and again that the backup goes on. If it does not, whoever asks for something is told."""
         while not self._ended.wait(self.begun.lease_secs / 4):
             with suppress(httpx2.HTTPError):
-                self._http.get(self.url + self._place)
+                self._http.get(self._root + self._place)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Let the server go on alone. If it can't be told, the lease ends by itself."""
         self._ended.set()
         self._renewing.join()
         with suppress(httpx2.HTTPError):
-            self._http.delete(self.url + self._place)
+            self._http.delete(self._root + self._place)
         self._http.close()
 
     @property
@@ -128,6 +130,10 @@ class ServerSource:
             raise InvalidAnswer("the server gave a piece that is longer than what it was asked for")
         return pieces
 
+    def give_up(self) -> None:
+        """Wait for the server no more."""
+        self._ended.set()
+
     def _decode(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
@@ -140,7 +146,8 @@ class ServerSource:
         for attempt in range(ATTEMPTS):
             if self._begun is None or response.status_code not in _NOT_NOW:
                 break
-            self._ended.wait(_pause_secs(response, attempt))
+            if self._ended.wait(_pause_secs(response, attempt)):
+                break
             response = self._send(method, path, body)
         if response.is_success:
             return response.content
@@ -148,7 +155,7 @@ class ServerSource:
 
     def _send(self, method: str, path: str, body: bytes) -> httpx2.Response:
         try:
-            return self._http.request(method, self.url + path, content=body)
+            return self._http.request(method, self._root + path, content=body)
         except httpx2.HTTPError as error:
             raise Unreachable(f"no answer from {self.url}: {str(error) or type(error).__name__}") from error
 

@@ -1,6 +1,7 @@
 """The server that a command speaks to: --url and --token, before or after the command, or the environment."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,6 +26,12 @@ TOKEN = "EVERBROOK_TOKEN"  # noqa: S105 - the name of a variable
 CA = "EVERBROOK_CA"
 CLIENT_CERT = "EVERBROOK_CLIENT_CERT"
 CLIENT_KEY = "EVERBROOK_CLIENT_KEY"
+_SECRETS = re.compile(r"//[^/?#]*@")
+
+
+def shown_url(url: str) -> str:
+    """Give a URL as it may be printed and kept: without what only the server is to know."""
+    return _SECRETS.sub("//…@", url)
 
 
 def server_options(command: Command) -> Command:

@@ -38,6 +38,7 @@ def doctor(profile: str | None, config_file: Path | None, *, as_json: bool) -> i
 
 def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Finding]":
     from everbrook.cli import checkup, policy_checkup, server_checkup  # noqa: PLC0415
+    from everbrook.cli.checkup import Finding  # noqa: PLC0415
 
     yield checkup.check_versions()
     yield from checkup.check_programs()
@@ -54,7 +55,11 @@ def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Findin
             policy_checkup.check_auth,
         ]
         for check in checks:
-            yield from check(settings)
+            try:
+                yield from check(settings)
+            except OSError as error:
+                name = check.__name__.removeprefix("check_")
+                yield Finding(name, "fail", f"{error.filename or name}: {error.strerror or error}")
     yield from server_checkup.check_server(given_url(), given_context())
 
 

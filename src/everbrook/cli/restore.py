@@ -1,5 +1,6 @@
 """``everbrook restore``: a data folder out of a backup, entirely, or none."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -34,7 +35,7 @@ def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> N
     except OSError as error:
         raise click.ClickException(f"{error.filename or data_dir}: {error.strerror or error}") from error
     manifest = backup.manifest
-    facts = {
+    facts: dict[str, object] = {
         "data_dir": str(data_dir),
         "backup": str(backup.folder),
         "store": manifest.store,
@@ -46,10 +47,14 @@ def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> N
     }
     if as_json:
         print_json(facts)
-        return
-    click.echo(f"{data_dir}: {manifest.store} as of {facts['taken_at']}, from {backup.folder}")
-    click.echo(f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}")
-    mode = "acid" if manifest.store == "acid" else "file-durable"
-    click.echo(f"  everbrook serve --storage {mode} --data-dir {data_dir}")
-    if manifest.store == "acid":
-        click.echo(f"  with storage.acid_shard_count = {shards}, as the store was made")
+    else:
+        click.echo("\n".join(_describe(facts)))
+
+
+def _describe(facts: dict[str, object]) -> Iterator[str]:
+    data_dir, acid = facts["data_dir"], facts["store"] == "acid"
+    yield f"{data_dir}: {facts['store']} as of {facts['taken_at']}, from {facts['backup']}"
+    yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
+    yield f"  everbrook serve --storage {'acid' if acid else 'file-durable'} --data-dir {data_dir}"
+    if acid:
+        yield f"  with storage.acid_shard_count = {facts['shard_count']}, as the store was made"

@@ -1,7 +1,6 @@
 """What can be wrong with a server that others speak to: the port where it listens, its answer, and its clock."""
 
 import http.client
-import re
 import socket
 import ssl
 import time
@@ -13,13 +12,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from everbrook.cli.checkup import Finding
+from everbrook.cli.connection import shown_url
 from everbrook.settings import Settings
 
 SKEW_SECS = 5.0
 TIMEOUT_SECS = 5.0
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - what is listened on, not by us
 _OK = 200
-_SECRETS = re.compile(r"//[^/?#]*@")
 
 
 def check_port(settings: Settings) -> Iterator[Finding]:
@@ -74,7 +73,7 @@ class _Answer(Struct, frozen=True):
 def check_server(url: str, context: ssl.SSLContext | None = None) -> Iterator[Finding]:
     """Ask the server that commands would speak to, as they would: `context` is what TLS believes and shows."""
     answer = _asked(url, context)
-    url = _SECRETS.sub("//…@", url)
+    url = shown_url(url)
     if isinstance(answer, str):
         yield Finding("server", "fail", f"{url}: {answer}; start one with `everbrook serve`, or set EVERBROOK_URL")
         return
@@ -129,6 +128,7 @@ def _response(url: str, context: ssl.SSLContext | None) -> http.client.HTTPRespo
 
 def _skew_secs(date: str | None) -> float | None:
     """Compare the time of an answer, which is of whole seconds, with ours."""
-    if date is None:
+    try:
+        return time.time() - parsedate_to_datetime(date or "").timestamp() - 0.5
+    except ValueError:
         return None
-    return time.time() - parsedate_to_datetime(date).timestamp() - 0.5

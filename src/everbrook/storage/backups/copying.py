@@ -38,6 +38,9 @@ class PinSource:
         """Read pieces."""
         return list(read_pieces(self._pin, asked))
 
+    def give_up(self) -> None:
+        """Nobody waits here."""
+
 
 class Copy:
     """Copies a store into a folder."""
@@ -55,7 +58,7 @@ class Copy:
         So many bytes a second are read at most, those included that turn out to be known already.
         """
         self._source = source
-        self._target = target
+        self.target = target
         self._previous = previous.store if previous else None
         self._known = {entry.name: entry for entry in previous.entries()} if previous else {}
         self._report = report
@@ -85,6 +88,7 @@ class Copy:
             except BaseException:
                 # Nobody waits for what was asked ahead.
                 self._given_up.set()
+                self._source.give_up()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         self._finish_last()
@@ -125,11 +129,11 @@ class Copy:
         self.folders = self._source.folders()
         for folder in self.folders:
             require_inside(folder)
-            (self._target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            (self.target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
             for file in self._source.files(folder):
                 require_inside(file.name)
                 if not self._link(file):
-                    yield FileCopy(self._source, file, self._target / file.name, list(self._bases(file)))
+                    yield FileCopy(self._source, file, self.target / file.name, list(self._bases(file)))
 
     def _link(self, file: PinnedFile) -> bool:
         """Link a file that the last backup has as it is."""
@@ -139,13 +143,13 @@ class Copy:
         path = self._previous / file.name
         if not (_has_size(path, file.size) and Basis(path, file.size, []).holds(known.blocks or [EMPTY])):
             return False
-        link(path, self._target / file.name)
+        link(path, self.target / file.name)
         self._enter(known, 0)
         return True
 
     def _bases(self, file: PinnedFile) -> Iterator[Basis]:
         """Find files that may have much of this one: of a run that was killed, and of the last backup."""
-        path = self._target / file.name
+        path = self.target / file.name
         _take_on(draft_of(path), path)
         if path.is_file():
             yield Basis(path, path.stat().st_size, list(digests(path)))
@@ -169,7 +173,7 @@ class Copy:
         entry = copy.finish()
         if entry:
             self._enter(entry, copy.copied_bytes)
-            self.written.append(self._target / entry.name)
+            self.written.append(self.target / entry.name)
 
     def _enter(self, entry: Entry, copied_bytes: int) -> None:
         self.entries.append(entry)
@@ -180,8 +184,8 @@ class Copy:
     def _remove_others(self) -> None:
         """Remove what a run that was killed has left and this one does not have."""
         names = {entry.name for entry in self.entries}
-        for path in list(self._target.rglob("*")):
-            if path.is_file() and path.relative_to(self._target).as_posix() not in names:
+        for path in list(self.target.rglob("*")):
+            if path.is_file() and path.relative_to(self.target).as_posix() not in names:
                 path.unlink()
 
 

@@ -32,6 +32,9 @@ class Source(Protocol):
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
         """Give pieces, as many as come at once, and at least one."""
 
+    def give_up(self) -> None:
+        """Let nobody wait for pieces any longer: the copy has failed, or was interrupted."""
+
 
 class Basis(Struct, frozen=True):
     """A file that may have much of another: where it is, and the digests that its blocks had."""
