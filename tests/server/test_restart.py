@@ -103,6 +103,24 @@ def test_whoever_is_slower_than_the_grace_is_cut_off(tmp_path: Path) -> None:
         assert sender.ended()
 
 
+def test_who_begins_to_be_slow_meanwhile_does_not_make_everybody_wait(tmp_path: Path) -> None:
+    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": str(tmp_path / "data")}
+    with (
+        serving(tmp_path, "--shutdown-grace", "600", **settings) as server,
+        server.connect() as first,
+        server.connect() as second,
+    ):
+        first.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+        assert first.nothing_for(0.1)
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: report(tmp_path).phase == "leaving")
+        second.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"wo")
+        assert second.nothing_for(0.1)
+        first.send(b"llo")
+        assert awaited(lambda: report(tmp_path).phase == "ready")
+        assert second.ended()
+
+
 def test_pipelined_requests_are_all_answered_in_order(server: ServerProcess, tmp_path: Path) -> None:
     with server.connect() as wire:
         wire.create(PATH)

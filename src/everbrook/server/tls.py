@@ -65,6 +65,7 @@ class Certificates:
 
     def _look(self) -> None:
         """Reload what has changed, once it has stayed the same for two looks: whoever writes it may not be done."""
+        self.watch()
         traces = self._traces()
         if traces == self._seen != self._settled:
             try:
@@ -72,7 +73,6 @@ class Certificates:
             except CertificateUnusable as error:
                 logger.error("the certificate was not changed: %s", error)  # noqa: TRY400 - it says all there is to say
         self._seen = traces
-        self.watch()
 
     def _traces(self) -> tuple[Trace, ...]:
         return tuple(map(_trace, _paths(self._settings)))
@@ -123,7 +123,7 @@ def _check_certificate(path: str) -> None:
 
     try:
         certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         raise CertificateUnusable(f"tls.cert_path must hold PEM certificates, got {path}, which holds none") from None
     now = dt.datetime.now(dt.UTC)
     if now > certificate.not_valid_after_utc:

@@ -58,6 +58,17 @@ def test_a_pair_that_does_not_fit_keeps_the_one_before_and_is_said_once(
     caplog.clear()
 
 
+def test_after_a_certificate_that_can_not_be_used_a_good_one_is(
+    encrypted: RunningServer, pair: Pair, authority: Authority, caplog: pytest.LogCaptureFixture
+) -> None:
+    of_version_eight(pair)
+    assert eventually(lambda: "the certificate was not changed" in caplog.text)
+    renewed = authority.issue("server", file="renewed")
+    renewed.put_at(pair)
+    assert eventually(lambda: is_shown(encrypted, authority.client_context(), renewed))
+    caplog.clear()
+
+
 def test_open_connections_go_on_with_the_certificate_that_they_began_with(
     encrypted: RunningServer, pair: Pair, authority: Authority
 ) -> None:
@@ -92,6 +103,14 @@ def test_no_request_fails_while_certificates_change(
     caplog.clear()  # a look between the writing of two files may have found a pair that does not fit
 
 
+def of_version_eight(pair: Pair) -> Pair:
+    """Write the certificate anew as of a version that there is not."""
+    version_three, version_eight = bytes.fromhex("a003020102"), bytes.fromhex("a003020107")
+    der = ssl.PEM_cert_to_DER_cert(pair.cert.read_text())
+    pair.cert.write_text(ssl.DER_cert_to_PEM_cert(der.replace(version_three, version_eight, 1)))
+    return pair
+
+
 Spoil = Callable[[Authority, Pair], Pair]
 UNUSABLE: list[tuple[str, Spoil, str]] = [
     ("a missing certificate", lambda _a, pair: Pair(Path("nowhere.crt"), pair.key), "can't be read: No such file"),
@@ -100,6 +119,7 @@ UNUSABLE: list[tuple[str, Spoil, str]] = [
     ("no certificate", lambda _a, pair: Pair(pair.key, pair.key), "tls.cert_path must hold PEM certificates"),
     ("no key", lambda _a, pair: Pair(pair.cert, pair.cert), "tls.key_path must hold a PEM private key"),
     ("another key", lambda a, pair: Pair(pair.cert, a.issue("b").key), "is not that of the certificate in tls.cert_pa"),
+    ("an odd version", lambda _a, pair: of_version_eight(pair), "tls.cert_path must hold PEM certificates"),
     ("a passphrase", lambda a, _p: a.issue("b", passphrase=b"secret"), "needs a passphrase: store it without one"),
 ]
 

@@ -22,6 +22,8 @@ from everbrook.server.tls import Certificates
 TICK_SECS = 1.0
 BACKLOG = 4096
 ABORT_SECS = 1.0
+# How long nobody is served at most before another image goes on: for who has begun a request meanwhile.
+STILL_SECS = 2.0
 LEAVING_SECS = 0.005
 ADOPTED_AT_ONCE = 100
 # Who is turned away stays for a moment, so that the answer is read; so many at a time, because each is an open file.
@@ -204,6 +206,7 @@ class Listener:
         that listen, and of the connections that are idle.
 
         Who is slow is waited for first, while all others are served as ever; who is slower than the grace is cut off.
+        Then everybody waits, and who has begun to be slow meanwhile is waited for no longer than they may.
         """
         slow = {connection for connection in self._connections if connection.under_way}
         await self._until_settled(slow, grace_secs)
@@ -212,7 +215,7 @@ class Listener:
         await self._until_encrypted(ABORT_SECS)
         # What was accepted a moment ago is made known in the next turn.
         await asyncio.sleep(LEAVING_SECS)
-        await self._until_settled(self._connections, grace_secs)
+        await self._until_settled(self._connections, min(grace_secs, STILL_SECS))
         for connection in tuple(self._connections):
             if not connection.settled:
                 connection.abort()

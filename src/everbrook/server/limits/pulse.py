@@ -30,9 +30,10 @@ MOST_AT_ONCE = 256
 RATE_SECS = 0.25
 # So much of a rate is still believed in when a lower one was seen: a slow moment is not the end.
 KEPT = 0.7
-# How long a connection counts as busy that has asked for something, and the window of one that has not.
+# How long a connection counts as busy that has asked for something, and the window of one that has not:
+# neither this one nor the one before.
 WINDOW_SECS = 0.5
-UNSEEN = -1
+UNSEEN = -2
 
 
 class Pulse:
@@ -89,18 +90,17 @@ class Pulse:
     def hold(self) -> int:
         """Count a connection that was just seen as held. Gives how many are."""
         self.held += 1
-        self._unsee()
+        # Who is seen now was most often seen before.
+        self._seen = max(0, self._seen - 1)
+        self._seen_before = max(0, self._seen_before - 1)
         return self.held
 
     def miss(self, window: int) -> None:
         """Count a connection no more that was last seen in a window, and is gone: it asks for nothing."""
-        if window >= max(0, self.window - 1):
-            self._unsee()
-
-    def _unsee(self) -> None:
-        # Who is seen now was most often seen before.
-        self._seen = max(0, self._seen - 1)
-        self._seen_before = max(0, self._seen_before - 1)
+        if window == self.window:
+            self._seen = max(0, self._seen - 1)
+        elif window == self.window - 1:
+            self._seen_before = max(0, self._seen_before - 1)
 
     def let_go(self) -> None:
         """Count a connection that was held no more."""
