@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
 LOCK := requirements-dev.lock
 INSTALLED := $(VENV)/.installed
-WORKERS ?= 2
+# One more than the processors of a small machine: tests wait much.
+WORKERS ?= 3
 CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help

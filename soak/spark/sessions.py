@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from everbrook.spark import session
+from everbrook.spark.jobs.launching import QUICK_START
 
 
 def begin_session(scratch: str, cores: int, config: Mapping[str, str] | None = None) -> SparkSession:
     """Begin a session on so many cores, with more settings if there are any."""
-    # A driver that lives for seconds is not worth the better of the two compilers.
-    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java = f"-Djava.io.tmpdir={scratch} -XX:-UsePerfData {QUICK_START}"
     settings = {
         "spark.ui.enabled": "false",
         "spark.log.level": "ERROR",

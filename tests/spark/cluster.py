@@ -21,6 +21,7 @@ from venv import create
 import pyspark
 
 from everbrook.spark.java import ensure_java
+from everbrook.spark.jobs.launching import QUICK_START
 from everbrook.spark.sessions import LOW_LATENCY
 from tests.spark import programs
 
@@ -30,8 +31,7 @@ START_TIMEOUT_SECS = 120.0
 RUN_TIMEOUT_SECS = 240.0
 QUIET = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.driver.host": "127.0.0.1"}
 SMALL = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.sql.shuffle.partitions": "2"}
-# A Java that lives for seconds is better off without its second compiler and with the smallest collector.
-BRIEF = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
+BRIEF = {"JAVA_TOOL_OPTIONS": f"{QUICK_START} -Xshare:auto"}
 _CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _DEPLOY = "org.apache.spark.deploy"
 
