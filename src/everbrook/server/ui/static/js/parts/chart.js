@@ -1,6 +1,7 @@
 // Charts: a line for each series over time. uPlot is loaded when the first one is drawn.
 
 import { html, useEffect, useRef } from "../../vendor/preact.js";
+import { formatTime } from "../text.js";
 
 let loading = null;
 function load() {
@@ -20,7 +21,8 @@ function optionsFor(title, series, width, format) {
   return {
     title, width, height: 170, legend: { live: false, show: series.length > 1 },
     cursor: { drag: { x: false, y: false } },
-    axes: [axis, { ...axis, size: 64, values: (_, values) => values.map(format) }],
+    // To the second, which is finer than the points are: a day and an hour below would cover each other.
+    axes: [{ ...axis, space: 70, values: (_, times) => times.map((time) => formatTime(time * 1000).slice(0, 8)) }, { ...axis, size: 64, values: (_, values) => values.map(format) }],
     scales: { y: { range: (_, low, high) => [Math.min(0, low), high || 1] } },
     series: [{}, ...series.map((label, at) => ({ label, stroke: colour(LINES[at % LINES.length]), width: 1.5, points: { show: false }, value: (_, value) => (value == null ? "–" : format(value)) }))],
   };
