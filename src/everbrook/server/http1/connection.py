@@ -24,13 +24,17 @@ logger = logging.getLogger(__name__)
 
 WRITE_HIGH_BYTES = 256 * 1024
 LINE_END = b"\r\n"
+MAPPED = "::ffff:"
 
 
 def peer_of(transport: asyncio.BaseTransport) -> Peer:
-    """Give who is at the other end."""
+    """Give who is at the other end. On a socket for both families IPv4 addresses are written as IPv6 ones."""
     name = transport.get_extra_info("peername")
     certificate = subject_of(transport.get_extra_info("peercert"))
-    return Peer(name[0], certificate) if isinstance(name, tuple) else NOBODY
+    if not isinstance(name, tuple):
+        return NOBODY
+    address = name[0].removeprefix(MAPPED) if "." in name[0] else name[0]
+    return Peer(address, certificate)
 
 
 class Connection(Leaving):
