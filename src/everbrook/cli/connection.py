@@ -72,9 +72,9 @@ def _given(name: str) -> str | None:
     return found
 
 
-def given_url() -> str:
-    """Give the URL, for what speaks HTTP by itself."""
-    return _given("url") or os.environ.get(URL) or DEFAULT_URL
+def given_url(usual: str = DEFAULT_URL) -> str:
+    """Give the URL, for what speaks HTTP by itself. Without one, it is the usual one."""
+    return _given("url") or os.environ.get(URL) or usual
 
 
 def given_token() -> str | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from everbrook.cli.connection import given_context, given_url, server_options
+from everbrook.cli.connection import DEFAULT_URL, given_context, given_url, server_options
 from everbrook.cli.flags import FLAGS, layer_flags, read_flags
 from everbrook.cli.output import json_option, print_json
 
@@ -60,7 +60,8 @@ def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Findin
             except OSError as error:
                 name = check.__name__.removeprefix("check_")
                 yield Finding(name, "fail", f"{error.filename or name}: {error.strerror or error}")
-    yield from server_checkup.check_server(given_url(), given_context())
+    usual = settings.server.public_url or server_checkup.near_url(settings) if settings else DEFAULT_URL
+    yield from server_checkup.check_server(given_url(usual), given_context())
 
 
 def _load(profile: str | None, config_file: Path | None) -> "tuple[Settings | None, Finding]":

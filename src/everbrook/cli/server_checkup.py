@@ -35,10 +35,16 @@ def check_port(settings: Settings) -> Iterator[Finding]:
     yield Finding("port", "ok", f"{host}:{port} is free")
 
 
+def near_url(settings: Settings) -> str:
+    """Give where a server with such settings is found on this machine."""
+    near = ANYWHERE.get(settings.server.host, settings.server.host)
+    scheme = "https" if settings.tls.configured else "http"
+    return f"{scheme}://{f'[{near}]' if ':' in near else near}:{settings.server.port}"
+
+
 def _taken(settings: Settings, error: OSError) -> Finding:
     host, port, encrypted = settings.server.host, settings.server.port, settings.tls.configured
-    near = ANYWHERE.get(host, host)
-    url = f"{'https' if encrypted else 'http'}://{f'[{near}]' if ':' in near else near}:{port}"
+    near, url = ANYWHERE.get(host, host), near_url(settings)
     if isinstance(_asked(url, _gullible()), _Answer) or (encrypted and _shows(settings.tls.cert_path, near, port)):
         return Finding("port", "ok", f"a server is listening at {url}")
     return Finding("port", "fail", f"{host}:{port}: {error.strerror}; choose another with --port or server.port")

@@ -45,6 +45,13 @@ def test_the_doctor_finds_the_server_and_believes_the_authority(
     assert f"ok    server: {url} answers" in told.stdout
 
 
+def test_the_doctor_asks_the_server_of_its_settings(tmp_path: Path, pair: Pair, authority: Authority) -> None:
+    with serving(tmp_path, **variables(pair)) as server:
+        settings = variables(pair) | {"DS_SERVER__PORT": str(server.address[1])}
+        told = everbrook("--ca", str(authority.ca), "doctor", **settings)
+    assert "ok    server: https://{}:{} answers".format(*server.address) in told.stdout
+
+
 def test_a_hang_up_renews_the_certificate(tmp_path: Path, pair: Pair, authority: Authority) -> None:
     with serving(tmp_path, **variables(pair)) as server:
         renewed = authority.issue("server", file="renewed")
