@@ -72,7 +72,7 @@ class Application:
         self.authenticator = authenticator
         self.judges_heads = bool(self._gates)
         self.observer = observer or observer_of(settings)
-        self.on_reload: list[Callable[[], object]] = [authenticator.reload] if authenticator else []
+        self.on_reload: list[Callable[[], object]] = [*authenticator.reloads] if authenticator else []
         self.on_reload.append(self.observer.reopen)
         self._names_requests = self.observer.names_requests
         self._cors = Cors(settings.http.cors_origins)

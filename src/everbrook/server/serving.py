@@ -214,7 +214,8 @@ def reload(application: Application) -> None:
             logger.error("something was not reloaded and stays as it was: %s", error)  # noqa: TRY400
     application.observer.reloaded("; ".join(problems))
     notify(READY)
-    tell("everbrook has reloaded certificates, keys and policy")
+    but = ", but for what the log names" if problems else ""
+    tell(f"everbrook has reloaded certificates, keys and policy{but}")
 
 
 def tell(*lines: str) -> None:

@@ -141,7 +141,8 @@ def test_a_reload_takes_what_the_files_have_now(every_way: AuthSettings) -> None
     authenticator = Authenticator(every_way)
     key, stored = api_keys.make_key("read:/", 0)
     Path(every_way.api_keys_path).write_bytes(api_keys.format_file(api_keys.ApiKeyFile((stored,))))
-    authenticator.reload()
+    for reload in authenticator.reloads:
+        reload()
     assert authenticator.identify(asking(authorization=f"Bearer {key}")) is not None
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.protocol.errors import Forbidden, Unauthorized, Unavailable
+from everbrook.protocol.errors import Forbidden, TooManyRequests, Unauthorized, Unavailable
 from everbrook.server.auth.authorizing import RECHECK_SECS, Authentication, Authorization
 from everbrook.server.auth.grants import parse_scopes
 from everbrook.server.auth.identity import Identity, Verb
@@ -172,6 +172,14 @@ def test_an_issuer_that_is_down_takes_nothing_back() -> None:
     rights = _admit(request, told)
     told.error = Unavailable("the keys can't be had")
     assert rights.renew(request) > 0
+
+
+def test_it_is_over_when_the_credential_is_not_looked_at() -> None:
+    told = Told()
+    request = _request("GET", "/v1/stream/a", "read:/v1/stream/a")
+    rights = _admit(request, told)
+    told.error = TooManyRequests("too many guesses", wait_secs=1)
+    assert rights.renew(request) == 0
 
 
 def test_a_refusal_names_the_root_of_everything() -> None:

@@ -106,6 +106,26 @@ def test_a_key_that_can_not_be_used_does_not_spoil_the_others(unusual: str, capl
     assert "its key 'other'" in caplog.text
 
 
+@pytest.mark.parametrize("odd", [["sig"], {}, 7, True], ids=str)
+@pytest.mark.parametrize("field", ["kty", "crv", "use", "alg", "key_ops"])
+def test_a_key_with_a_field_of_another_type_is_left_out_and_named(
+    field: str, odd: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = "verify" if field == "key_ops" and isinstance(odd, list) else odd
+    keys = parse_key_set(text_of(pair_of("ES256", "other").jwk | {field: odd}, pair_of().jwk), ALGORITHMS)
+    assert keys.ids == {"rs256"}
+    assert f"its key 'other' has something else than a {'list' if field == 'key_ops' else 'text'} as its {field}" in (
+        caplog.text
+    )
+
+
+@pytest.mark.parametrize("kid", [["a"], {}, 7], ids=str)
+def test_a_key_whose_id_is_no_text_is_left_out_and_named(kid: object, caplog: pytest.LogCaptureFixture) -> None:
+    keys = parse_key_set(text_of(pair_of("ES256").jwk | {"kid": kid}, pair_of().jwk), ALGORITHMS)
+    assert keys.ids == {"rs256"}
+    assert f"its key {str(kid)!r} has something else than a text as its kid" in caplog.text
+
+
 @pytest.mark.parametrize("nothing", [{"use": None}, {"key_ops": None}])
 def test_what_is_null_is_not_said(nothing: dict[str, None]) -> None:
     assert parse_key_set(text_of(pair_of().jwk | nothing), ALGORITHMS).find("rs256", "RS256") is not None

@@ -1,5 +1,6 @@
 """Tokens of an issuer, as a whole server takes them: through outages, rotations and the ends of tokens."""
 
+import json
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -9,9 +10,10 @@ import pytest
 
 from everbrook import Client, Retry
 from everbrook.protocol.errors import TokenExpired
+from everbrook.server.auth import authorizing, guesses, watched
 from everbrook.server.auth import issuer as issuing
-from everbrook.server.auth import watched
-from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, jwks, mint, pair_of
+from everbrook.server.auth.key_pair import make_pair
+from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
@@ -72,6 +74,35 @@ def test_a_key_that_leaves_the_file_takes_its_tokens_with_it(
     assert (status(wire, old), status(wire, new)) == (404, 404)
     file.write_bytes(jwks(pair_of("ES256")))
     assert (status(wire, old), status(wire, new)) == (401, 404)
+
+
+def test_a_live_read_ends_with_its_key_though_its_address_sends_bad_tokens(
+    tmp_path: Path, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authorizing, "RECHECK_SECS", 0.2)
+    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
+    monkeypatch.setattr(guesses, "PER_SEC", 0.01)
+    file, replacing = tmp_path / "jwks.json", make_pair("ES256", "es256")
+    file.write_bytes(jwks(pair_of("ES256")))
+    server = start(auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE)
+    wire, bearer = connect(server), f"Bearer {mint('ES256')}"
+    wire.create(PATH, authorization=bearer)
+    connect(server).follow(f"{PATH}?offset=now&live=sse", authorization=bearer)
+    assert eventually(lambda: server.waiting(PATH) == 1)
+    assert [status(wire, replacing.mint(claims())) for _ in range(2)] == [401, 429]
+    file.write_bytes(jwks(replacing))
+    assert eventually(lambda: server.waiting(PATH) == 0)
+
+
+def test_an_odd_key_in_the_file_takes_nothing_from_the_others(
+    tmp_path: Path, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
+    file, odd = tmp_path / "jwks.json", {"kty": "RSA", "kid": "odd", "use": ["sig"]}
+    file.write_bytes(jwks(pair_of("RS256")))
+    wire = connect(start(auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE))
+    file.write_text(json.dumps({"keys": [odd, pair_of("RS256").jwk, pair_of("ES256").jwk]}))
+    assert (status(wire, mint("RS256")), status(wire, mint("ES256"))) == (404, 404)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from everbrook.settings import SettingsError
 def parse(text: bytes) -> str:
     if text.startswith(b"bad"):
         raise ValueError("it is bad")
+    if text.startswith(b"odd"):
+        raise TypeError(f"nobody thought of {text!r}")
     return text.decode()
 
 
@@ -61,6 +63,16 @@ def test_a_bad_new_file_is_said_once_and_the_old_text_stays(
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
+def test_a_new_file_that_nobody_thought_of_leaves_the_old_text_and_is_not_shown(
+    file: WatchedFile[str], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("odd secret")
+    file.refresh()
+    assert file.value == "one"
+    assert "TypeError" in caplog.text
+    assert "secret" not in caplog.text
+
+
 def test_a_file_that_is_mended_is_taken(file: WatchedFile[str], path: Path) -> None:
     path.write_text("bad text")
     file.refresh()
@@ -81,3 +93,16 @@ def test_a_file_without_end_is_refused(path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(watched, "MAX_FILE_BYTES", 1000)
     with pytest.raises(SettingsError, match="more than 1000 bytes"):
         WatchedFile("/dev/zero", parse, setting="auth.keys")
+
+
+def test_a_reload_reads_what_has_not_changed_too(file: WatchedFile[str]) -> None:
+    file.reload()
+    assert (file.value, file.generation) == ("one", 1)
+
+
+def test_a_reload_of_what_can_not_be_used_is_an_error_each_time(file: WatchedFile[str], path: Path) -> None:
+    path.write_text("bad text")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="can't be used"):
+            file.reload()
+    assert file.value == "one"

@@ -1,7 +1,10 @@
 """Limits of identities: wherever one comes from, it is one; and nobody pays for another."""
 
+from pathlib import Path
+
 import pytest
 
+from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Answer, Wire
@@ -43,34 +46,57 @@ def test_who_proves_nothing_has_no_identity_to_be_bounded(start: Start, connect:
 
 
 @pytest.fixture
-def crowded(start: Start) -> RunningServer:
-    return start(**BEHIND_PROXY, limits__max_connections_per_identity=2)
+def keys(tmp_path: Path) -> Keyring:
+    return Keyring(tmp_path)
 
 
-def test_one_identity_has_as_many_connections_as_it_may(crowded: RunningServer, connect: Connect, path: str) -> None:
+@pytest.fixture
+def alice(keys: Keyring) -> str:
+    return keys.give("admin:/")
+
+
+@pytest.fixture
+def bob(keys: Keyring) -> str:
+    return keys.give("admin:/")
+
+
+@pytest.fixture
+def crowded(start: Start, keys: Keyring, alice: str, bob: str) -> RunningServer:
+    assert alice != bob
+    return start(auth__api_keys_path=str(keys.path), limits__max_connections_per_identity=2)
+
+
+def test_one_identity_has_as_many_connections_as_it_may(
+    crowded: RunningServer, connect: Connect, path: str, alice: str, bob: str
+) -> None:
     first, second, third = (connect(crowded) for _ in range(3))
-    assert [get(wire, path, "alice").status for wire in (first, second, first)] == [404] * 3
-    assert get(third, path, "alice").refusal == (429, "too_many_requests")
-    assert get(third, path, "bob").status == 404
+    assert [wire.get(path, authorization=alice).status for wire in (first, second, first)] == [404] * 3
+    assert third.get(path, authorization=alice).refusal == (429, "too_many_requests")
+    assert third.get(path, authorization=bob).status == 404
 
 
 def test_a_connection_that_ends_makes_room_for_another_of_its_identity(
-    crowded: RunningServer, connect: Connect, path: str
+    crowded: RunningServer, connect: Connect, path: str, alice: str
 ) -> None:
     first, second = connect(crowded), connect(crowded)
-    assert [get(wire, path, "alice").status for wire in (first, second)] == [404, 404]
+    assert [wire.get(path, authorization=alice).status for wire in (first, second)] == [404, 404]
     first.reset()
-    assert eventually(lambda: get(connect(crowded), path, "alice").status == 404)
+    assert eventually(lambda: connect(crowded).get(path, authorization=alice).status == 404)
 
 
 def test_a_connection_counts_for_the_identity_that_used_it_last(
-    crowded: RunningServer, connect: Connect, path: str
+    crowded: RunningServer, connect: Connect, path: str, alice: str, bob: str
 ) -> None:
     wires = [connect(crowded) for _ in range(4)]
-    for subject in ("alice", "bob"):
-        assert [get(wire, path, subject).status for wire in wires[:2]] == [404, 404]
-    assert [get(wire, path, "alice").status for wire in wires[2:]] == [404, 404]
-    assert get(wires[2], path, "bob").refusal == (429, "too_many_requests")
+    for key in (alice, bob):
+        assert [wire.get(path, authorization=key).status for wire in wires[:2]] == [404, 404]
+    assert [wire.get(path, authorization=alice).status for wire in wires[2:]] == [404, 404]
+    assert wires[2].get(path, authorization=bob).refusal == (429, "too_many_requests")
+
+
+def test_the_connections_of_a_trusted_proxy_count_for_nobody(start: Start, connect: Connect, path: str) -> None:
+    server = start(**BEHIND_PROXY, limits__max_connections_per_identity=2)
+    assert [get(connect(server), path, "alice").status for _ in range(5)] == [404] * 5
 
 
 def test_one_identity_has_as_many_live_reads_as_it_may(start_either: StartEither, connect: Connect, path: str) -> None:

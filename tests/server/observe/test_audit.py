@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from everbrook.cli.logs import TextFormatter
 from everbrook.protocol.errors import Unauthorized
 from everbrook.server.exchange import Request
 from everbrook.server.observe.assembling import address_of_peer
@@ -93,6 +96,42 @@ def test_what_did_not_become_durable_is_told_as_failed(
     assert eventually(
         lambda: [(line["action"], line["outcome"]) for line in lines(log)] == [("stream_created", "failed")]
     )
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """The lines of the audit log, in the format that people read."""
+    caplog.set_level(logging.INFO, "everbrook.audit")
+    return lambda: [TextFormatter().format(each) for each in caplog.records if each.name == "everbrook.audit"]
+
+
+BEHIND_PROXY = {"auth__trusted_proxies": "127.0.0.1", "auth__default_scopes": "admin:/"}
+
+
+def test_a_line_of_the_log_says_who_did_what(
+    start: Start, connect: Connect, path: str, said: Callable[[], list[str]]
+) -> None:
+    wire = connect(start(audit__to=AuditTarget.LOG, **BEHIND_PROXY))
+    told = wire.create(path, x_jwt_sub="alice", x_forwarded_for="203.0.113.7").headers["x-request-id"]
+    who = "identity='alice' identity_source='proxy' address='203.0.113.7'"
+    assert eventually(said)
+    assert said()[0].endswith(f"stream_created: ok {who} method='PUT' path='{path}' status=201 [{told}]")
+
+
+@pytest.mark.parametrize("breaking", ["\u0085", "\u2028", "\u202e", "\u009b31m"], ids=ascii)
+def test_nothing_of_a_client_breaks_a_line_of_the_log(
+    start: Start, connect: Connect, path: str, said: Callable[[], list[str]], breaking: str
+) -> None:
+    wire = connect(start(audit__to=AuditTarget.LOG, **BEHIND_PROXY))
+    wire.create(path, x_jwt_sub=f"alice{breaking}stream_deleted: ok")
+    assert eventually(said)
+    assert "stream_deleted: ok'" in said()[0]
+    assert [line.isprintable() for line in said()] == [True]
+
+
+def test_what_no_request_asked_for_is_said_in_full_too(said: Callable[[], list[str]]) -> None:
+    audit_of(AuditSettings(to=AuditTarget.LOG), address_of_peer).note("keys_reloaded", detail="3\nkeys")
+    assert said()[0].endswith("keys_reloaded: ok detail='3\\nkeys'")
 
 
 def test_of_many_refusals_some_are_written_down_and_then_their_number() -> None:

@@ -9,8 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from everbrook.server.auth.api_keys import ApiKeyFile, format_file, make_key
 from everbrook.server.observe.catalogue import METRICS, PROCESS_METRICS
+from everbrook.server.observe.counters import Counters
 from everbrook.server.observe.loop_lag import LoopLag
 from everbrook.server.observe.operations import OPERATIONS
+from everbrook.server.serving import reload
 from everbrook.settings import StorageMode
 from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.disk import OsDisk
@@ -226,6 +228,15 @@ def test_openmetrics_is_given_to_who_asks_for_it(start: Start, connect: Connect)
     assert answer.body.endswith(b"# EOF\n")
 
 
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+@pytest.mark.parametrize("version", ["abc", "1.x", "1..0", "9" * 5000], ids=["word", "part", "empty", "long"])
+def test_a_version_that_is_no_number_gives_the_usual_format(
+    start: Start, connect: Connect, kind: str, version: str
+) -> None:
+    answer = connect(start()).get("/metrics", Accept=f"{kind}; version={version}")
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+
+
 def test_metrics_that_are_turned_off_are_not_there(start: Start, connect: Connect) -> None:
     server = start(metrics__enabled=False)
     assert connect(server).get("/metrics").status == 404
@@ -237,10 +248,30 @@ def test_metrics_are_only_read(start: Start, connect: Connect) -> None:
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
 
 
-def test_a_counter_that_is_not_in_the_table_is_refused(start: Start) -> None:
-    counters = start().application.observer.counters
+@pytest.mark.parametrize("name, label", [("anything", "ok"), ("reloads", "what a client sent")])
+def test_a_counter_that_is_not_in_the_table_is_refused(name: str, label: str) -> None:
     with pytest.raises(KeyError):
-        counters.add("anything", "label")
+        Counters().add(name, label)
+
+
+def test_a_reload_that_fails_is_counted_as_one_each_time(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = tmp_path / "keys.json"
+    keys.write_bytes(format_file(ApiKeyFile((make_key("admin:/", 0)[1],))))
+    server = start(auth__api_keys_path=str(keys))
+    keys.write_text("broken")
+    for _ in range(2):
+        server.call(lambda: reload(server.application))
+    assert server.application.observer.counters.of("reloads") == {"ok": 0, "failed": 2}
+    assert caplog.text.count("keys.json can't be used") == 2
+    caplog.clear()
+
+
+def test_what_never_happened_was_counted_zero_times(start: Start, connect: Connect) -> None:
+    text = connect(start()).get("/metrics").body.decode()
+    assert 'everbrook_reloads_total{outcome="failed"} 0' in text
+    assert 'everbrook_slow_ended_total{kind="reader"} 0' in text
 
 
 def test_a_loop_that_is_busy_lags() -> None:

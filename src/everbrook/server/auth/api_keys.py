@@ -104,7 +104,7 @@ class ApiKeys:
         advice = "`everbrook apikey create` makes it"
         self._file = WatchedFile(path, parse, setting="auth.api_keys_path", advice=advice)
         self._now = now
-        self.reload = self._file.refresh
+        self.reload = self._file.reload
 
     def identify(self, key: bytes) -> Identity:
         """Say who holds a key; TokenInvalid or TokenExpired."""

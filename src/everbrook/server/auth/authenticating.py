@@ -5,6 +5,7 @@ None of them: nobody in particular. A credential that is bad is refused, and nev
 a kind that the server is not set up for is no credential here.
 """
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -63,11 +64,10 @@ class Authenticator:
         certificate = request.peer.certificate
         return None if certificate is None else self._asserted(certificate, CERTIFICATE)
 
-    def reload(self) -> None:
-        """Look at every file and key set again, at once. What can't be used leaves what was there before."""
-        for part in (self._keys, self._api_keys, self._signed_urls):
-            if part is not None:
-                part.reload()
+    @property
+    def reloads(self) -> list[Callable[[], None]]:
+        """What has each file and key set read again at once. If it can't be used, what was there before stays."""
+        return [part.reload for part in (self._keys, self._api_keys, self._signed_urls) if part is not None]
 
     async def close(self) -> None:
         """Let everything go."""

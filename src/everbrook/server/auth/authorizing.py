@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized
+from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Unavailable
 from everbrook.server.auth.actions import Access, Action, action_of, cuts, source_of
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
@@ -112,14 +112,17 @@ class Authorization:
         return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
 
     def renew(self, request: Request) -> float:
-        """Decide again, by the keys and policy of now. A key set that can't be reached takes nothing back."""
+        """Decide again, by the keys and policy of now. A key set that can't be reached takes nothing back.
+
+        A token that is not looked at, because too many bad ones came from its address, is as good as none.
+        """
         try:
             request.identity = self._identifier.identify(request)
             self.admit(request)
-        except (Unauthorized, Forbidden):
-            return 0.0
-        except ProtocolError:
+        except Unavailable:
             pass
+        except ProtocolError:
+            return 0.0
         return self.lasts_secs(request)
 
 

@@ -57,7 +57,7 @@ class FileKeys:
 
     def __init__(self, path: str, parse: Callable[[bytes], KeySet]) -> None:
         self._file = WatchedFile(path, parse, setting="auth.jwks")
-        self.reload = self._file.refresh
+        self.reload = self._file.reload
 
     @property
     def generation(self) -> int:

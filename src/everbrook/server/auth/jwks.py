@@ -23,7 +23,8 @@ MIN_RSA_BITS = 2048
 MIN_SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
 
 _RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
-_FITTING: Mapping[tuple[str, object], tuple[str, ...]] = {
+_TEXTS = ("kid", "kty", "crv", "use", "alg")
+_FITTING: Mapping[tuple[str | None, str | None], tuple[str, ...]] = {
     ("RSA", None): _RSA,
     ("EC", "P-256"): ("ES256",),
     ("EC", "P-384"): ("ES384",),
@@ -85,9 +86,8 @@ def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
 
 
 def _keys_in(document: Mapping[str, Any], algorithms: Iterable[str]) -> dict[tuple[str | None, str], Key]:
+    _check_types(document)
     kid = document.get("kid")
-    if kid is not None and not isinstance(kid, str):
-        return {}
     wanted = [algorithm for algorithm in _fitting(document) if algorithm in algorithms]
     return {(kid, algorithm): Key(algorithm, _load(document, algorithm)) for algorithm in wanted}
 
@@ -105,15 +105,20 @@ def _keys_of(text: bytes) -> list[dict[str, Any]]:
     return [key for key in keys if isinstance(key, dict)]
 
 
+def _check_types(document: Mapping[str, Any]) -> None:
+    for name in _TEXTS:
+        if not isinstance(document.get(name), str | None):
+            _refuse(document, f"has something else than a text as its {name}")
+    if not isinstance(document.get("key_ops"), list | None):
+        _refuse(document, "has something else than a list as its key_ops")
+
+
 def _fitting(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Give the algorithms that a key may verify: those of its type, and of its `alg` if it has one."""
     operations = ["verify"] if document.get("key_ops") is None else document["key_ops"]
-    if document.get("use") not in {None, "sig"} or not isinstance(operations, list) or "verify" not in operations:
+    if document.get("use") not in {None, "sig"} or "verify" not in operations:
         return ()
-    kty, curve, named = document.get("kty"), document.get("crv"), document.get("alg")
-    if not isinstance(kty, str) or not (curve is None or isinstance(curve, str)):
-        return ()
-    fitting = _FITTING.get((kty, curve), ())
+    fitting, named = _FITTING.get((document.get("kty"), document.get("crv")), ()), document.get("alg")
     return fitting if named is None else tuple(name for name in fitting if name == named)
 
 

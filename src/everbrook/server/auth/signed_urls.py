@@ -117,7 +117,7 @@ class SignedUrls:
         advice = "`everbrook sign --new-key` makes it"
         self._file = WatchedFile(path, _index, setting="auth.url_keys_path", advice=advice)
         self._now = now
-        self.reload = self._file.refresh
+        self.reload = self._file.reload
 
     def identify(self, request: Request) -> Identity:
         """Say what a URL allows; TokenInvalid or TokenExpired."""

@@ -67,17 +67,23 @@ class WatchedFile(Generic[T]):
             self._complain(None, error)
             return
         if stamp != self._stamp:
-            self._reread(stamp)
+            try:
+                self._take(stamp)
+            except Exception as error:  # noqa: BLE001 - whatever is in a file, what it held before stays
+                self._complain(stamp, error)
 
-    def _reread(self, stamp: Stamp) -> None:
+    def reload(self) -> None:
+        """Read the file, changed or not; or raise ValueError, and what it held before stays."""
         try:
-            self._value = self._read()
-        except (OSError, ValueError) as error:
-            self._complain(stamp, error)
-            return
+            self._take(self._look())
+        except Exception as error:  # noqa: BLE001 - as above
+            raise ValueError(f"{self._path} can't be used: {_reason(error)}") from None
+
+    def _take(self, stamp: Stamp) -> None:
+        self._value = self._read()
         self._stamp = stamp
         self.generation += 1
-        logger.info("%s has changed and was read again", self._path)
+        logger.info("%s was read again", self._path)
 
     def _complain(self, stamp: Stamp | None, error: Exception) -> None:
         """Say once what is wrong with a file in one state."""
@@ -99,4 +105,6 @@ class WatchedFile(Generic[T]):
 
 def _reason(error: Exception) -> str:
     """Say what is wrong. The text of the file is never a part of it: it may hold secrets."""
-    return (isinstance(error, OSError) and error.strerror) or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) if isinstance(error, OSError | ValueError) else type(error).__name__

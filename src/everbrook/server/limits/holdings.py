@@ -86,6 +86,8 @@ class Holdings:
         number, key = request.peer.number, identity_of(request)
         if not number or request.path in PROBES or self._identity_of.get(number) == key:
             return
+        if self._proxies.speaks(request):
+            return
         if not self.identified.has_room(key):
             raise TooManyRequests(
                 f"one identity may have {self.identified.most} connections at a time", wait_secs=WAIT_SECS

@@ -44,6 +44,8 @@ SUCCEEDED = range(200, 300)
 UNCHANGED = 200
 FAILED = 500
 WINDOW_SECS = 1.0
+TOLD_ELSEWHERE = {"action", "outcome", "request_id"}
+"""What a line of the log says anyway: it begins with what was done, and ends with the id of the request."""
 
 Fields = dict[str, object]
 AddressOf = Callable[[Request], str]
@@ -66,7 +68,7 @@ class LogSink:
     """Writes records where everything else is logged."""
 
     def write(self, record: Fields) -> None:
-        logger.info("%s: %s", record["action"], record["outcome"], extra=record)
+        logger.info("%s: %s%s", record["action"], record["outcome"], _more(record), extra=record)
 
     def reopen(self) -> None:
         """There is nothing to open."""
@@ -191,6 +193,11 @@ class Audit:
         self._tell_left_out()
         if self._sink:
             self._sink.close()
+
+
+def _more(record: Fields) -> str:
+    """Say who, from where and what. Values are quoted, so that nothing of a client breaks the line or adds to it."""
+    return "".join(f" {name}={value!r}" for name, value in record.items() if name not in TOLD_ELSEWHERE)
 
 
 def audit_of(settings: AuditSettings, address_of: AddressOf) -> Audit:

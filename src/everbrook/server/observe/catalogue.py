@@ -84,7 +84,7 @@ _METRICS = (
     Metric("everbrook_subscriptions_failing", G, "Subscriptions whose last webhook was not taken."),
     Metric("everbrook_webhook_deliveries_total", C, "Webhooks that were sent, by their outcome.", ("outcome",)),
     Metric("everbrook_webhook_delivery_seconds", H, "How long receivers took to answer."),
-    *(Metric(f"everbrook_{name}_total", C, words, (label,)) for name, (label, words) in COUNTED.items()),
+    *(Metric(f"everbrook_{name}_total", C, each.meaning, (each.label,)) for name, each in COUNTED.items()),
 )
 
 METRICS = {metric.name: metric for metric in _METRICS}

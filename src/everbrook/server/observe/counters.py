@@ -1,26 +1,43 @@
-"""Counters that any part of the server may add to, by name and one label. The catalogue says which there are."""
+"""Counters that any part of the server may add to, by name and one label. The catalogue says which there are.
+
+Each begins at zero, so that the first event is seen as one: a series that begins with it has no rise.
+"""
+
+from msgspec import Struct
+
+
+class Counted(Struct, frozen=True):
+    """What is counted: what its label is, the words that it may have, and what it means."""
+
+    label: str
+    words: tuple[str, ...]
+    meaning: str
+
 
 COUNTED = {
-    "slow_ended": ("kind", "Connections that were ended because the other side was too slow, by what it was slow at."),
-    "connections_refused": ("reason", "Connections that were refused, by reason."),
-    "reloads": ("outcome", "Times that certificates, keys and policy were to be read anew."),
+    "slow_ended": Counted(
+        "kind",
+        ("sender", "reader", "dropped_for_room"),
+        "Connections that were ended because the other side was too slow, by what it was slow at.",
+    ),
+    "connections_refused": Counted(
+        "reason", ("unavailable", "too_many_requests"), "Connections that were refused, by reason."
+    ),
+    "reloads": Counted("outcome", ("ok", "failed"), "Times that certificates, keys and policy were to be read anew."),
 }
-"""The names that may be counted, each with its label and what it means."""
+"""What may be counted, by name."""
 
 
 class Counters:
     """Numbers by name and label."""
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, str], int] = {}
+        self._counts = {name: dict.fromkeys(counted.words, 0) for name, counted in COUNTED.items()}
 
     def add(self, name: str, label: str, count: int = 1) -> None:
-        """Count something. `label` is one of a few words that the code has, never anything that a client sent."""
-        if name not in COUNTED:
-            raise KeyError(f"there is no counter {name!r}: name it in the table")
-        key = (name, label)
-        self._counts[key] = self._counts.get(key, 0) + count
+        """Count something. A name or label that is not in the table is a `KeyError`: nothing is that a client sent."""
+        self._counts[name][label] += count
 
     def of(self, name: str) -> dict[str, int]:
         """Give what was counted under a name, by label."""
-        return {label: count for (counted, label), count in self._counts.items() if counted == name}
+        return dict(self._counts[name])

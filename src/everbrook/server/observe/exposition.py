@@ -1,9 +1,11 @@
 """The resource `/metrics`: all metrics in the text format of Prometheus, or as OpenMetrics for who asks for that."""
 
 import asyncio
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
@@ -30,10 +32,18 @@ class MetricsResource:
         """Write all metrics as they are now."""
         if request.method not in {b"GET", b"HEAD"}:
             raise MethodNotAllowed("metrics know GET and HEAD", ((b"Allow", b"GET, HEAD"),))
-        encode, content_type = choose_encoder(request.headers.get(b"accept", b"").decode("latin-1"))
+        encode, content_type = _encoder_for(request.headers.get(b"accept", b"").decode("latin-1"))
         lines = b"%bContent-Type: %b\r\nCache-Control: %b\r\n" % (common, content_type.encode(), NO_STORE)
         return Response(200, lines, encode(self._registry))
 
     def stop(self) -> None:
         """Measure no more."""
         self._lag.stop()
+
+
+def _encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """Choose a format. Who asks for a version that is no number gets what is given to who asks for nothing."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # it compares a word with a number
+        return choose_encoder("")
