@@ -20,7 +20,8 @@ from tests.engine.retaining import RetainingModel
 from tests.engine.rig import start_engine
 
 PAGE_BYTES = 7
-LIMITS = Limits(max_page_bytes=PAGE_BYTES)
+# What is held is bounded far beyond what comes, so that it is counted.
+LIMITS = Limits(max_page_bytes=PAGE_BYTES, max_total_bytes=2**60, max_bucket_bytes=2**60)
 
 NAMES = [b"a", b"b", b"c", b"/ds/agents/a", b"/ds/agents/b"]
 

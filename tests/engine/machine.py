@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from everbrook.engine import upkeep
+from everbrook.engine.usage import EVERYTHING, Held
+from everbrook.protocol.path import bucket_prefix
+from tests.engine.cutting import BUCKET
 from tests.engine.looking import LookingMachine
+from tests.engine.needing import needed_bytes, readable_bytes
 from tests.engine.rig import residents
 
 
@@ -81,6 +85,14 @@ class EngineMachine(LookingMachine):
     def as_many_changes_as_in_the_model(self) -> None:
         if not self.model.failed:
             assert self.engine.last_change == len(self.model.history) - 1
+
+    @invariant()
+    def as_much_is_held_as_streams_and_their_forks_need(self) -> None:
+        usage, streams = self.engine._usage, self.engine._streams
+        for scope, prefix in ((EVERYTHING, b""), (BUCKET, bucket_prefix(BUCKET))):
+            heads = list(streams.heads(prefix))
+            assert usage.of(scope) == Held(len(heads), needed_bytes(heads))
+            assert usage.of(scope).size >= readable_bytes(heads)
 
     @invariant()
     def answers_are_told_once_when_durable_and_in_order(self) -> None:

@@ -4,12 +4,14 @@ import pytest
 
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import NO_QUOTA, Quota
-from everbrook.engine.usage import EVERYTHING, size_of
+from everbrook.engine.usage import EVERYTHING, Held
+from everbrook.protocol.commands import PublishSnapshot
 from everbrook.protocol.errors import BucketFull, StoreFull
 from everbrook.protocol.outcomes import Closed
 from everbrook.protocol.state import Retention
 from tests.engine.fakes import DelayedStorage
-from tests.engine.rig import Rig
+from tests.engine.needing import needed_bytes
+from tests.engine.rig import TEXT, Rig
 
 ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
 
@@ -83,6 +85,59 @@ def test_what_retention_lets_go_of_makes_room() -> None:
     rig.append(ONE, b"123456789")
 
 
+def forked_and_cut(bounds: dict[str, int]) -> Rig:
+    """A source that has let go of its five bytes and of a snapshot of three, both of which a fork needs."""
+    rig = quota_of(Rig(), **bounds)
+    rig.create(ONE, b"12345")
+    rig.publish(ONE, 5, b"old", keep_history=True)
+    rig.fork(TWO, ONE)
+    rig.publish(ONE, 5, b"")
+    return rig
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_is_cut_while_a_fork_needs_it_makes_no_room(*, restart: bool) -> None:
+    rig = forked_and_cut({"max_bytes": 10})
+    if restart:
+        rig.restart()
+    with pytest.raises(BucketFull):
+        rig.append(ONE, b"678")
+    rig.append(ONE, b"67")
+    assert (rig.content(TWO), rig.snapshot(TWO)) == (b"12345", b"old")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_end_of_the_last_fork_makes_room(*, restart: bool) -> None:
+    rig = forked_and_cut({"max_bytes": 10})
+    rig.fork(b"/ds/acme/three", TWO)
+    if restart:
+        rig.restart()
+    rig.delete(TWO)
+    assert rig.engine._usage.of(ACME).size == 8
+    rig.delete(b"/ds/acme/three")
+    assert rig.engine._usage.of(ACME).size == 0
+    rig.append(ONE, b"1234567890")
+
+
+def test_what_comes_first_after_a_start_is_counted_right() -> None:
+    rig = quota_of(Rig(), max_bytes=10)
+    rig.create(ONE, b"12345")
+    rig.fork(TWO, ONE)
+    rig.restart()
+    with pytest.raises(BucketFull):
+        rig.engine.begin_snapshot(PublishSnapshot(ONE, rig.clock.now(), 5, TEXT), 6)
+    rig.publish(ONE, 5, b"12345")
+    assert rig.engine._usage.of(ACME).size == 10
+
+
+def test_a_source_goes_whole_with_its_last_fork() -> None:
+    rig = forked_and_cut({"max_bytes": 10})
+    rig.delete(ONE)
+    assert rig.engine._usage.of(ACME).size == 8
+    rig.delete(TWO)
+    assert rig.engine._usage.of(ACME) == Held(0, 0)
+
+
 def test_snapshots_count(rig: Rig) -> None:
     quota_of(rig, max_bytes=10)
     rig.create(ONE, b"12345")
@@ -112,6 +167,6 @@ def test_what_is_counted_is_what_is_there(rig: Rig, *, restart: bool) -> None:
         rig.restart()
     counted = rig.engine._usage.of(EVERYTHING), rig.engine._usage.of(ACME)
     there = list(rig.engine._streams.heads(b""))
-    assert counted[0].size == sum(map(size_of, there))
+    assert counted[0].size == needed_bytes(there)
     assert counted[0].streams == len(there)
     assert counted[1].streams == 2

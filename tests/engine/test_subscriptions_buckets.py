@@ -2,8 +2,9 @@
 
 import pytest
 
+from everbrook.engine.quotas import Quota
 from everbrook.engine.roster import record_name
-from everbrook.protocol.errors import SubscriptionNotFound
+from everbrook.protocol.errors import BucketFull, SubscriptionNotFound
 from everbrook.protocol.path import bucket_prefix
 from tests.engine.subscribing import SubscribingRig
 
@@ -68,3 +69,68 @@ def test_subscriptions_of_a_bucket_that_is_gone_go_at_a_start() -> None:
         rig.found("t", BUCKET)
     assert rig.storage.scan(b"subscription/ds/", b"", 9) == []
     assert rig.found().id == "s"
+
+
+# The quota of the bucket
+
+
+def bounded(**bounds: int) -> SubscribingRig:
+    """An engine with a bucket that has a quota."""
+    rig = SubscribingRig()
+    rig.create_bucket(b"buck")
+    rig.settle()
+    rig.engine.set_quota(b"buck", Quota(**bounds))
+    rig.settle()
+    return rig
+
+
+def test_a_bucket_has_as_many_subscriptions_as_it_may_have_streams() -> None:
+    rig = bounded(max_streams=2)
+    for subscription_id in ("a", "b", "a"):
+        rig.hook(subscription_id, root=BUCKET)
+    with pytest.raises(BucketFull, match="at most 2 subscriptions"):
+        rig.hook("c", root=BUCKET)
+    rig.subscriptions.unsubscribe(BUCKET, "a")
+    rig.hook("c", root=BUCKET)
+    rig.hook("c")
+
+
+def test_the_subscriptions_of_a_bucket_name_no_more_than_it_may_hold() -> None:
+    rig = bounded(max_bytes=1000)
+    with pytest.raises(BucketFull, match="at most 1000 bytes"):
+        rig.hook("s", None, ("x" * 500, "y" * 500), root=BUCKET)
+    rig.hook("s", "*", root=BUCKET)
+    with pytest.raises(BucketFull):
+        rig.subscriptions.link(BUCKET, "s", ("x" * 400, "y" * 400, "z" * 400))
+    assert rig.found(root=BUCKET).explicit == set()
+
+
+def test_what_is_linked_again_takes_no_room() -> None:
+    rig = bounded(max_bytes=1000)
+    rig.hook("s", "*", root=BUCKET)
+    for _ in range(5):
+        rig.subscriptions.link(BUCKET, "s", ("x" * 400,))
+    rig.subscriptions.unlink(BUCKET, "s", "x" * 400)
+    rig.subscriptions.link(BUCKET, "s", ("y" * 400,))
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_subscriptions_are_counted_anew_at_a_start(*, lost: bool) -> None:
+    rig = bounded(max_streams=1)
+    rig.hook("a", root=BUCKET)
+    if lost:
+        rig.refuse()
+    rig.restart()
+    if not lost:
+        with pytest.raises(BucketFull):
+            rig.hook("b", root=BUCKET)
+        rig.subscriptions.unsubscribe(BUCKET, "a")
+    rig.hook("b", root=BUCKET)
+
+
+def test_a_full_bucket_still_wakes_its_subscriptions() -> None:
+    rig = bounded(max_bytes=300, max_streams=1)
+    rig.hook("s", "*", root=BUCKET)
+    rig.put("a", b"x" * 300, BUCKET)
+    rig.settle()
+    assert [list(sent.wake.tails) for sent in rig.sent] == [["a"]]

@@ -70,22 +70,37 @@ class Engine(Executing):
         bounds = self._quotas.bounds(bucket_id)
         return None if min(bounds) >= UNLIMITED else (self._usage.of(bucket_id), bounds)
 
+    def check_subscriptions(self, bucket_id: bytes, count: int, size: int) -> None:
+        """Refuse that a bucket has so many subscriptions, which count for so many bytes, if that is too much."""
+        self._quotas.check_subscriptions(bucket_id, count, size)
+
     # Snapshots
 
-    def begin_snapshot(self, command: PublishSnapshot) -> Upload:
-        """Begin to take in the bytes of a snapshot, or raise why it could not be published even now."""
+    def begin_snapshot(self, command: PublishSnapshot, size: int = 0) -> Upload:
+        """Begin to take in the bytes of a snapshot, or raise why it could not be published even now.
+
+        It has to be within the quotas: with the `size` that it declares, and with whatever of it has come.
+        """
         self._require_storage()
         (edit,) = decide(self._streams, command).change
-        owner, blob = edit.head.identity.incarnation, self.new_incarnation()
-        return Upload(
+        command = replace(command, owner=edit.head.identity.incarnation, blob=self.new_incarnation())
+        self._check_room(command, size)
+        upload = Upload(
             self._storage,
             self._blob_worker,
             self.scheduler,
             lambda: self.last_change,
-            owner,
-            blob,
+            command.owner,
+            command.blob,
             self.limits.max_memory_bytes,
         )
+        upload.check_size = lambda size: self._check_room(command, size)
+        return upload
+
+    def _check_room(self, command: PublishSnapshot, size: int) -> None:
+        """Refuse a snapshot of so many bytes if there is a quota that it would not be within."""
+        if self._quotas.active:
+            self._quotas.check(decide(self._streams, replace(command, size=size)).change)
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
         """Publish an upload that is finished. The answer may be told when `last_change` is durable."""

@@ -164,7 +164,7 @@ class Executing(Reading):
         if decision.change:
             self._check_limits(decision.change[-1])
             if self._quotas.active:
-                self._quotas.follow(self._quotas.check(decision.change))
+                self._quotas.follow(decision.change, self._quotas.check(decision.change))
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):

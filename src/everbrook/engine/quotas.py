@@ -1,7 +1,8 @@
 """Quotas: how much the whole store and each bucket may hold. The engine decides, so that they are exact.
 
 A bucket's own quota is kept in a record beside the streams, and is that of the name: who may delete a bucket and create
-it again must not be rid of its bound by that. What holds less than before, or as much, is never refused.
+it again must not be rid of its bound by that. What holds less than before, or as much, is never refused. Subscriptions
+are bounded by the same quota beside the streams, so that neither takes the other's room.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from everbrook.engine.limits import UNLIMITED, Limits
 from everbrook.engine.usage import EVERYTHING, Differences, Held, Usage
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import BucketFull, StoreFull, quoted
+from everbrook.protocol.path import bucket_of
 
 QUOTA_RECORDS = b"quota/"
 
@@ -74,6 +76,8 @@ class Quotas:
 
     def check(self, change: Change) -> Differences:
         """Refuse a change that would hold too much. Gives what to `follow` once it is on its way."""
+        for name in {edit.head.identity.name for edit in change}:
+            self._measure(bucket_of(name))
         differences = self._usage.differences(change)
         for scope, more in differences.items():
             if more.size <= 0 and more.streams <= 0:
@@ -83,6 +87,13 @@ class Quotas:
             elif more.size > 0:
                 self._check_store(more.size)
         return differences
+
+    def _measure(self, bucket_id: bytes | None) -> None:
+        """See that what is bounded is measured: what a change does to it is known only then."""
+        if self._limits.max_total_bytes < UNLIMITED:
+            self._usage.of(EVERYTHING)
+        if bucket_id is not None and min(self.bounds(bucket_id)) < UNLIMITED:
+            self._usage.of(bucket_id)
 
     def _check_store(self, more_bytes: int) -> None:
         most = self._limits.max_total_bytes
@@ -99,9 +110,17 @@ class Quotas:
         if more.streams > 0 and held.streams + more.streams > max_streams:
             raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_streams} streams")
 
-    def follow(self, differences: Differences) -> None:
+    def check_subscriptions(self, bucket_id: bytes, count: int, size: int) -> None:
+        """Refuse more subscriptions than a bucket may have streams, or more bytes in them than in its streams."""
+        max_bytes, max_streams = self.bounds(bucket_id)
+        if size > max_bytes:
+            raise BucketFull(f"the subscriptions of the bucket {quoted(bucket_id)} hold at most {max_bytes} bytes")
+        if count > max_streams:
+            raise BucketFull(f"the bucket {quoted(bucket_id)} has at most {max_streams} subscriptions")
+
+    def follow(self, change: Change, differences: Differences) -> None:
         """Count a change that is on its way."""
-        self._usage.follow(differences)
+        self._usage.follow(change, differences)
 
     def forget_changes(self) -> None:
         """Measure and load again: changes came to nothing."""

@@ -3,8 +3,13 @@
 What a stream's name matches is remembered until a subscription comes or goes, so that an append costs a look-up.
 """
 
+from collections.abc import Iterable
+
+import msgspec
+
 from everbrook.engine.subscription import Active
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.glob import GlobTrie
 
 MAX_REMEMBERED = 200_000
@@ -26,10 +31,16 @@ def path_of(name: bytes) -> str:
     return parted[1].decode() if parted else ""
 
 
+def size_of(config: Config, explicit: Iterable[str]) -> int:
+    """Give how many bytes a subscription counts for: what it was described by, and the streams that it names."""
+    return len(msgspec.json.encode(config)) + sum(len(path.encode()) for path in explicit)
+
+
 class _Root:
-    """The links below one stream root."""
+    """The links below one stream root, how many subscriptions they are of, and how many bytes those count for."""
 
     def __init__(self) -> None:
+        self.subscriptions = self.size = 0
         self.globs: GlobTrie[Active] = GlobTrie()
         self.explicit: dict[str, dict[Active, None]] = {}
         self.wake_streams: dict[str, dict[Active, None]] = {}
@@ -46,6 +57,8 @@ class Subscribers:
         """Enter the links of a subscription."""
         subscription = active.subscription
         root = self._roots.setdefault(subscription.root.encode(), _Root())
+        root.subscriptions += 1
+        root.size += size_of(subscription.config, subscription.explicit)
         if subscription.config.pattern:
             root.globs.add(subscription.config.pattern, active)
         for path in subscription.explicit:
@@ -58,6 +71,8 @@ class Subscribers:
         """Take the links of a subscription out."""
         subscription = active.subscription
         root = self._roots[subscription.root.encode()]
+        root.subscriptions -= 1
+        root.size -= size_of(subscription.config, subscription.explicit)
         if subscription.config.pattern:
             root.globs.remove(subscription.config.pattern, active)
         for path in subscription.explicit:
@@ -67,6 +82,11 @@ class Subscribers:
         if subscription.config.wake_stream:
             del root.wake_streams[subscription.config.wake_stream][active]
         self._remembered.clear()
+
+    def held(self, root: bytes) -> tuple[int, int]:
+        """Give how many subscriptions a stream root has, and how many bytes they count for."""
+        found = self._roots.get(root)
+        return (found.subscriptions, found.size) if found else (0, 0)
 
     def of(self, name: bytes) -> tuple[Active, ...]:
         """Give the subscriptions that a stream wakes."""

@@ -11,6 +11,7 @@ from msgspec import Struct
 from everbrook.engine.clock import Scheduler, Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.roster import RECORDS, Roster, record_name
+from everbrook.engine.subscribers import size_of
 from everbrook.engine.subscription import Active
 from everbrook.engine.waking import Deliverer, Delivery, Waking
 from everbrook.protocol.errors import NoPendingWork
@@ -128,6 +129,8 @@ class Subscriptions:
     def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
         """Create a subscription, or find it. Tells whether it is new."""
         name, engine = record_name(root, subscription_id), self._engine
+        if self._roster.get(name) is None:
+            self._require_room(root, 1, size_of(config, config.streams))
         outcome = engine.execute(
             Subscribe(name, engine.clock.now(), engine.new_incarnation(), subscription_id, root, base_url, config)
         )
@@ -136,6 +139,12 @@ class Subscriptions:
         subscription = fold(None, outcome.events[0])
         self._roster.add(name, subscription, outcome.size)
         return subscription, True
+
+    def _require_room(self, root: bytes, more: int, more_bytes: int) -> None:
+        bucket_id = bucket_of(root)
+        if bucket_id is not None:
+            count, size = self._roster.subscribers.held(root)
+            self._engine.check_subscriptions(bucket_id, count + more, size + more_bytes)
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
         """Delete a subscription."""
@@ -146,6 +155,9 @@ class Subscriptions:
     def link(self, root: bytes, subscription_id: str, paths: tuple[str, ...]) -> None:
         """Link streams explicitly (§6.4)."""
         active = self._roster.find(root, subscription_id)
+        new = {path for path in paths if path not in active.subscription.explicit}
+        if new:
+            self._require_room(root, 0, sum(len(path.encode()) for path in new))
         self._relink(active, self._engine.execute(LinkStreams(active.name, self._engine.clock.now(), paths)))
 
     def unlink(self, root: bytes, subscription_id: str, path: str) -> None:

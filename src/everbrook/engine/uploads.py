@@ -54,6 +54,7 @@ class Upload:
         self._settled = False
         self._removed = False
         self.on_relief: Callable[[], None] | None = None
+        self.check_size: Callable[[int], None] | None = None
         self.owner = owner
         self.blob = blob
         self.size = 0
@@ -69,7 +70,9 @@ class Upload:
         return self._hash.digest()
 
     def write(self, data: bytes) -> None:
-        """Add bytes."""
+        """Add bytes, unless `check_size` raises why so many are in vain."""
+        if self.check_size:
+            self.check_size(self.size + len(data))
         if self._storage.used_bytes + self._backlog_bytes + len(data) > self._max_memory_bytes:
             self._failure = MemoryFull(f"all streams together hold at most {self._max_memory_bytes} bytes of memory")
         self.size += len(data)

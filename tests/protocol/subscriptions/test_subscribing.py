@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import InvalidRequest, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.outcomes import Deleted, Untouched
+from everbrook.protocol.subscriptions import decide
 from everbrook.protocol.subscriptions.decide import matched_by_pattern
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import BEFORE_FIRST, Link
@@ -143,6 +144,18 @@ def test_a_stream_that_the_pattern_links_has_its_news_still(desk: Desk) -> None:
     desk.link("events/a")
 
     assert desk.acked("events/a") == BEFORE_FIRST
+
+
+def test_a_subscription_names_only_so_many_streams_however_they_are_linked(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decide, "MAX_STREAMS", 3)
+    desk.subscribe(replace(HOOK, streams=("x", "y")))
+    desk.link("x", "z", "z")
+
+    with pytest.raises(InvalidRequest, match="names at most 3 streams, this would make 4"):
+        desk.link("a")
+    assert desk.it.explicit == {"x", "y", "z"}
 
 
 def test_the_wake_stream_cannot_be_linked(desk: Desk) -> None:

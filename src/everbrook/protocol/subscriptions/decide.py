@@ -34,7 +34,7 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
-from everbrook.protocol.subscriptions.config import require_others
+from everbrook.protocol.subscriptions.config import MAX_STREAMS, require_others
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import (
@@ -128,9 +128,11 @@ def decide_link(view: View, command: LinkStreams) -> Decision:
     """Link streams at their tails; those that are linked stay as they are (§6.4)."""
     subscription = _known(view, command.name)
     require_others(command.paths, subscription.config.wake_stream)
-    new = [path for path in command.paths if path not in subscription.explicit]
+    new = [path for path in dict.fromkeys(command.paths) if path not in subscription.explicit]
     if not new:
         return Decision(Untouched())
+    if (count := len(subscription.explicit) + len(new)) > MAX_STREAMS:
+        raise InvalidRequest(f"a subscription names at most {MAX_STREAMS} streams, this would make {count}")
     root = subscription.root.encode()
     links = {path: _present_link(subscription, path) or _link_at_tail(view, root, path) for path in new}
     return _change(view, command.name, command.now, Linked(links))

@@ -50,8 +50,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own; "
-                "more is answered 413. `0`: no limit."
+                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own, and beside "
+                "them its subscriptions; more is answered 413. `0`: no limit."
             )
         ),
     ] = 0
@@ -59,8 +59,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Streams that may be in a bucket which has no quota of its own; one more is answered 413. "
-                "`0`: no limit."
+                "Streams that may be in a bucket which has no quota of its own, and beside them subscriptions; one "
+                "more is answered 413. `0`: no limit."
             )
         ),
     ] = 0
@@ -91,7 +91,13 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size, Meta(description="Connections open at a time from one address; one more is answered 429. `0`: no limit.")
     ] = 0
     max_connections_per_identity: Annotated[
-        Size, Meta(description="Connections of one identity at a time; one more is answered 429. `0`: no limit.")
+        Size,
+        Meta(
+            description=(
+                "Connections of one identity at a time; one more is answered 429. Those of trusted proxies are not "
+                "counted. `0`: no limit."
+            )
+        ),
     ] = 0
     max_readers_per_address: Annotated[
         Size,
@@ -111,10 +117,22 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size, Meta(description="Requests a second of one identity; more are answered 429. `0`: no limit.")
     ] = 0
     append_bytes_per_sec_per_address: Annotated[
-        Size, Meta(description="Bytes a second that one address may append; more is answered 429. `0`: no limit.")
+        Size,
+        Meta(
+            description=(
+                "Bytes a second that one address may append, or publish as snapshots; more is answered 429. `0`: no "
+                "limit."
+            )
+        ),
     ] = 0
     append_bytes_per_sec_per_identity: Annotated[
-        Size, Meta(description="Bytes a second that one identity may append; more is answered 429. `0`: no limit.")
+        Size,
+        Meta(
+            description=(
+                "Bytes a second that one identity may append, or publish as snapshots; more is answered 429. `0`: no "
+                "limit."
+            )
+        ),
     ] = 0
     burst_secs: Annotated[
         PositiveSeconds,

@@ -1,0 +1,47 @@
+"""What is needed of streams, by the rule of the storage itself, and what can be read of them."""
+
+from collections.abc import Iterator, Sequence
+
+from everbrook.protocol.state import Head, Identity
+from everbrook.storage.retained import floor_of
+
+
+def needed_bytes(heads: Sequence[Head]) -> int:
+    """Count what some streams and their forks, which are among them, need of what is stored."""
+    return sum(_needed_of(head, _forks_of(head, heads)) for head in heads)
+
+
+def _forks_of(source: Head, heads: Sequence[Head]) -> list[Identity]:
+    incarnation = source.identity.incarnation
+    found = [head.identity for head in heads]
+    return [identity for identity in found if identity.fork and identity.fork.source_incarnation == incarnation]
+
+
+def _needed_of(head: Head, forks: list[Identity]) -> int:
+    oldest = min(forks, key=lambda fork: fork.incarnation, default=None)
+    first = max(head.identity.first_own_offset, floor_of(head, oldest))
+    begun_with = [head.kept.snapshot, *(fork.first_kept.snapshot for fork in forks)]
+    snapshots = [snapshot for snapshot in begun_with if snapshot and snapshot.owner == head.identity.incarnation]
+    sizes = {snapshot.blob: snapshot.size for snapshot in snapshots}
+    return max(0, head.tail - first) + sum(sizes.values())
+
+
+def readable_bytes(heads: Sequence[Head]) -> int:
+    """Count the bytes that somebody can read, each once, whichever streams they are in."""
+    by_incarnation = {head.identity.incarnation: head for head in heads}
+    living = [head for head in heads if not head.deleted]
+    found = {byte for head in living for byte in _readable_of(head, by_incarnation)}
+    snapshots = {(kept.owner, kept.blob): kept.size for head in living if (kept := head.kept.snapshot)}
+    return len(found) + sum(snapshots.values())
+
+
+def _readable_of(head: Head, by_incarnation: dict[int, Head]) -> Iterator[tuple[int, int]]:
+    """Give the stream and the offset of each byte that can be read of a stream, its own and its sources'."""
+    holder, end = head, head.tail
+    while True:
+        identity = holder.identity
+        first = max(identity.first_own_offset, head.kept.earliest)
+        yield from ((identity.incarnation, offset) for offset in range(first, end))
+        if identity.fork is None:
+            return
+        holder, end = by_incarnation[identity.fork.source_incarnation], min(end, identity.fork.offset)
