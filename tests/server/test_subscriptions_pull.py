@@ -193,11 +193,12 @@ def test_a_deleted_subscription_takes_no_report(pull: Pull, claimed: dict[str, A
     assert refusal(pull.api.claim(pull.name)) == (404, "SUBSCRIPTION_NOT_FOUND")
 
 
-def test_each_kind_is_reported_to_at_its_own_place(api: Api, pull: Pull, hooks: Hooks) -> None:
+def test_each_kind_is_reported_to_at_its_own_place(api: Api, pull: Pull, claimed: dict[str, Any], hooks: Hooks) -> None:
     name = fresh()
-    api.subscribe(name, hooks.url, streams=["a"])
-    wake = {"wake_id": "w_1", "generation": 1, "token": "x"}
-    assert refusal(api.report("callback", pull.name, wake)) == (400, "INVALID_REQUEST")
+    api.subscribe(name, hooks.url, streams=[pull.path])
+    api.append(pull.path)
+    wake = hooks.next().wake
+    assert refusal(api.report("callback", pull.name, claimed)) == (400, "INVALID_REQUEST")
     for action in ("ack", "release"):
         assert refusal(api.report(action, name, wake)) == (400, "INVALID_REQUEST")
     assert refusal(api.claim(name)) == (400, "INVALID_REQUEST")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import StartEither
-from tests.server.subscribing import Api, fresh, refusal
+from tests.server.subscribing import Api, document, fresh, refusal
 
 HOOK = {"url": "https://worker.example/hooks"}
 WEBHOOK = {"type": "webhook", "webhook": HOOK, "pattern": "events/*"}
@@ -124,6 +124,14 @@ def name(api: Api) -> str:
     return name
 
 
+@pytest.fixture
+def bearer(api: Api, name: str) -> str:
+    """What the worker shows who has claimed the work of that subscription."""
+    api.create(path := f"events/{fresh()}")
+    api.append(path)
+    return f"Bearer {document(api.claim(name))['token']}"
+
+
 BODIES: dict[str, object] = {
     "nothing": b"",
     "no JSON": b"{",
@@ -138,24 +146,43 @@ BODIES: dict[str, object] = {
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("action", ["streams", "claim", "ack", "release"])
-def test_what_is_no_request_is_a_400(api: Api, name: str, action: str, body: object) -> None:
-    answer = api.send("POST", f"{name}/{action}", body, authorization="Bearer x")
+def test_what_is_no_request_is_a_400(api: Api, name: str, bearer: str, action: str, body: object) -> None:
+    answer = api.send("POST", f"{name}/{action}", body, authorization=bearer)
     assert refusal(answer) == (400, "INVALID_REQUEST")
 
 
 @pytest.mark.parametrize("acks", [{}, "x", [7], [{}], [{"stream": "a"}], [{"stream": "a", "offset": 4}]], ids=str)
-def test_what_is_no_ack_is_a_400(api: Api, name: str, acks: object) -> None:
+def test_what_is_no_ack_is_a_400(api: Api, name: str, bearer: str, acks: object) -> None:
     body = {"wake_id": "w", "generation": 1, "acks": acks}
-    answer = api.send("POST", f"{name}/ack", body, authorization="Bearer x")
+    answer = api.send("POST", f"{name}/ack", body, authorization=bearer)
     assert refusal(answer) == (400, "INVALID_REQUEST")
 
 
-@pytest.mark.parametrize("action", ["streams", "callback", "claim", "ack", "release"])
+@pytest.mark.parametrize("action", ["streams", "claim"])
 def test_what_is_not_there_takes_no_request(api: Api, action: str) -> None:
     """§6.3."""
-    body = {"streams": ["a"], "worker": "w", "wake_id": "w", "generation": 1}
-    answer = api.send("POST", f"{fresh('missing')}/{action}", body, authorization="Bearer x")
+    answer = api.send("POST", f"{fresh('missing')}/{action}", {"streams": ["a"], "worker": "w"})
     assert refusal(answer) == (404, "SUBSCRIPTION_NOT_FOUND")
+
+
+@pytest.mark.parametrize("root", ["/v1/stream", "/ds/missing"])
+@pytest.mark.parametrize("action", ["callback", "ack", "release"])
+@pytest.mark.parametrize("said", [{"wake_id": "w", "generation": 1}, b"{"], ids=["a report", "none"])
+def test_without_a_token_a_report_finds_out_nothing(api: Api, name: str, root: str, action: str, said: object) -> None:
+    """§12.9: neither which subscriptions are there, nor of which kind, nor how reports are written."""
+    there = api.send("POST", f"{name}/{action}", said, authorization="Bearer x")
+    absent = Api(api.wire, root).send("POST", f"{fresh('missing')}/{action}", said, authorization="Bearer x")
+    assert refusal(there) == (401, "TOKEN_INVALID")
+    assert (there.status, there.body) == (absent.status, absent.body)
+
+
+def test_a_token_of_another_subscription_finds_out_nothing_either(api: Api, name: str, bearer: str) -> None:
+    api.send("PUT", other := fresh(), PULL)
+    said = {"wake_id": "w", "generation": 1}
+    answers = [api.send("POST", f"{each}/ack", said, authorization=bearer) for each in (other, fresh("missing"))]
+    assert [refusal(answer) for answer in answers] == [(401, "TOKEN_INVALID")] * 2
+    assert answers[0].body == answers[1].body
+    assert refusal(api.send("POST", f"{name}/ack", said, authorization=bearer)) == (409, "FENCED")
 
 
 @pytest.mark.parametrize("method, below", [("GET", ""), ("DELETE", ""), ("DELETE", "/streams/a")])

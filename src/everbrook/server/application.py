@@ -13,9 +13,10 @@ from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.origins import ORIGIN, Origins
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.backups.resource import BackupResource
+from everbrook.server.bodies import SUBSCRIPTIONS
 from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
-from everbrook.server.control import CONTROL, Control
+from everbrook.server.control import CONTROL, REPORTS, Control
 from everbrook.server.cors import METHODS, Cors
 from everbrook.server.exchange import STREAMED_PATH, Gate, Reply, Request, Response, Upload
 from everbrook.server.limits.holdings import Holdings
@@ -29,6 +30,7 @@ from everbrook.server.observe.request_ids import HEADER as REQUEST_ID
 from everbrook.server.observe.request_ids import id_line, request_id
 from everbrook.server.problem import problem_response
 from everbrook.server.producers import ProducerResource
+from everbrook.server.publishing import Publication
 from everbrook.server.quotas import QuotaResource
 from everbrook.server.routes import BACKUPS, METRICS, PAGE, PROBES, READINESS, Resource, Route, find_route, is_at
 from everbrook.server.snapshots import SnapshotResource
@@ -172,11 +174,13 @@ class Application:
         """Give what takes the body of a request as it comes, or None if it is to come as a whole.
 
         Where there are gates (`judges_heads`), every large body is announced here: none is taken of strangers, or of
-        who has sent too much.
+        who has sent too much. Those of subscriptions always are.
         """
         try:
             common = self._admit(request, self._common(request))
             request.admitted = True
+            if SUBSCRIPTIONS in request.path:
+                self._judge(request)
             if request.method != b"PUT" or STREAMED_PATH not in request.path:
                 return None
             route = find_route(request.path)
@@ -184,12 +188,29 @@ class Application:
                 return None
             request.operation = operation_at(route.resource, request.method)
             require_writable(route.name)
-            return self._snapshots.receive(request, common, route)
+            return self._counted(request, self._snapshots.receive(request, common, route))
         except ProtocolError:
             raise
         except Exception:
             logger.exception("failed to receive %s", quoted(request.path), extra={"request_id": request_id(request)})
             raise ProtocolError(FAULT) from None
+
+    def _counted(self, request: Request, publication: Publication) -> Publication:
+        """Have the gates count the bytes of a body as they come."""
+        rates = [gate for gate in self._gates if isinstance(gate, RateGate)]
+
+        def count(sent_bytes: int) -> None:
+            for gate in rates:
+                gate.count(request, sent_bytes)
+
+        publication.on_bytes = count
+        return publication
+
+    def _judge(self, request: Request) -> None:
+        """Refuse a large report of who shows no token for it."""
+        route = find_route(request.path)
+        if route.resource in REPORTS:
+            self.control.require_token(request, route)
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
         """Answer a request, of which perhaps only these headers were read."""

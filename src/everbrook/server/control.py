@@ -32,6 +32,9 @@ CONTROL = {
 }
 """Which methods each control resource knows, and what they are called here."""
 
+REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
+"""Where workers say how far they are. Each shows the token that it was given for that, whatever policy there is."""
+
 
 class Control:
     """Subscriptions at work, and their URLs."""
@@ -68,6 +71,10 @@ class Control:
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
         """Answer a request for a control resource, refusals in the form of the specification."""
         return self._resource.handle(request, common, route, method)
+
+    def require_token(self, request: Request, route: Route) -> None:
+        """Refuse a report of who shows no token that was issued for its subscription."""
+        self._resource.require_token(request, route)
 
     def rotate_keys(self) -> str:
         """Sign webhooks with a new key from now on. Gives its name."""

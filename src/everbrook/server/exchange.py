@@ -180,7 +180,7 @@ class Upload(Protocol):
         """Whether too much waits to be stored: write no more until `on_relief` is called."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes, or raise why no more of them are wanted."""
 
     def finish(self) -> Reply:
         """Answer the request: its body is whole."""

@@ -36,6 +36,7 @@ class Publication:
         self._common = common
         self._exchange: Exchange | None = None
         self.max_bytes = max_bytes
+        self.on_bytes: Callable[[int], None] = lambda _: None
 
     # While the body comes
 
@@ -54,7 +55,8 @@ class Publication:
         self._upload.on_relief = relieve
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes."""
+        """Take the next bytes, or raise why all of them are in vain. `on_bytes` is told of them either way."""
+        self.on_bytes(len(data))
         self._upload.write(data)
 
     def finish(self) -> "Publication":

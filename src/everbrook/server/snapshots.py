@@ -55,7 +55,7 @@ class SnapshotResource:
             adds_only=request.rights is not None and not request.rights.may_delete(request, route.name),
         )
         digest = parse_digest(headers.get(b"content-digest"))
-        upload = self._engine.begin_snapshot(command)
+        upload = self._engine.begin_snapshot(command, _declared_bytes(headers))
         return Publication(self._engine, upload, command, digest, common, self._max_bytes)
 
     def publish(self, request: Request, common: bytes, route: Route) -> Reply:
@@ -117,6 +117,12 @@ def _lines(head: Head, snapshot: Snapshot, kept: bytes) -> bytes:
         format_snapshot_etag(snapshot),
         kept,
     )
+
+
+def _declared_bytes(headers: dict[bytes, bytes]) -> int:
+    """Give how long the body says that it is. One that does not say is looked at as it comes."""
+    length = headers.get(b"content-length", b"")
+    return int(length) if length.isdigit() else 0
 
 
 def _parse_issued(segment: bytes) -> int:

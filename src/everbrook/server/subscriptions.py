@@ -9,12 +9,13 @@ from msgspec import UNSET, Struct, UnsetType
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Reported, Subscriptions
 from everbrook.protocol.caching import NO_STORE
-from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, NotFound, ProtocolError, TokenInvalid
+from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
 from everbrook.protocol.offset import Sentinel, parse_offset
 from everbrook.protocol.path import decode_path
 from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.subscriptions.config import parse_config, parse_path, parse_paths, parse_subscription_id
 from everbrook.protocol.subscriptions.state import Subscription, format_position
+from everbrook.server.control import REPORTS
 from everbrook.server.exchange import Request, Response
 from everbrook.server.routes import Resource, Route
 from everbrook.server.wakes import Wakes
@@ -25,7 +26,6 @@ Method = Callable[[Request, bytes, Route], Response]
 
 JWKS_MAX_AGE_SECS = 300
 
-_OPEN = {Resource.JWKS, Resource.CALLBACK, Resource.ACK, Resource.RELEASE}
 # A list tells of at most so many subscriptions.
 MAX_TOLD = 1000
 
@@ -129,13 +129,10 @@ class SubscriptionResource:
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
         """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
         try:
-            if route.bucket_id is not None and not _is_open(request, route):
+            if route.bucket_id is not None and not _hides_bucket(request, route):
                 self._engine.find_bucket(route.bucket_id)
             answer: Method = getattr(self, method)
             return answer(request, common, route)
-        except (NotFound, TokenInvalid) as error:
-            hidden = TokenInvalid("the token is not one for a subscription that is here")
-            return refuse(hidden if _is_open(request, route) else error, common, self._engine.last_change)
         except ProtocolError as error:
             return refuse(error, common, self._engine.last_change)
 
@@ -211,16 +208,21 @@ class SubscriptionResource:
 
     def _fenced(self, request: Request, route: Route, *, pull: bool) -> Reported:
         """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""
-        token = _bearer(request)
+        token = self.require_token(request, route)
         body = _decode(request.body, ReportBody)
         subscription = self._subscriptions.find(route.root, _id(route))
-        if request.rights is None:
-            _require_kind(subscription, pull=pull)
         self._wakes.check(token, subscription, body.generation, body.wake_id)
-        # Where there is a policy, only who has a token learns what there is.
         _require_kind(subscription, pull=pull)
         acks = tuple(_parse_ack(ack, route.root) for ack in body.acks)
         return Reported(body.wake_id, body.generation, acks, body.done)
+
+    def require_token(self, request: Request, route: Route) -> str:
+        """Give the token of a report, or refuse it. Who has none learns nothing, not even which subscriptions are
+        there: these resources are open to everybody (§12.9).
+        """
+        token = _bearer(request)
+        self._wakes.require_named(token, route.root, _id(route))
+        return token
 
     def keys(self, _request: Request, common: bytes, _route: Route) -> Response:
         """GET …/jwks.json (§6.5)."""
@@ -231,11 +233,9 @@ class SubscriptionResource:
         return Response(200, lines, msgspec.json.encode(self._wakes.jwks()), self._engine.last_change)
 
 
-def _is_open(request: Request, route: Route) -> bool:
-    """Tell whether there is a policy that does not look at this resource. Then what is not there is not told either:
-    whoever has no token of it must not find out the names of subscriptions and buckets.
-    """
-    return request.rights is not None and route.resource in _OPEN
+def _hides_bucket(request: Request, route: Route) -> bool:
+    """Tell whether a resource is open to those who must not find out by it which buckets are there."""
+    return route.resource in REPORTS or (route.resource is Resource.JWKS and request.rights is not None)
 
 
 def _require_kind(subscription: Subscription, *, pull: bool) -> None:

@@ -1,12 +1,13 @@
-"""A vigil over a live read: it ends when the right to read does.
+"""A vigil over what takes long: it ends when the right to it does.
 
 A token runs out while its reader waits, an API key is revoked, a policy changes: the reader must not go on for as long
-as its connection happens to last.
+as its connection happens to last, and a body that came slowly must not be taken for the sake of its head.
 """
 
 from collections.abc import Callable
 
 from everbrook.engine.clock import Scheduler, Timer
+from everbrook.protocol.errors import Unauthorized
 from everbrook.server.exchange import Request, Rights
 
 
@@ -43,3 +44,9 @@ class Vigil:
 def keep_vigil(scheduler: Scheduler, request: Request, end: Callable[[], None]) -> Vigil | None:
     """Watch over a live read, where there is a policy."""
     return Vigil(scheduler, request, request.rights, end) if request.rights else None
+
+
+def require_rights(request: Request) -> None:
+    """Refuse a request that was welcome when its body began to come, and is no longer now that it is whole."""
+    if request.rights and request.rights.renew(request) <= 0:
+        raise Unauthorized("the right to do this ended while the body was on its way: nothing of it was kept")

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.engine.waking import Delivery
-from everbrook.protocol.errors import Fenced, ProtocolError
+from everbrook.protocol.errors import Fenced, ProtocolError, TokenInvalid
 from everbrook.protocol.lifetime import format_expires_at
 from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.decide import matched_by_pattern
@@ -193,6 +193,12 @@ class Wakes:
     def _token(self, subscription: Subscription, wake: Wake) -> str:
         expires_at = self._engine.clock.now() // 1000 + TOKEN_SECS
         return self._secrets.tokens.issue(_subject(subscription), subscription.generation, wake.wake_id, expires_at)
+
+    def require_named(self, token: str, root: bytes, subscription_id: str) -> None:
+        """Refuse a token that was not issued for a subscription of this name, whether there is one now or not."""
+        name, _, _created_at = self._secrets.tokens.read(token).subscription.rpartition("@")
+        if name != f"{root.decode()}{subscription_id}":
+            raise TokenInvalid("the token is for another subscription")
 
     def check(self, token: str, subscription: Subscription, generation: int, wake_id: str) -> None:
         """Refuse a token that is not of this subscription, or of another wake than the request says (§7.3)."""

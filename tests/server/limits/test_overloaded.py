@@ -59,6 +59,11 @@ def test_probes_and_deletions_pass(wire: Wire, method: str, target: str) -> None
     assert wire.request(method, target).status in {200, 404}
 
 
+@pytest.mark.parametrize("target", ["?offset=-1&olive=sse", "?offset=-1&live=", "/__ds/bootstrap?live=sse"])
+def test_what_only_looks_like_a_reader_that_follows_is_refused(wire: Wire, path: str, target: str) -> None:
+    assert wire.get(path + target).refusal == (503, "overloaded")
+
+
 def test_readers_that_follow_go_on(wire: Wire, path: str) -> None:
     assert wire.follow(f"{path}?offset=-1&live=sse").data() == b"there"
 

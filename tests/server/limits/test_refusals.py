@@ -1,8 +1,11 @@
 """What clients see of the limits: 429 and 413, and nothing that leaks."""
 
+import pytest
+
+from tests.server.blobs import none_left
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import eventually
-from tests.server.wire import Wire
+from tests.server.wire import Wire, chunked
 
 
 def test_whoever_asks_too_often_is_told_how_long_to_wait(start_either: StartEither, connect: Connect) -> None:
@@ -39,6 +42,41 @@ def test_whoever_appends_too_much_is_told_how_long_to_wait(start: Start, connect
     assert answer.refusal == (429, "too_many_requests")
     assert answer.headers["retry-after"] == "4"
     assert wire.get(path).body == b"a" * 500
+
+
+@pytest.mark.parametrize("framing", ["declared", "chunked"])
+def test_a_snapshot_counts_as_what_is_appended(
+    start_either: StartEither, connect: Connect, path: str, framing: str
+) -> None:
+    server = start_either(limits__append_bytes_per_sec_per_address=100, limits__burst_secs=1.0)
+    connect(server).create(path)
+    url, body = f"{path}/__ds/snapshot/{0:016d}", b"a" * 500
+    wire = connect(server)
+    if framing == "declared":
+        wire.ask("PUT", url, body)
+    else:
+        wire.ask("PUT", url, transfer_encoding="chunked").send(chunked(body))
+    assert wire.read().status == 204
+    assert connect(server).append(path, b"b").refusal == (429, "too_many_requests")
+    assert connect(server).request("PUT", url, b"b").refusal == (429, "too_many_requests")
+
+
+def test_what_comes_of_a_snapshot_counts_though_it_never_becomes_whole(
+    start: Start, connect: Connect, path: str
+) -> None:
+    server = start(limits__append_bytes_per_sec_per_address=1000, limits__burst_secs=1.0)
+    connect(server).create(path)
+    wire = connect(server)
+    wire.ask("PUT", f"{path}/__ds/snapshot/{0:016d}", content_length="1000000").send(b"a" * 500_000)
+    assert eventually(lambda: connect(server).append(path, b"b").status == 429)
+
+
+def test_whoever_has_appended_too_much_is_not_asked_for_more(start: Start, connect: Connect, path: str) -> None:
+    wire = connect(start(limits__append_bytes_per_sec_per_address=100, limits__burst_secs=1.0))
+    wire.create(path)
+    assert wire.append(path, b"a" * 500).status == 204
+    wire.ask("POST", path, content_type="text/plain", content_length="5000000", expect="100-continue")
+    assert wire.read().refusal == (429, "too_many_requests")
 
 
 def test_one_address_has_as_many_connections_as_it_may(start: Start, connect: Connect) -> None:
@@ -111,6 +149,39 @@ def test_a_bucket_holds_as_much_as_its_quota_says(start_either: StartEither, con
     assert b'"max_bytes":10,"max_streams":2' in bucket
 
 
+def test_a_snapshot_beyond_a_quota_is_not_asked_for(start_either: StartEither, connect: Connect) -> None:
+    server = start_either(limits__max_bucket_bytes=1000)
+    wire = connect(server)
+    assert wire.request("PUT", "/ds/acme").status == 201
+    wire.create("/ds/acme/one", body=b"a")
+    wire.ask("PUT", f"/ds/acme/one/snapshot/{1:016d}", content_length="1001", expect="100-continue")
+    assert wire.read().refusal == (413, "bucket_full")
+    assert none_left(server)
+
+
+@pytest.mark.parametrize(
+    "limits, code", [({"max_bucket_bytes": 100_000}, "bucket_full"), ({"max_total_bytes": 100_000}, "store_full")]
+)
+def test_a_snapshot_is_given_up_when_it_grows_beyond_a_quota(
+    start_either: StartEither, connect: Connect, limits: dict[str, int], code: str
+) -> None:
+    server = start_either(**{f"limits__{name}": value for name, value in limits.items()})
+    wire = connect(server)
+    assert wire.request("PUT", "/ds/acme").status == 201
+    wire.create("/ds/acme/one", body=b"a")
+    wire.ask("PUT", f"/ds/acme/one/snapshot/{1:016d}", transfer_encoding="chunked")
+    wire.send(b"%x\r\n%b\r\n" % (200_000, b"a" * 200_000))
+    assert wire.read().refusal == (413, code)
+    assert none_left(server)
+
+
+def test_a_snapshot_may_fill_a_quota_with_the_room_that_it_makes(start: Start, connect: Connect) -> None:
+    wire = connect(start(limits__max_bucket_bytes=1000))
+    assert wire.request("PUT", "/ds/acme").status == 201
+    wire.create("/ds/acme/one", body=b"a" * 900)
+    assert wire.request("PUT", f"/ds/acme/one/snapshot/{900:016d}", b"a" * 1000).status == 204
+
+
 def test_deleting_makes_room_in_a_bucket(start: Start, connect: Connect) -> None:
     wire = connect(start(limits__max_bucket_bytes=10, limits__max_bucket_streams=1))
     assert wire.request("PUT", "/ds/acme").status == 201
@@ -144,3 +215,12 @@ def test_the_whole_store_is_bounded(start_either: StartEither, connect: Connect,
     wire.create(path)
     assert wire.append(path, b"a" * 2000).refusal == (413, "store_full")
     assert wire.append(path, b"a" * 100).status == 204
+
+
+def test_subscriptions_are_within_the_quota_of_their_bucket(start_either: StartEither, connect: Connect) -> None:
+    wire = connect(start_either(limits__max_bucket_streams=1))
+    assert wire.request("PUT", "/ds/acme").status == 201
+    body = b'{"type": "pull-wake", "wake_stream": "w", "pattern": "*"}'
+    answers = [wire.request("PUT", f"/ds/acme/__ds/subscriptions/{name}", body) for name in ("one", "one", "two")]
+    assert [answer.status for answer in answers] == [201, 200, 413]
+    assert b'"BUCKET_FULL"' in answers[-1].body

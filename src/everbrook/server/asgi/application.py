@@ -15,7 +15,17 @@ from everbrook.server.asgi.interface import Receive, Scope, Send
 from everbrook.server.asgi.scope import read_head
 from everbrook.server.asgi.sending import send_whole, settled
 from everbrook.server.assembly import assemble, open_storage
-from everbrook.server.exchange import STREAMED_PATH, Deferred, Reply, Request, Response, Upload, may_be_large
+from everbrook.server.bodies import SUBSCRIPTIONS, max_body_bytes
+from everbrook.server.exchange import (
+    JUDGED_BYTES,
+    STREAMED_PATH,
+    Deferred,
+    Reply,
+    Request,
+    Response,
+    Upload,
+    may_be_large,
+)
 from everbrook.server.limits.holdings import NO_PLACE
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.settings import Settings
@@ -105,7 +115,7 @@ class AsgiApplication:
         upload: Upload | None = None
         try:
             if (request.method == b"PUT" and STREAMED_PATH in request.path) or (
-                application.judges_heads and may_be_large(request.headers)
+                _is_judged(application, request) and may_be_large(request.headers)
             ):
                 upload = application.receive(request)
             if upload is None:
@@ -115,8 +125,13 @@ class AsgiApplication:
             return _refusal(application, error, request, scope)
 
     async def _read_and_handle(self, application: Application, request: Request, receive: Receive) -> Reply | None:
-        body = BodyReader(request, receive, self._settings.limits.max_append_bytes)
-        pieces = [piece async for piece in body]
+        body = BodyReader(request, receive, max_body_bytes(request.path, self._settings.limits.max_append_bytes))
+        pieces: list[bytes] = []
+        async for piece in body:
+            pieces.append(piece)
+            # A head of HTTP/2 need not say that a body follows, nor how large it is.
+            if body.size > JUDGED_BYTES and not request.admitted and _is_judged(application, request):
+                application.receive(request)
         if not body.whole:
             return None
         request.body = b"".join(pieces)
@@ -128,6 +143,11 @@ class AsgiApplication:
         survey = TransportSurvey()
         survey.note_answers(self._live.items())
         return survey
+
+
+def _is_judged(application: Application, request: Request) -> bool:
+    """Tell whether more than a little of a request's body is taken only if its head is welcome."""
+    return application.judges_heads or SUBSCRIPTIONS in request.path
 
 
 def _refusal(application: Application, error: ProtocolError, request: Request, scope: Scope) -> Response:

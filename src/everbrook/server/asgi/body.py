@@ -6,16 +6,19 @@ from typing import Self
 from everbrook.protocol.errors import PayloadTooLarge
 from everbrook.server.asgi.interface import Receive
 from everbrook.server.exchange import Reply, Request, Upload
+from everbrook.server.vigil import require_rights
 
 
 class BodyReader:
-    """Gives the pieces of a body as they come. It is `whole` unless the client went away in the middle."""
+    """Gives the pieces of a body as they come, `size` bytes so far. It is `whole` unless the client went away in the
+    middle.
+    """
 
     def __init__(self, request: Request, receive: Receive, max_bytes: int) -> None:
         """Refuse a body that says itself that it is too large."""
         self._receive = receive
         self._max_bytes = max_bytes
-        self._size = 0
+        self.size = 0
         self.whole = False
         length = request.headers.get(b"content-length", b"")
         self._check(int(length) if length.isdigit() else 0)
@@ -28,8 +31,8 @@ class BodyReader:
         if self.whole or message["type"] == "http.disconnect":
             raise StopAsyncIteration
         piece: bytes = message.get("body", b"")
-        self._size += len(piece)
-        self._check(self._size)
+        self.size += len(piece)
+        self._check(self.size)
         self.whole = not message.get("more_body", False)
         return piece
 
@@ -50,6 +53,8 @@ async def stream_body(request: Request, receive: Receive, upload: Upload) -> Rep
             if upload.congested:
                 relieved.clear()
                 await relieved.wait()
+        if body.whole:
+            require_rights(request)
     except BaseException:
         upload.cancel()
         raise

@@ -6,9 +6,10 @@ arrived is held; the connection reads no more meanwhile.
 
 from collections.abc import Callable
 
-from everbrook.protocol.errors import PayloadTooLarge, ProtocolError
+from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unauthorized
 from everbrook.server.application import Application
 from everbrook.server.exchange import Reply, Request, Upload
+from everbrook.server.vigil import require_rights
 
 # Smaller pieces are gathered: a thousand tiny chunks must not cost a thousand writes.
 PIECE_BYTES = 64 * 1024
@@ -68,7 +69,7 @@ class Incoming:
         if self._size > self._max_bytes and not self.waiting:
             self._fail_for_size()
         elif self._upload is not None and not self._held and len(data) >= PIECE_BYTES:
-            self._upload.write(data)
+            self._hand_over(self._upload, data)
         else:
             self._held += data
             self._pass_on(PIECE_BYTES)
@@ -77,7 +78,13 @@ class Incoming:
         if self._upload is not None and len(self._held) >= min_bytes:
             data = bytes(self._held)
             self._held.clear()
-            self._upload.write(data)
+            self._hand_over(self._upload, data)
+
+    def _hand_over(self, upload: Upload, data: bytes) -> None:
+        try:
+            upload.write(data)
+        except ProtocolError as error:
+            self._fail(error)
 
     def _fail_for_size(self) -> None:
         self._fail(PayloadTooLarge(f"the body holds at most {self._max_bytes} bytes"))
@@ -90,6 +97,8 @@ class Incoming:
         """Answer the request: its body is whole, and its turn has come."""
         if self.waiting:
             self.begin(application, request, on_relief)
+        if self._upload is not None:
+            self._check_rights(request)
         self._pass_on(1)
         upload, self._upload = self._upload, None
         if self.error is not None:
@@ -100,6 +109,13 @@ class Incoming:
             return upload.finish()
         request.body = bytes(self._held)
         return application.handle(request)
+
+    def _check_rights(self, request: Request) -> None:
+        """Refuse what was welcome once. A body that was gathered passes the gates again instead."""
+        try:
+            require_rights(request)
+        except Unauthorized as error:
+            self._fail(error)
 
     def cancel(self) -> None:
         """Let everything go."""

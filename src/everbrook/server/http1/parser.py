@@ -6,6 +6,7 @@ A request that cannot become whole is refused with a `ProtocolError`; after that
 from collections.abc import Callable
 
 from everbrook.protocol.errors import BadRequest, PayloadTooLarge, VersionNotSupported, quoted
+from everbrook.server.bodies import SUBSCRIPTIONS, max_body_bytes
 from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
 from everbrook.server.http1.feeding import Feeding
 from everbrook.server.http1.incoming import Incoming
@@ -34,7 +35,7 @@ class RequestParser(Feeding):
         """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body.
 
         One whose body may be taken as it comes goes to `on_head` before; with `judges_heads`, so does every one whose
-        body may be large.
+        body may be large, and without it those that are about subscriptions.
         """
         super().__init__(max_header_bytes)
         self._max_body_bytes = max_body_bytes
@@ -106,9 +107,12 @@ class RequestParser(Feeding):
             self._check_coding(headers[b"transfer-encoding"])
         length = headers.get(b"content-length")
         method = self._method = self._parser.get_method()
-        if (method == b"PUT" and STREAMED_PATH in self._url) or (self._judges_heads and may_be_large(headers)):
+        judged, self._gathered_bytes = self._judges_heads, self._max_body_bytes
+        if SUBSCRIPTIONS in self._url:
+            judged, self._gathered_bytes = True, max_body_bytes(split_target(self._url)[0], self._max_body_bytes)
+        if (method == b"PUT" and STREAMED_PATH in self._url) or (judged and may_be_large(headers)):
             self._begin_streamed(int(length or 0))
-        elif length is not None and int(length) > self._max_body_bytes:
+        elif length is not None and int(length) > self._gathered_bytes:
             raise self._too_large()
         if b"expect" in headers:
             self._expect(headers[b"expect"])
@@ -143,7 +147,7 @@ class RequestParser(Feeding):
         self._streamed.incoming.write(data)
 
     def _too_large(self) -> PayloadTooLarge:
-        return PayloadTooLarge(f"a body holds at most {self._max_body_bytes} bytes")
+        return PayloadTooLarge(f"the body holds at most {self._gathered_bytes} bytes")
 
     def on_message_complete(self) -> None:
         """Hand the request on."""
@@ -181,7 +185,7 @@ class RequestParser(Feeding):
         """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
         path, query = split_target(self._url)
         chunkable = self._version() == "1.1"
-        self._gathered_bytes = -1
+        max_bytes, self._gathered_bytes = self._gathered_bytes, -1
         self._streamed = StreamedRequest(
             self._method,
             path,
@@ -190,14 +194,13 @@ class RequestParser(Feeding):
             b"",
             connection=(KEPT if chunkable else KEPT_1_0) if self._parser.should_keep_alive() else None,
             chunkable=chunkable,
-            incoming=Incoming(length, self._max_body_bytes),
+            incoming=Incoming(length, max_bytes),
             peer=self.peer,
             scheme=self.scheme,
         )
         self._on_head(self._streamed)
 
     def _end_streamed(self, request: StreamedRequest) -> None:
-        self._gathered_bytes = self._max_body_bytes
         self._streamed = None
         request.received = self.heard_at
         self._on_request(request)

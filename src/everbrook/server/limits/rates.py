@@ -2,7 +2,8 @@
 
 Addresses are looked at before a token is, so that guessing tokens is bounded too; identities after. A refusal draws
 nothing, and its `Retry-After` is when the same request would pass if nothing else came. A request whose head was
-admitted before its body came is counted then, and its bytes when they are there.
+admitted before its body came is counted then, and its bytes when they are there: all at once, or as they come where
+they are taken so. Who owes bytes is not asked for more.
 """
 
 from collections.abc import Callable, Hashable
@@ -10,7 +11,7 @@ from math import ceil
 from time import monotonic
 
 from everbrook.protocol.errors import TooManyRequests
-from everbrook.server.exchange import Gate, Request
+from everbrook.server.exchange import STREAMED_PATH, Gate, Request
 from everbrook.server.limits.addresses import client_of
 from everbrook.server.limits.buckets import Rate
 from everbrook.server.routes import PROBES
@@ -40,12 +41,18 @@ class RateGate:
         now, sent_bytes = monotonic(), len(request.body) if request.method in BODIES else 0
         requests = None if request.admitted else self._requests
         self._require(requests, key, now, "requests")
-        if sent_bytes:
+        if _brings_bytes(request):
             self._require(self._append_bytes, key, now, "bytes")
         if requests is not None:
             requests.draw(key, 1, now)
         if self._append_bytes is not None and sent_bytes:
             self._append_bytes.draw(key, sent_bytes, now)
+
+    def count(self, request: Request, sent_bytes: int) -> None:
+        """Draw bytes of a body that is taken as it comes. Its head was admitted."""
+        key = self._whose(request)
+        if key is not None and self._append_bytes is not None:
+            self._append_bytes.draw(key, sent_bytes, monotonic())
 
     def _require(self, rate: Rate | None, key: Hashable, now: float, what: str) -> None:
         wait_secs = 0.0 if rate is None else rate.wait_secs(key, now)
@@ -55,6 +62,14 @@ class RateGate:
                 f"this {self._owner} sends more {what} than it may; try again in {ceil(wait_secs)} s",
                 wait_secs=ceil(wait_secs),
             )
+
+
+def _brings_bytes(request: Request) -> bool:
+    """Tell whether a request has a body, or one follows its head."""
+    if request.method not in BODIES:
+        return False
+    declared = b"transfer-encoding" in request.headers or request.headers.get(b"content-length", b"0") != b"0"
+    return declared or bool(request.body) or STREAMED_PATH in request.path
 
 
 def identity_of(request: Request) -> Hashable | None:

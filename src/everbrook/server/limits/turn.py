@@ -7,13 +7,13 @@ for answers, and gets one for all of it.
 
 from math import inf
 
-from everbrook.protocol.path import BUCKET_ROOT, CONTROL_SEGMENT, STREAM_ROOT
+from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.server.bodies import SUBSCRIPTIONS
 from everbrook.server.exchange import Request
 from everbrook.server.limits.overload import SOFT
 from everbrook.server.limits.pulse import MOST_AT_ONCE, Pulse
+from everbrook.server.observe.operations import follows
 
-LIVE = b"live="
-WORK = b"/%b/subscriptions/" % CONTROL_SEGMENT
 WRITES = {b"POST", b"PUT"}
 
 
@@ -50,7 +50,7 @@ class Turn:
     def _is_admitted(self, request: Request) -> bool:
         if not sheddable(request):
             return True
-        if request.method == b"GET" and LIVE in request.query:
+        if follows(request):
             return self._pulse.overload.admits_follower(self._strain)
         if self._admits is None:
             self._admits = self._pulse.overload.admits(self._strain, self._pulse.held, self._pulse.busy)
@@ -64,5 +64,5 @@ def sheddable(request: Request) -> bool:
     if not request.path.startswith((STREAM_ROOT, BUCKET_ROOT)):
         return False
     if request.method in WRITES:
-        return WORK not in request.path
+        return SUBSCRIPTIONS not in request.path
     return request.method == b"GET"

@@ -93,6 +93,11 @@ def find_operation(request: Request) -> str:
         return OTHER
 
 
+def follows(request: Request) -> bool:
+    """Tell whether a request is a read of a stream that waits for more."""
+    return bool(_LIVE.search(request.query)) and find_operation(request) in LIVE
+
+
 def _on_stream(request: Request) -> str:
     if request.method == b"GET" and (live := _LIVE.search(request.query)):
         return _LIVE_OPERATIONS[live[1]]

@@ -47,21 +47,23 @@ class Tokens:
 
     def check(self, token: str, subscription: str, now_secs: int) -> Grant:
         """Give what a token was issued for, or raise TokenInvalid or TokenExpired."""
-        claims = self._open(token)
-        if claims.sub != subscription:
+        grant = self.read(token)
+        if grant.subscription != subscription:
             raise TokenInvalid("the token is for another subscription")
-        if now_secs >= claims.exp:
-            raise TokenExpired(f"the token was good until {claims.exp}, it is {now_secs} now (seconds since 1970)")
-        return Grant(claims.sub, claims.gen, claims.wake, claims.exp)
+        if now_secs >= (expires_at := grant.expires_at_secs):
+            raise TokenExpired(f"the token was good until {expires_at}, it is {now_secs} now (seconds since 1970)")
+        return grant
 
-    def _open(self, token: str) -> _Claims:
+    def read(self, token: str) -> Grant:
+        """Give what a token was issued for at some time, or raise TokenInvalid."""
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} characters, got {len(token)}")
         try:
             payload = jwt.decode_complete(token, self._secret, [ALGORITHM], options=_SIGNATURE_ONLY)["payload"]
-            return msgspec.convert(payload, _Claims)
+            claims = msgspec.convert(payload, _Claims)
         except (jwt.PyJWTError, msgspec.ValidationError, ValueError, RecursionError):
             raise TokenInvalid("the token was not issued by this server") from None
+        return Grant(claims.sub, claims.gen, claims.wake, claims.exp)
 
 
 # The time is an argument here, so the library, which would ask the clock, is not to look at it.
