@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from everbrook.server.http1.connection import Connection
 from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire
@@ -100,6 +101,21 @@ def test_a_thousand_killed_clients_leave_nothing_behind(start: Start, path: str,
     assert server.call(lambda: len(asyncio.all_tasks())) <= 2
     assert objects(server) - objects_before < 200
     assert resident_bytes() - resident_before < 8_000_000
+
+
+@pytest.mark.parametrize("kill", KILLERS, ids=lambda kill: kill.__name__)
+def test_the_memory_of_a_killed_client_is_free_at_once(start: Start, path: str, kill: Kill) -> None:
+    """And not when the collector has time: of many readers that come and go it would hold a quarter more."""
+    server = start()
+    with server.connect() as wire:
+        wire.create(path, body=b"a" * 50_000)
+    gc.collect()
+    gc.disable()
+    try:
+        kill_many(server, path, kill, 20)
+        assert eventually(lambda: not [each for each in gc.get_objects() if type(each) is Connection])
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("live", ["sse", "long-poll"])

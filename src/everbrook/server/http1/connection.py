@@ -119,6 +119,7 @@ class Connection(Leaving):
         if self._deferred is not None:
             self._deferred.cancel()
             self._deferred = None
+        self._parser.end()
 
     def pause_writing(self) -> None:
         """Take nothing more in while the client does not read."""

@@ -39,6 +39,10 @@ class Feeding:
         if self.receiving:
             self._check_head(self._unended_bytes)
 
+    def end(self) -> None:
+        """Take no more bytes. The parser, which knows who is called, goes: who knows each other is freed late."""
+        del self._parser
+
     def _feed_on(self, rest: bytes | memoryview, taken_bytes: int) -> None:
         """Go on behind the offer of an upgrade. Nothing is ever upgraded, so its request is parsed without it.
 

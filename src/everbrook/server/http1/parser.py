@@ -60,6 +60,11 @@ class RequestParser(Feeding):
         self._body = []
         self.body_bytes = 0
 
+    def end(self) -> None:
+        """Take no more bytes, and call nobody."""
+        super().end()
+        self._on_head = self._on_request = self._on_continue = _ignore
+
     # Callbacks of httptools
 
     def on_message_begin(self) -> None:
@@ -210,3 +215,7 @@ class RequestParser(Feeding):
         if version not in {"1.0", "1.1"}:
             raise VersionNotSupported(f"this server speaks HTTP/1.1 and HTTP/1.0, not {version}")
         return version
+
+
+def _ignore(*_request: object) -> None:
+    """Nobody is called any more."""
