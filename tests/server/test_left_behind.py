@@ -13,6 +13,8 @@ from tests.server.running import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire
 
 KILLS = 1000
+# What threads that compress keep of the system's memory, about 7 MB, and half as much again.
+GROWTH_BYTES = 12_000_000
 
 Kill = Callable[[Wire, str], None]
 
@@ -100,7 +102,7 @@ def test_a_thousand_killed_clients_leave_nothing_behind(start: Start, path: str,
     assert server.waiting(path) == 0
     assert server.call(lambda: len(asyncio.all_tasks())) <= 2
     assert objects(server) - objects_before < 200
-    assert resident_bytes() - resident_before < 8_000_000
+    assert resident_bytes() - resident_before < GROWTH_BYTES
 
 
 def connections_of(server: RunningServer) -> list[Connection]:
