@@ -100,7 +100,7 @@ class Load:
         said = time.monotonic()
         while time.monotonic() < end:
             await asyncio.sleep(LOOK_SECS)
-            self.samples.append(self._look())
+            self.samples.append(look(self.server.pid))
             if time.monotonic() > said + SAY_SECS:
                 said = time.monotonic()
                 self._say()
@@ -113,7 +113,7 @@ class Load:
             await (self._stop_and_start() if self.options.control == "stop" else self._restart())
             self.restart_secs.append(time.monotonic() - begin)
             await asyncio.sleep(max(0.0, begin + gap_secs - time.monotonic()))
-            self.generations.append(self._look())
+            self.generations.append(look(self.server.pid))
             say(f"load: restart {number} of {count} took {self.restart_secs[-1]:.1f} s")
             self._say()
 
@@ -144,11 +144,8 @@ class Load:
         await self._readers.stdin.drain()
         await hearing
 
-    def _look(self) -> Sample:
-        return look(self.server.pid, self.server.folder / "acid" / "journal")
-
     def _say(self) -> None:
-        last = self._look()
+        last = look(self.server.pid)
         say(
             f"load: {sum(self.crowd.acknowledged):,} appends, {self.told['messages']:,} deliveries, "
             f"{self.told['connected']:,} readers, {self.told['dropped']:,} dropped; "

@@ -1,7 +1,6 @@
 """What a server takes while it runs: memory of its own and open files, looked at again and again, and judged.
 
-Memory is what no file is behind: pages of a database that is mapped come and go as the system likes. Nor does what the
-journal holds count, which is in memory until it is folded, and not before there is much of it.
+Memory is what no file is behind: pages of a database that is mapped come and go as the system likes.
 """
 
 import statistics
@@ -57,21 +56,12 @@ class Growth:
         )
 
 
-def look(process: int, journal: Path) -> Sample:
-    """Look at a process that has such a journal."""
+def look(process: int) -> Sample:
+    """Look at a process."""
     folder = Path("/proc") / str(process)
     lines = (folder / "status").read_text().splitlines()
     own_kb = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
-    held_bytes = sum(_size(path) for path in journal.iterdir())
-    return Sample(time.monotonic(), own_kb * 1024 - held_bytes, len(list((folder / "fd").iterdir())))
-
-
-def _size(path: Path) -> int:
-    """Give the size of a file that may be gone any moment."""
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return Sample(time.monotonic(), own_kb * 1024, len(list((folder / "fd").iterdir())))
 
 
 def growth(samples: list[Sample]) -> Growth:
