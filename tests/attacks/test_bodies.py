@@ -1,7 +1,5 @@
 """Bodies of strangers: who may not send one is told so before it is taken."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.server.auth.keyring import Keyring
@@ -20,11 +18,6 @@ ANNOUNCED = {
     "expected": "Content-Length: 10\r\nExpect: 100-continue\r\n\r\n",
 }
 Server = RunningServer | Mounted
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path)
 
 
 @pytest.fixture

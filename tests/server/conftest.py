@@ -4,12 +4,14 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from everbrook.server.asgi import application, create_app
 from everbrook.server.http1 import listener
 from everbrook.storage.api import Storage
+from tests.server.auth.keyring import Keyring
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured
 from tests.server.subscribing import Api, Hooks
@@ -46,6 +48,12 @@ def start() -> Iterator[Start]:
             return stack.enter_context(RunningServer(configured(**values), storage))
 
         yield begin
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Keyring:
+    """A file of API keys, for servers that start with it or look at it again."""
+    return Keyring(tmp_path)
 
 
 @pytest.fixture(params=["http1", "asgi"])

@@ -70,6 +70,7 @@ class Application:
         self.engine = engine
         self.settings = settings
         self._gates = tuple(gates)
+        self._rates = tuple(gate for gate in gates if isinstance(gate, RateGate))
         self.holdings = holdings or Holdings(settings.limits, Proxies())
         self.authenticator = authenticator
         self.judges_heads = bool(self._gates)
@@ -196,12 +197,11 @@ class Application:
             raise ProtocolError(FAULT) from None
 
     def _counted(self, request: Request, publication: Publication) -> Publication:
-        """Have the gates count the bytes of a body as they come."""
-        rates = [gate for gate in self._gates if isinstance(gate, RateGate)]
+        """Have the rates count the bytes of a body as they come."""
 
         def count(sent_bytes: int) -> None:
-            for gate in rates:
-                gate.count(request, sent_bytes)
+            for rate in self._rates:
+                rate.count(request, sent_bytes)
 
         publication.on_bytes = count
         return publication
@@ -220,9 +220,8 @@ class Application:
     def charge(self, request: Request) -> TooManyRequests | None:
         """Count a request of which not more is known than where it comes from. If there are too many, say so."""
         try:
-            for gate in self._gates:
-                if isinstance(gate, RateGate):
-                    gate.admit(request)
+            for rate in self._rates:
+                rate.admit(request)
         except TooManyRequests as error:
             return error
         return None

@@ -21,11 +21,6 @@ Server = RunningServer | Mounted
 
 
 @pytest.fixture
-def keys(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path)
-
-
-@pytest.fixture
 def key(keys: Keyring) -> str:
     return keys.give(SCOPES)
 

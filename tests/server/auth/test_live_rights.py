@@ -1,7 +1,6 @@
 """Live reads end when the right to read does: with their token, and soon after a key was revoked."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"
 
 Server = RunningServer | Mounted
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path)
 
 
 @pytest.fixture

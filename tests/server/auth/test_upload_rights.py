@@ -1,7 +1,5 @@
 """A body that comes slowly is taken only if its sender still has the right to it when it is whole."""
 
-from pathlib import Path
-
 import pytest
 
 from everbrook.server.auth import watched
@@ -13,11 +11,6 @@ from tests.server.wire import Wire
 PATH = "/v1/stream/chats/1"
 URL = f"{PATH}/__ds/snapshot/{len('history'):016d}"
 SCOPES = "read+append+delete:/v1/stream/chats"
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path)
 
 
 @pytest.fixture

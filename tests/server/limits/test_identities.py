@@ -1,7 +1,5 @@
 """Limits of identities: wherever one comes from, it is one; and nobody pays for another."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.server.auth.keyring import Keyring
@@ -43,11 +41,6 @@ def test_who_proves_nothing_has_no_identity_to_be_bounded(start: Start, connect:
         **BEHIND_PROXY, auth__public_read="/", limits__requests_per_sec_per_identity=1, limits__burst_secs=1.0
     )
     assert [connect(server).get(path).status for _ in range(5)] == [404] * 5
-
-
-@pytest.fixture
-def keys(tmp_path: Path) -> Keyring:
-    return Keyring(tmp_path)
 
 
 @pytest.fixture

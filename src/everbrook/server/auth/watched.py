@@ -1,7 +1,7 @@
 """A file of keys that is read again when it changes, without a restart and without anybody being told.
 
 The rule: what was once read is kept until there is something better. A new text that can't be used is said so once in
-the log, and the old one goes on; only the first reading may fail.
+the log, and the old one goes on; who asks for a reading, at the start or later, is told that it failed.
 """
 
 import logging
