@@ -63,12 +63,17 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """All of it. Ratios are those of goodput to the most there was, by the clock and in the time that was free."""
+    """All of it. Ratios are those of goodput to the most there was, by the clock and in the time that was free.
+
+    How fast the machine is changes meanwhile: where the server is itself again, the most is measured once more, and the
+    mean counts.
+    """
 
     most: Phase
     overloaded: Phase
     recovery_secs: float | None
     afterwards: Phase
+    most_again: Phase | None
     ratio: float
     free_ratio: float
     acknowledged: int

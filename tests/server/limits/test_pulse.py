@@ -4,8 +4,14 @@ import errno
 import time
 from collections.abc import Sequence
 from math import inf
+from threading import Event
+
+import pytest
 
 from everbrook.protocol.change import Change
+from everbrook.server.application import Application
+from everbrook.server.exchange import Reply, Request
+from everbrook.server.limits import pulse
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, render
@@ -72,6 +78,36 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start
     storage.gate.set()
     assert {wire.read().status for wire in wires for _ in range(EACH)} == {204}
     assert len(connect(server).get(path).body) == WRITERS * EACH
+
+
+def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
+    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "FEW_CHANGES", 50)
+    storage = GatedStorage()
+    storage.gate.set()
+    server = start(storage, limits__overload_commit_secs=0.1, limits__overload_wait_secs=60)
+    connect(server).create(path)
+    wires = [connect(server) for _ in range(WRITERS)]
+    server.call(lambda: setattr(server.listener.pulse, "_durable_per_sec", 1000.0))
+    handle = Application.handle
+
+    def handle_slowly(application: Application, request: Request) -> Reply:
+        time.sleep(0.001)
+        return handle(application, request)
+
+    monkeypatch.setattr(Application, "handle", handle_slowly)
+    storage.gate.clear()
+    all_sent = Event()
+    server.loop.call_soon_threadsafe(all_sent.wait)
+    for wire in wires:
+        wire.send(append_to(path) * 50)
+    all_sent.set()
+    # After so many milliseconds a turn is a long one; then there is room for 100, and what one client sent is one read.
+    taken_in = server.call(lambda: server.engine.last_change)
+    assert taken_in < 1000 * (pulse.LONG_TURN_SECS + pulse.BEAT_SECS) + 100 + 50
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.held) > 0)
+    storage.gate.set()
 
 
 def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, path: str) -> None:

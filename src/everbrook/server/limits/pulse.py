@@ -21,8 +21,8 @@ MANY_READS = 16
 MUCH_WORK_SECS = 0.03
 # So many changes that are not durable are no queue yet. However slow the disk is, one sync is enough for them.
 FEW_CHANGES = 2048
-# In units of what becomes durable in good time: so much may wait for it. What came then would come too late.
-FULL = 1.5
+# In a turn of the loop that takes longer, it is looked in its midst at what waits: its end would be too late.
+LONG_TURN_SECS = 0.1
 # Of what one client has sent without waiting, so much is taken at least, and at most.
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
@@ -39,8 +39,9 @@ UNSEEN = -2
 class Pulse:
     """Beats while requests come, and lets the `Overload` know.
 
-    `beat_at` is when the last beat was: never, while there is none. `limit_secs` is how long ago that may be in a loop
-    that is not late. `held` counts the connections that were refused something and are left alone for a while.
+    `beat_at` is when the last beat was: never, while there is none. `limit_secs` is how long ago that may be before a
+    turn is looked at in its midst. `held` counts the connections that were refused something and are left alone for a
+    while.
     """
 
     def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, bounds: Bounds) -> None:
@@ -52,7 +53,7 @@ class Pulse:
         self._timer: asyncio.TimerHandle | None = None
         self.calm = True
         self.beat_at = inf if self._on else 0.0
-        self.limit_secs = bounds.wait_secs + BEAT_SECS if bounds.wait_secs else inf
+        self.limit_secs = min(bounds.wait_secs or inf, LONG_TURN_SECS) + BEAT_SECS if self._on else inf
         self.reads = 0
         self.held = 0
         self.window = 0
@@ -76,7 +77,7 @@ class Pulse:
     @property
     def room(self) -> float:
         """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
-        secs = self.overload.bounds.commit_secs * FULL
+        secs = self.overload.bounds.commit_secs
         if not secs or self._durable_per_sec == inf or self._engine.failure:
             return inf
         pending = self._engine.last_change - self._engine.durable_change
