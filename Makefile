@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
 LOCK := requirements-dev.lock
 INSTALLED := $(VENV)/.installed
+CLASSES := $(VENV)/spark.jsa
 # One more than the processors of a small machine: tests wait much.
 WORKERS ?= 3
 CODE := src tests tools bench soak examples
@@ -31,8 +32,11 @@ $(INSTALLED): pyproject.toml $(LOCK)
 serve: setup ## run the server with the settings of this folder and the environment
 	$(BIN)/everbrook serve
 
-test: setup protocol-coverage ## every test but the longest, the official conformance suite included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+test: setup protocol-coverage $(CLASSES) ## every test but the longest, the official conformance suite included
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q --ignore tests/protocol
+
+$(CLASSES): $(INSTALLED) tools/quick_java.py
+	$(BIN)/python tools/quick_java.py $@
 
 protocol-coverage: setup # the rules of the protocol: fast, and every branch taken
 	$(BIN)/coverage run -m pytest tests/protocol -q --no-header

