@@ -11,7 +11,7 @@ import pytest
 from everbrook.protocol.change import Change
 from everbrook.server.application import Application
 from everbrook.server.exchange import Reply, Request
-from everbrook.server.limits import pulse
+from everbrook.server.limits import overload, pulse, turn
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, render
@@ -67,7 +67,10 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     assert len(connect(server).get(path).body) == WRITERS * EACH + last.count(204)
 
 
-def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start, connect: Connect, path: str) -> None:
+def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(
+    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "FEW_CHANGES", 100)
     storage, server, wires = queue_up(start, connect, path)
     others = [connect(server) for _ in range(WRITERS)]
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
@@ -78,6 +81,22 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start
     storage.gate.set()
     assert {wire.read().status for wire in wires for _ in range(EACH)} == {204}
     assert len(connect(server).get(path).body) == WRITERS * EACH
+
+
+def test_a_full_queue_has_room_for_those_who_ask_one_thing_after_the_other(
+    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overload, "STANDING_SECS", 60)
+    storage, server, _ = queue_up(start, connect, path)
+    patient, hasty = connect(server), connect(server)
+    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    waiting = server.engine.last_change
+    hasty.send(append_to(path) * 2)
+    patient.send(append_to(path))
+    assert eventually(lambda: server.call(lambda: server.engine.last_change) == waiting + 2)
+    storage.gate.set()
+    assert patient.read().status == 204
+    assert [hasty.read().status for _ in range(2)] == [204, 503]
 
 
 def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(

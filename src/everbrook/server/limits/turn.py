@@ -11,7 +11,7 @@ from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.bodies import SUBSCRIPTIONS
 from everbrook.server.exchange import Request
 from everbrook.server.limits.overload import SOFT
-from everbrook.server.limits.pulse import MOST_AT_ONCE, Pulse
+from everbrook.server.limits.pulse import FEW_CHANGES, MOST_AT_ONCE, Pulse
 from everbrook.server.observe.operations import follows
 
 WRITES = {b"POST", b"PUT"}
@@ -20,7 +20,7 @@ WRITES = {b"POST", b"PUT"}
 class Turn:
     """Which requests of one read go on. `refused` is the first that does not, `flooding` that more came behind it."""
 
-    __slots__ = ("_admits", "_changes", "_pulse", "_room", "_strain", "flooding", "refused")
+    __slots__ = ("_admits", "_changes", "_pulse", "_room", "_spare", "_strain", "flooding", "refused")
 
     def __init__(self, pulse: Pulse, outstanding: int, *, returning: bool) -> None:
         """Whoever returns after having been left alone is admitted: it is somebody else's turn to be.
@@ -31,6 +31,8 @@ class Turn:
         self._strain = pulse.strain()
         self._admits: bool | None = True if returning else None
         self._changes = pulse.room
+        # Of a full queue some is kept for those who ask one thing after the other: they did not fill it.
+        self._spare = 0 if outstanding else FEW_CHANGES
         self._room = inf
         if self._strain >= SOFT:
             self._room = MOST_AT_ONCE if pulse.overload.calm else pulse.share - outstanding
@@ -55,8 +57,13 @@ class Turn:
         if self._admits is None:
             self._admits = self._pulse.overload.admits(self._strain, self._pulse.held, self._pulse.busy)
         self._room -= 1
-        self._changes -= request.method in WRITES
-        return self._admits and self._room >= 0 and (self._changes >= 0 or request.method not in WRITES)
+        return self._admits and self._room >= 0 and (request.method not in WRITES or self._takes_change())
+
+    def _takes_change(self) -> bool:
+        """Tell whether there is room for one more change; for the first of a read there may be where there is none."""
+        spare, self._spare = self._spare, 0
+        self._changes -= 1
+        return self._changes + spare >= 0
 
 
 def sheddable(request: Request) -> bool:
