@@ -1,13 +1,17 @@
 """Background work that happens when the test says so, in its thread, so that every failure replays."""
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
-class Job(Future[object]):
+class Job(Future[Result]):
     """Work that waits for its turn. Who asks for its result makes it happen."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[], Result]) -> None:
         super().__init__()
         self._work = work
 
@@ -19,7 +23,7 @@ class Job(Future[object]):
             except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
                 self.set_exception(error)
 
-    def result(self, timeout: float | None = None) -> object:
+    def result(self, timeout: float | None = None) -> Result:
         self.run()
         return super().result(timeout)
 
@@ -28,38 +32,38 @@ class Job(Future[object]):
         return super().exception(timeout)
 
 
-class Jobs:
-    """Stands in for a pool of threads, wherever one is made."""
+class Jobs(Executor):
+    """Stands in for a pool of threads."""
 
     def __init__(self) -> None:
-        self._waiting: list[Job] = []
+        self._waiting: list[Callable[[], object]] = []
 
     def __call__(self, *_args: object, **_options: object) -> "Jobs":
         """Be made as a pool is."""
         return self
 
-    def submit(self, work: Callable[..., object], *args: object) -> Job:
-        job = Job(lambda: work(*args))
-        self._waiting.append(job)
+    def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Job[Result]:
+        job = Job(lambda: fn(*args, **kwargs))
+        self._waiting.append(job.run)
         return job
 
     def run(self) -> bool:
         """Do what waits. Tells whether something did."""
         waiting, self._waiting = self._waiting, []
         for job in waiting:
-            job.run()
+            job()
         return bool(waiting)
 
     def step(self) -> None:
         """Do the first of what waits."""
         if self._waiting:
-            self._waiting.pop(0).run()
+            self._waiting.pop(0)()
 
     def forget(self) -> None:
         """Drop what waits, as a crash does."""
         self._waiting.clear()
 
-    def shutdown(self, *_args: object, cancel_futures: bool = False) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002
         if cancel_futures:
             self.forget()
         self.run()

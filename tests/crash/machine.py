@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.engine import Engine
+from everbrook.engine.limits import Limits
 from everbrook.storage.api import Storage
 from everbrook.storage.check import Damage
 from everbrook.storage.manifest import FolderLock
@@ -24,9 +27,7 @@ from tests.crash.tape import Tape
 MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, not a file; every folder in it has a random name
 FOLDING = "everbrook.storage.acid.engine.ThreadPoolExecutor"
 SYNCING = "everbrook.storage.files.handles.ThreadPoolExecutor"
-COMMITTING = "everbrook.engine.committer.ThreadPoolExecutor"
 REMOVING = "everbrook.storage.files.removals.ThreadPoolExecutor"
-UPLOADING = "everbrook.engine.executing.ThreadPoolExecutor"
 # Sizes that workloads as small as ours meet: after how much a snapshot is synced on its way, what a chunk holds, and
 # which is still a crumb.
 SIZES = {
@@ -55,8 +56,6 @@ class Machine:
         patch.setattr(FOLDING, self.jobs)
         patch.setattr(SYNCING, Jobs())
         patch.setattr(REMOVING, self.jobs)
-        patch.setattr(COMMITTING, self.commits)
-        patch.setattr(UPLOADING, self.uploads)
         for place, size in SIZES.items():
             patch.setattr(place, size)
         self._watch_locks(patch)
@@ -88,6 +87,10 @@ class Machine:
         finally:
             self._stop()
             shutil.rmtree(root)
+
+    def start_engine(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> Engine:
+        """Start an engine whose commits and uploads happen when the test says so."""
+        return Engine(storage, scheduler, clock, limits, commit_executor=self.commits, blob_executor=self.uploads)
 
     def damages(self, tape: Tape) -> list[Damage]:
         """Check what a tape has come to, as a person does before opening it."""

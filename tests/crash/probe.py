@@ -9,6 +9,7 @@ from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError, Strea
 from everbrook.protocol.outcomes import Duplicate
 from everbrook.protocol.state import Claim
 from everbrook.storage.api import Storage
+from tests.crash.machine import Machine
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot, revived
 from tests.crash.workload import NAMES
@@ -16,11 +17,11 @@ from tests.engine.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import KeptStream
 
 
-def probe(storage: Storage, snapshot: Snapshot, now: int) -> None:
+def probe(machine: Machine, storage: Storage, snapshot: Snapshot, now: int) -> None:
     """Ask for every stream: its bytes, those of its sources included, what repeats an append, and what ended it."""
     clock = FakeClock()
     clock.micros = now * 1000
-    engine = Engine(storage, FakeScheduler(clock), clock, Limits())
+    engine = machine.start_engine(storage, FakeScheduler(clock), clock, Limits())
     streams = revived(snapshot)
     for name in NAMES:
         stream = streams.kept.get(name)

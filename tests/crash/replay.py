@@ -152,7 +152,7 @@ class Replay:
             found = stored_snapshot(storage, NAMES)
             self._promises.judge(found, self._promises.due(crash.at))
             self._look_round(storage, found)
-            probe(storage, found, self._workload.now)
+            probe(self._machine, storage, found, self._workload.now)
         with self._machine.running(left, crash.generation + 1, _salt(crash, 1)) as storage:
             if stored_snapshot(storage, NAMES) != found:
                 raise Violation("opened a second time, after what nobody retains was discarded, the store is another")

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 
-from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.change import Change
 from everbrook.protocol.commands import Command, Create, CreateBucket, DeleteBucket, PublishSnapshot
@@ -51,7 +50,9 @@ class Server:
         self._clock = FakeClock()
         self._clock.micros = workload.now * 1000
         self._scheduler = FakeScheduler(self._clock)
-        self._engine = Engine(storage, self._scheduler, self._clock, Limits(producer_idle_ms=PRODUCER_IDLE_MS))
+        self._engine = machine.start_engine(
+            storage, self._scheduler, self._clock, Limits(producer_idle_ms=PRODUCER_IDLE_MS)
+        )
         self._uploads = Uploads(self._engine, chance, self._answer)
         self._follow()
 

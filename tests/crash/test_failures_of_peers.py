@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol.commands import Create, Delete
 from everbrook.storage.record import FRAME
@@ -71,7 +70,7 @@ def test_readers_see_an_append_whose_client_went_away(store: Store) -> None:
     clock = FakeClock()
     scheduler = FakeScheduler(clock)
     with store.machine.running(store.tape) as storage:
-        engine = Engine(storage, scheduler, clock, Limits())
+        engine = store.machine.start_engine(storage, scheduler, clock, Limits())
         engine.execute(Create(b"a", clock.now(), engine.new_incarnation(), TEXT, b"abc"))
         scheduler.settle()
         store.machine.commits.run()

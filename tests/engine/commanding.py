@@ -17,7 +17,6 @@ from tests.engine.actors import Answer, Follower
 from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
 from tests.engine.model_stream import Messages, ModelStream
 from tests.engine.retaining import RetainingModel
-from tests.engine.rig import start_engine
 
 PAGE_BYTES = 7
 # What is held is bounded far beyond what comes, so that it is counted.
@@ -65,7 +64,7 @@ class CommandingMachine(RuleBasedStateMachine):
 
     def new_engine(self) -> Engine:
         self.worker = HandWorker()
-        return start_engine(self.storage, self.scheduler, self.clock, LIMITS, self.worker)
+        return Engine(self.storage, self.scheduler, self.clock, LIMITS, blob_executor=self.worker)
 
     def _command(self, command: Command, predict: Callable[[], str]) -> None:
         """Let the engine decide, and compare with what the model predicts."""

@@ -1,8 +1,7 @@
 """An engine on a storage and a time that the test holds in its hands, and short ways to command it."""
 
-from unittest.mock import patch
+from concurrent.futures import Executor
 
-from everbrook.engine import executing
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
@@ -27,14 +26,6 @@ def residents(engine: Engine) -> list[bytes | int]:
     return [*streams._newest, *streams._visible, *streams._arriving, *watched]
 
 
-def start_engine(
-    storage: MemoryStorage, scheduler: FakeScheduler, clock: FakeClock, limits: Limits, worker: HandWorker
-) -> Engine:
-    """Start an engine whose work on blobs is done when the test says so."""
-    with patch.object(executing, "ThreadPoolExecutor", lambda *_: worker):
-        return Engine(storage, scheduler, clock, limits)
-
-
 class Rig:
     """An engine over a memory storage that answers at once."""
 
@@ -45,9 +36,17 @@ class Rig:
         self.limits = limits
         self.engine = self._start()
 
-    def _start(self) -> Engine:
+    def _start(self, commit_executor: Executor | None = None) -> Engine:
+        """Start an engine whose work on blobs is done when the test says so."""
         self.worker = HandWorker()
-        return start_engine(self.storage, self.scheduler, self.clock, self.limits, self.worker)
+        return Engine(
+            self.storage,
+            self.scheduler,
+            self.clock,
+            self.limits,
+            commit_executor=commit_executor,
+            blob_executor=self.worker,
+        )
 
     def work(self) -> None:
         """Let the work on blobs be done."""

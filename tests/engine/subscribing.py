@@ -4,12 +4,11 @@ The storage takes its time, without a thread: a group arrives, or finds no room,
 what has arrived, and nothing else.
 """
 
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from unittest.mock import patch
 
 import msgspec
 
-from everbrook.engine import committer
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.roster import record_name
@@ -86,10 +85,9 @@ class SubscribingRig(Rig):
         self.sent: list[Sent] = []
         super().__init__(limits, HeldStorage() if storage is None else storage)
 
-    def _start(self) -> Engine:
+    def _start(self, commit_executor: Executor | None = None) -> Engine:
         self.commits = HandWorker()
-        with patch.object(committer, "ThreadPoolExecutor", lambda *_: self.commits):
-            engine = super()._start()
+        engine = super()._start(commit_executor or self.commits)
         self.subscriptions = Subscriptions(engine, self._send)
         return engine
 

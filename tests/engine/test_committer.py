@@ -324,4 +324,4 @@ def test_a_closed_engine_refuses_writes(rig: Rig) -> None:
 
 def test_a_storage_that_is_done_at_once_has_no_thread() -> None:
     assert not MemoryStorage.blocking
-    assert Rig().engine._committer._thread is None
+    assert Rig().engine._committer._executor is None

@@ -8,7 +8,7 @@ later write, until the store is opened anew; after a failed sync nobody knows wh
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 from msgspec import Struct
 
@@ -41,16 +41,18 @@ class Committer:
         scheduler: Scheduler,
         publish: Callable[[Change], None],
         roll_back: Callable[[list[Change]], None],
+        executor: Executor | None = None,
     ) -> None:
         """Hand each change to `publish` once it is durable and visible, in order.
 
-        All that is on its way goes to `roll_back` when there is no room for it.
+        All that is on its way goes to `roll_back` when there is no room for it. `executor` persists the groups of a
+        storage that blocks, one after the other; it is shut down with the committer. The default is a thread.
         """
         self._storage = storage
         self._scheduler = scheduler
         self._publish = publish
         self._roll_back = roll_back
-        self._thread = ThreadPoolExecutor(1, "everbrook-commit") if storage.blocking else None
+        self._executor = (executor or ThreadPoolExecutor(1, "everbrook-commit")) if storage.blocking else None
         self._queue: list[Change] = []
         self._under_way = False
         self._queue_since = 0.0
@@ -78,7 +80,7 @@ class Committer:
     def submit(self, change: Change) -> None:
         """Take a change in. Its number is `last` until the next one comes."""
         self.last += 1
-        if self._thread is None:
+        if self._executor is None:
             self._storage.apply((change,))
             self.durable = self.last
             self._publish(change)
@@ -113,9 +115,9 @@ class Committer:
 
     def _start(self) -> None:
         group, self._queue = self._queue, []
-        if self._thread and not self.failure:
+        if self._executor and not self.failure:
             self._group_since = self._queue_since
-            self._thread.submit(self._persist, group)
+            self._executor.submit(self._persist, group)
 
     def _persist(self, group: list[Change]) -> None:
         error: BaseException | None = None
@@ -186,7 +188,7 @@ class Committer:
 
     def close(self) -> None:
         """Let the group on its way reach the disk, and take nothing more. What waits is told so."""
-        if self._thread is not None:
-            self._thread.shutdown()
+        if self._executor is not None:
+            self._executor.shutdown()
         if self.failure is None:
             self._fail("the server is stopping")

@@ -87,7 +87,7 @@ class Engine(Executing):
         self._check_room(command, size)
         upload = Upload(
             self._storage,
-            self._blob_worker,
+            self._blob_executor,
             self.scheduler,
             lambda: self.last_change,
             command.owner,
@@ -165,5 +165,5 @@ class Engine(Executing):
         self._upkeep.stop()
         self._reclaimer.stop()
         self._committer.close()
-        self._blob_worker.shutdown()
+        self._blob_executor.shutdown()
         self._storage.close()

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import overload
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
@@ -67,7 +67,21 @@ EXPIRY_RETRY_MS = 10_000
 class Executing(Reading):
     """Executes commands: load, decide, store, wake."""
 
-    def __init__(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        scheduler: Scheduler,
+        clock: Clock,
+        limits: Limits,
+        *,
+        commit_executor: Executor | None = None,
+        blob_executor: Executor | None = None,
+    ) -> None:
+        """Serve what `storage` holds.
+
+        `commit_executor` persists groups of changes and `blob_executor` writes and removes blobs, each one step after
+        the other. They are shut down with the engine. The default of each is a thread.
+        """
         super().__init__(storage, scheduler, clock, limits)
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
@@ -75,11 +89,11 @@ class Executing(Reading):
         self.followers: list[Callable[[Edit], None]] = []
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
         self._appended_messages = self._appended_bytes = self._duplicates = 0
-        self._blob_worker = ThreadPoolExecutor(1, "everbrook-blobs")
-        self._reclaimer = Reclaimer(storage, scheduler, self._blob_worker)
+        self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
+        self._reclaimer = Reclaimer(storage, scheduler, self._blob_executor)
         self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
         self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self)
-        self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back)
+        self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back, commit_executor)
         usage = Usage(self._streams.heads, self._streams.newest_head)
         self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
         self._usage = usage
