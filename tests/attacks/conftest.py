@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.tenants import Tenants, sharing
-from tests.server.conftest import connect, keys, path, quick_ticks, server, start
+from tests.server.conftest import connect, keys, path, server, start
 
-__all__ = ["connect", "keys", "path", "quick_ticks", "server", "start"]
+__all__ = ["connect", "keys", "path", "server", "start"]
 
 
 @pytest.fixture(autouse=True)

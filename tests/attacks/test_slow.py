@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.running import QUICK_TICKS, RunningServer, eventually
 from tests.server.wire import render
 
 SOCKETS = 200
@@ -57,9 +57,8 @@ def test_slow_senders_hold_no_one_up(start: Start, connect: Connect, path: str, 
             each.close()
 
 
-@pytest.mark.usefixtures("quick_ticks")
 def test_slow_senders_are_all_sent_away(start: Start) -> None:
-    server = start(server__request_timeout_secs=0.2)
+    server = start(tuning=QUICK_TICKS, server__request_timeout_secs=0.2)
     sockets = trickle(server, SOCKETS, b"GET /v1/stream/a HTTP/1.1\r\nHo")
     try:
         assert all(each.recv(100).startswith(b"HTTP/1.1 408 ") for each in sockets)

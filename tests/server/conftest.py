@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.asgi import application, create_app
-from everbrook.server.http1 import listener
+from everbrook.engine.clock import Clock
+from everbrook.server.asgi import AsgiApplication, create_app
+from everbrook.server.assembly import open_storage
+from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.storage.api import Storage
 from tests.server.auth.keyring import Keyring
 from tests.server.mounted import Mounted
@@ -41,11 +43,16 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Start servers with settings of their own: `start(limits__max_append_bytes=10)`."""
+    """Start servers with settings, a tuning or a clock of their own: `start(limits__max_append_bytes=10)`."""
     with ExitStack() as stack:
 
-        def begin(storage: Storage | None = None, **values: object) -> RunningServer:
-            return stack.enter_context(RunningServer(configured(**values), storage))
+        def begin(
+            storage: Storage | None = None,
+            tuning: ServerTuning = DEFAULT_TUNING,
+            clock: Clock | None = None,
+            **values: object,
+        ) -> RunningServer:
+            return stack.enter_context(RunningServer(configured(**values), storage, tuning, clock))
 
         yield begin
 
@@ -57,18 +64,17 @@ def keys(tmp_path: Path) -> Keyring:
 
 
 @pytest.fixture(params=["http1", "asgi"])
-def start_either(
-    request: pytest.FixtureRequest, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[StartEither]:
+def start_either(request: pytest.FixtureRequest, start: Start) -> Iterator[StartEither]:
     """Start servers as `start` does, once with each transport."""
     with ExitStack() as stack:
 
-        def begin(storage: Storage | None = None, **values: object) -> RunningServer | Mounted:
+        def begin(
+            storage: Storage | None = None, tuning: ServerTuning = DEFAULT_TUNING, **values: object
+        ) -> RunningServer | Mounted:
             if request.param == "http1":
-                return start(storage, **values)
-            if storage is not None:
-                monkeypatch.setattr(application, "open_storage", lambda _settings: storage)
-            streams = create_app(configured(**values))
+                return start(storage, tuning, **values)
+            opened = (lambda _settings: storage) if storage else open_storage
+            streams = AsgiApplication(configured(**values), opened, tuning)
             return stack.enter_context(Mounted(streams, streams))
 
         yield begin
@@ -95,12 +101,6 @@ def wire(connect: Connect) -> Wire:
 def path() -> str:
     """The path of a stream that no other test uses."""
     return f"/v1/stream/test-{next(_numbers)}"
-
-
-@pytest.fixture
-def quick_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let servers that start from here on look after their connections often, so that short timeouts are kept."""
-    monkeypatch.setattr(listener, "TICK_SECS", 0.02)
 
 
 @pytest.fixture(scope="module", params=["http1", "asgi"])

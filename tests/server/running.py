@@ -12,6 +12,7 @@ from typing import Self, TypeVar
 import uvloop
 from msgspec.structs import replace
 
+from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
 from everbrook.engine.stream import Stream
 from everbrook.protocol.change import Change
@@ -19,6 +20,8 @@ from everbrook.server.application import Application
 from everbrook.server.assembly import assemble
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.listener import Listener
+from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
 from everbrook.storage.memory import MemoryStorage
@@ -29,6 +32,9 @@ T = TypeVar("T")
 HOST = "127.0.0.1"
 PATIENCE_SECS = 10.0
 STOP_GRACE_SECS = 0.2
+
+QUICK_TICKS = ServerTuning(listener=ListenerTuning(tick_secs=0.02))
+"""The tuning of servers that check their connections often, so that short timeouts are kept."""
 
 
 def configured(**values: object) -> Settings:
@@ -77,9 +83,17 @@ class RunningServer:
     application: Application
     listener: Listener
 
-    def __init__(self, settings: Settings, storage: Storage | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        storage: Storage | None = None,
+        tuning: ServerTuning = DEFAULT_TUNING,
+        clock: Clock | None = None,
+    ) -> None:
         self._settings = settings
-        self._storage = storage or MemoryStorage()
+        self.storage = storage or MemoryStorage()
+        self._tuning = tuning
+        self._clock = clock
         self.loop = uvloop.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -108,7 +122,7 @@ class RunningServer:
             self.loop.close()
 
     async def _serve(self) -> None:
-        self.application = assemble(self._settings, self._storage)
+        self.application = assemble(self._settings, self.storage, self._tuning, self._clock)
         self.listener = Listener(self.application)
         (self.address,) = await self.listener.listen(HOST, 0)
         self._ready.set()

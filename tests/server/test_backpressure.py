@@ -2,9 +2,10 @@
 
 import pytest
 
-from everbrook.server.http1 import timing
+from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.running import QUICK_TICKS, RunningServer, eventually
 from tests.server.wire import Wire, render
 
 MB = 1_000_000
@@ -53,10 +54,9 @@ def test_a_follower_that_stops_reading_holds_little(start: Start, connect: Conne
     assert server.waiting(path) == 0
 
 
-@pytest.mark.usefixtures("quick_ticks")
 @pytest.mark.parametrize("query", ["", "?offset=-1&live=sse"])
 def test_a_reader_that_stops_reading_is_dropped(start: Start, connect: Connect, path: str, query: str) -> None:
-    server = start(server__slow_reader_timeout_secs=0.2)
+    server = start(tuning=QUICK_TICKS, server__slow_reader_timeout_secs=0.2)
     writer = connect(server)
     writer.create(path, body=b"a" * 9 * MB)
     slow = connect(server, TINY_BUFFER).ask("GET", path + query)
@@ -67,9 +67,8 @@ def test_a_reader_that_stops_reading_is_dropped(start: Start, connect: Connect, 
     assert writer.get("/healthz").status == 200
 
 
-@pytest.mark.usefixtures("quick_ticks")
 def test_a_slow_reader_that_makes_progress_is_not_dropped(start: Start, connect: Connect, path: str) -> None:
-    server = start(server__slow_reader_timeout_secs=0.3)
+    server = start(tuning=QUICK_TICKS, server__slow_reader_timeout_secs=0.3)
     fill(connect(server), path, 8)
     wire = connect(server, TINY_BUFFER).ask("GET", path)
     body = bytearray(wire.read_exactly(1000))
@@ -79,12 +78,11 @@ def test_a_slow_reader_that_makes_progress_is_not_dropped(start: Start, connect:
     assert len(server.connections) == 2
 
 
-@pytest.mark.usefixtures("quick_ticks")
 def test_a_slow_reader_gets_the_whole_answer_before_the_connection_closes(
-    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+    start: Start, connect: Connect, path: str
 ) -> None:
-    monkeypatch.setattr(timing, "LINGER_SECS", 0.05)
-    server = start()
+    tuning = ListenerTuning(tick_secs=0.02, connection=ConnectionTuning(linger_secs=0.05))
+    server = start(tuning=ServerTuning(listener=tuning))
     connect(server).create(path, body=b"a" * 9 * MB)
     wire = connect(server, TINY_BUFFER).ask("GET", path, connection="close")
     assert not wire.nothing_for(0.3)
@@ -93,11 +91,10 @@ def test_a_slow_reader_gets_the_whole_answer_before_the_connection_closes(
     assert wire.ended()
 
 
-@pytest.mark.usefixtures("quick_ticks")
 def test_a_reader_that_stops_is_dropped_although_the_answer_is_the_last(
     start: Start, connect: Connect, path: str
 ) -> None:
-    server = start(server__slow_reader_timeout_secs=0.2)
+    server = start(tuning=QUICK_TICKS, server__slow_reader_timeout_secs=0.2)
     connect(server).create(path, body=b"a" * 9 * MB)
     connect(server, TINY_BUFFER).ask("GET", path, connection="close")
     assert eventually(lambda: len(server.connections) == 1)

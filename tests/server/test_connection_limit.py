@@ -2,9 +2,8 @@
 
 import time
 
-import pytest
-
-from everbrook.server.http1 import listener, timing
+from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
 from tests.server.running import eventually
 
@@ -40,29 +39,23 @@ def test_room_that_becomes_free_is_given(start: Start, connect: Connect) -> None
     assert eventually(lambda: connect(server).get("/healthz").status == 200)
 
 
-def test_of_many_that_are_turned_away_the_oldest_go_at_once(
-    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "TURNED_AWAY", 3)
-    server = start(limits__max_connections=1)
+def test_of_many_that_are_turned_away_the_oldest_go_at_once(start: Start, connect: Connect) -> None:
+    server = start(tuning=ServerTuning(listener=ListenerTuning(max_turned_away=3)), limits__max_connections=1)
     assert connect(server).get("/healthz").status == 200
     refused = [connect(server) for _ in range(20)]
     assert refused[-1].read().status == 503
     assert eventually(lambda: len(server.connections) == 1 + 3)
 
 
-@pytest.mark.usefixtures("quick_ticks")
-def test_who_is_turned_away_and_stays_is_ended_soon(
-    start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "TURNED_AWAY_SECS", 0.1)
-    server = start(limits__max_connections=1)
+def test_who_is_turned_away_and_stays_is_ended_soon(start: Start, connect: Connect) -> None:
+    tuning = ListenerTuning(tick_secs=0.02, turned_away_secs=0.1)
+    server = start(tuning=ServerTuning(listener=tuning), limits__max_connections=1)
     assert connect(server).get("/healthz").status == 200
     stays = connect(server)
     assert stays.read().status == 503
     began = time.monotonic()
     assert eventually(lambda: len(server.connections) == 1)
-    assert time.monotonic() - began < timing.LINGER_SECS - 1
+    assert time.monotonic() - began < ConnectionTuning().linger_secs - 1
 
 
 def test_refused_connections_leave_nothing_behind(start: Start, connect: Connect) -> None:

@@ -8,7 +8,7 @@ import pytest
 from everbrook.server.http1.request import StreamedRequest
 from tests.server.blobs import WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, Start
-from tests.server.running import GatedStorage, RunningServer, eventually
+from tests.server.running import QUICK_TICKS, GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, chunked, render
 
 MB = 1_000_000
@@ -43,9 +43,9 @@ def url(path: str) -> str:
 
 
 @pytest.fixture
-def hasty(start: Start, path: str, quick_ticks: None) -> RunningServer:
+def hasty(start: Start, path: str) -> RunningServer:
     """A server that does not wait long, with the same stream."""
-    server = start(server__request_timeout_secs=0.2)
+    server = start(tuning=QUICK_TICKS, server__request_timeout_secs=0.2)
     with server.connect() as wire:
         wire.create(path, body=b"a")
     return server

@@ -6,7 +6,6 @@ import pytest
 
 from everbrook.engine.clock import Clock
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer
 from tests.server.wire import Wire
 
 
@@ -27,9 +26,7 @@ def clock() -> SetClock:
 
 @pytest.fixture
 def wire(start: Start, connect: Connect, clock: SetClock) -> Wire:
-    server: RunningServer = start(server__long_poll_timeout_secs=0.01)
-    server.call(lambda: setattr(server.engine, "clock", clock))
-    return connect(server)
+    return connect(start(clock=clock, server__long_poll_timeout_secs=0.01))
 
 
 Touch = Callable[[Wire, str], object]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from everbrook.server.http1 import timing
+from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire, chunked, render
@@ -69,10 +70,10 @@ def test_a_refused_body_is_not_kept(wire: Wire, path: str, small: RunningServer)
 
 
 def test_a_refused_client_that_goes_on_sending_is_heard_out_for_a_while_only(
-    start: Start, connect: Connect, path: str, quick_ticks: None, monkeypatch: pytest.MonkeyPatch
+    start: Start, connect: Connect, path: str
 ) -> None:
-    monkeypatch.setattr(timing, "LINGER_SECS", 0.1)
-    server = start(limits__max_append_bytes=MAX_BYTES)
+    tuning = ListenerTuning(tick_secs=0.02, connection=ConnectionTuning(linger_secs=0.1))
+    server = start(tuning=ServerTuning(listener=tuning), limits__max_append_bytes=MAX_BYTES)
     wire = connect(server)
     wire.ask("POST", path, content_type="text/plain", content_length="1000000000")
     assert wire.read().status == 413

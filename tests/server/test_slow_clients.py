@@ -5,17 +5,15 @@ import threading
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer
+from tests.server.running import QUICK_TICKS, RunningServer
 from tests.server.wire import Wire, render
-
-pytestmark = pytest.mark.usefixtures("quick_ticks")
 
 POST = {"content_type": "text/plain"}
 
 
 @pytest.fixture
 def hasty(start: Start) -> RunningServer:
-    return start(server__request_timeout_secs=0.2)
+    return start(tuning=QUICK_TICKS, server__request_timeout_secs=0.2)
 
 
 @pytest.fixture
@@ -88,23 +86,23 @@ def test_what_precedes_a_slow_request_is_answered_first(wire: Wire) -> None:
 
 
 def test_a_connection_without_a_request_is_let_go(start: Start, connect: Connect) -> None:
-    assert connect(start(server__idle_timeout_secs=0.1)).ended()
+    assert connect(start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.1)).ended()
 
 
 def test_a_connection_is_let_go_when_idle_after_an_answer(start: Start, connect: Connect) -> None:
-    wire = connect(start(server__idle_timeout_secs=0.1))
+    wire = connect(start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.1))
     assert wire.get("/healthz").status == 200
     assert wire.ended()
 
 
 def test_empty_lines_do_not_keep_a_connection_from_being_idle(start: Start, connect: Connect) -> None:
-    server = start(server__idle_timeout_secs=0.2)
+    server = start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.2)
     connect(server).send_slowly([b"\r\n"] * 40, 0.02)
     assert not server.connections
 
 
 def test_requests_keep_a_connection_from_being_idle(start: Start, connect: Connect) -> None:
-    wire = connect(start(server__idle_timeout_secs=0.15))
+    wire = connect(start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.15))
     for _ in range(6):
         assert wire.nothing_for(0.05)
         assert wire.get("/healthz").status == 200
@@ -112,7 +110,7 @@ def test_requests_keep_a_connection_from_being_idle(start: Start, connect: Conne
 
 @pytest.mark.parametrize("live", ["sse", "long-poll"])
 def test_a_live_reader_is_not_idle(start: Start, connect: Connect, path: str, live: str) -> None:
-    server = start(server__idle_timeout_secs=0.1, server__request_timeout_secs=0.1)
+    server = start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.1, server__request_timeout_secs=0.1)
     reader, writer = connect(server), connect(server)
     writer.create(path)
     reader.ask("GET", f"{path}?offset=now&live={live}")
@@ -122,7 +120,7 @@ def test_a_live_reader_is_not_idle(start: Start, connect: Connect, path: str, li
 
 
 def test_an_answer_that_came_late_begins_the_idle_time_anew(start: Start, connect: Connect, path: str) -> None:
-    server = start(server__idle_timeout_secs=0.15, server__long_poll_timeout_secs=0.3)
+    server = start(tuning=QUICK_TICKS, server__idle_timeout_secs=0.15, server__long_poll_timeout_secs=0.3)
     wire = connect(server)
     wire.create(path)
     assert wire.get(f"{path}?offset=now&live=long-poll").status == 204
@@ -131,7 +129,7 @@ def test_an_answer_that_came_late_begins_the_idle_time_anew(start: Start, connec
 
 def test_a_client_is_not_blamed_for_what_the_server_did_not_read(start: Start, connect: Connect, path: str) -> None:
     """Behind a long-poll the server stops reading; the time that takes is not the sender's."""
-    server = start(server__request_timeout_secs=0.2, server__long_poll_timeout_secs=0.8)
+    server = start(tuning=QUICK_TICKS, server__request_timeout_secs=0.2, server__long_poll_timeout_secs=0.8)
     wire = connect(server)
     wire.create(path)
     wire.ask("GET", f"{path}?offset=now&live=long-poll")

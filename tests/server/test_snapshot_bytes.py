@@ -9,7 +9,7 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.api import StorageFull
 from tests.server.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import GatedStorage, eventually, resident_bytes
+from tests.server.running import QUICK_TICKS, GatedStorage, eventually, resident_bytes
 from tests.server.wire import Wire, chunked
 
 MB = 1_000_000
@@ -23,7 +23,7 @@ def storage() -> WatchedStorage:
 
 @pytest.fixture
 def served(start_either: StartEither, storage: WatchedStorage) -> Server:
-    return start_either(storage, server__slow_reader_timeout_secs=0.5)
+    return start_either(storage, QUICK_TICKS, server__slow_reader_timeout_secs=0.5)
 
 
 @pytest.fixture
@@ -106,7 +106,6 @@ def test_a_reader_that_goes_lets_go_of_the_blob(
     assert eventually(lambda: storage.blobs.open_readers == 0)
 
 
-@pytest.mark.usefixtures("quick_ticks")
 def test_a_reader_that_stops_reading_is_dropped(
     wire: Wire, connect: Connect, served: Server, url: str, storage: WatchedStorage
 ) -> None:

@@ -35,6 +35,7 @@ from everbrook.server.quotas import QuotaResource
 from everbrook.server.routes import BACKUPS, METRICS, PAGE, PROBES, READINESS, Resource, Route, find_route, is_at
 from everbrook.server.snapshots import SnapshotResource
 from everbrook.server.streams import StreamResource
+from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.server.ui.pages import Pages
 from everbrook.settings import Settings
 
@@ -63,12 +64,15 @@ class Application:
         holdings: Holdings | None = None,
         authenticator: Authenticator | None = None,
         observer: Observer | None = None,
+        tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
         """Take the gates that every request passes, in their order, what counts who holds what, and what proves
-        identities, where there is a policy. The observer hears of every answer.
+        identities, where there is a policy. The observer hears of every answer. The transports take their part of the
+        tuning from here.
         """
         self.engine = engine
         self.settings = settings
+        self.tuning = tuning
         self._gates = tuple(gates)
         self._rates = tuple(gate for gate in gates if isinstance(gate, RateGate))
         self.holdings = holdings or Holdings(settings.limits, Proxies())

@@ -14,6 +14,7 @@ from everbrook.server.exchange import Gate
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import address_gate, identity_gate
 from everbrook.server.observe.assembling import observer_of
+from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
 from everbrook.storage.memory import MemoryStorage
@@ -66,15 +67,17 @@ def find_store(settings: Settings) -> None:
         open_manifest(OsDisk(), folder, wanted)
 
 
-def assemble(settings: Settings, storage: Storage) -> Application:
+def assemble(
+    settings: Settings, storage: Storage, tuning: ServerTuning = DEFAULT_TUNING, clock: Clock | None = None
+) -> Application:
     """Put an application together on the running loop."""
-    engine = Engine(storage, asyncio.get_running_loop(), Clock(), limits_of(settings))
+    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits_of(settings))
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
     holdings = Holdings(settings.limits, proxies)
     authenticator = Authenticator(settings.auth, proxies) if settings.auth.configured else None
     gates = gates_of(settings, proxies, holdings, authenticator)
     observer = observer_of(settings, proxies.client_address)
-    return Application(engine, settings, gates, holdings, authenticator, observer)
+    return Application(engine, settings, gates, holdings, authenticator, observer, tuning)
 
 
 def gates_of(

@@ -18,7 +18,7 @@ from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.disk import OsDisk
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
-from tests.server.running import GatedStorage, eventually
+from tests.server.running import QUICK_TICKS, GatedStorage, eventually
 
 
 def new_key(path: Path, scopes: str) -> str:
@@ -286,8 +286,8 @@ def test_a_loop_that_is_busy_lags() -> None:
     assert asyncio.run(look()) >= 0.1
 
 
-def test_a_sender_that_is_too_slow_is_counted(start: Start, connect: Connect, quick_ticks: None) -> None:
-    server = start(server__request_timeout_secs=0.1)
+def test_a_sender_that_is_too_slow_is_counted(start: Start, connect: Connect) -> None:
+    server = start(tuning=QUICK_TICKS, server__request_timeout_secs=0.1)
     connect(server).send(b"GET / HTTP/1.1\r\n").read()
     assert value(connect(server), "everbrook_slow_ended_total", kind="sender") == 1
 

@@ -10,6 +10,8 @@ import warnings
 import pytest
 
 from everbrook.server.http1.encrypting import EncryptedServer
+from everbrook.server.http1.tuning import EncryptionTuning, ListenerTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually
 from tests.server.tls.certificates import Authority, Pair, connected
@@ -126,11 +128,10 @@ def test_who_does_not_begin_to_encrypt_is_dropped_in_time(start: Start, pair: Pa
     assert time.monotonic() - began < 5
 
 
-def test_who_holds_connections_open_does_not_keep_others_out(
-    start: Start, pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("everbrook.server.http1.encrypting.MIN_AT_ONCE", 8)
-    server = start(tls__cert_path=str(pair.cert), tls__key_path=str(pair.key), limits__max_connections=10)
+def test_who_holds_connections_open_does_not_keep_others_out(start: Start, pair: Pair, authority: Authority) -> None:
+    tuning = ServerTuning(listener=ListenerTuning(encryption=EncryptionTuning(min_handshakes=8)))
+    files = {"tls__cert_path": str(pair.cert), "tls__key_path": str(pair.key)}
+    server = start(tuning=tuning, **files, limits__max_connections=10)
     silent = [socket.create_connection(server.address, timeout=10) for _ in range(50)]
     with connected(server.address, authority.client_context()) as wire:
         assert request(wire, "GET /healthz").read() == b"ok"

@@ -3,7 +3,7 @@
 Everything starts with the lifespan of the server, or with the first request where there is none, and ends once.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -28,14 +28,24 @@ from everbrook.server.exchange import (
 )
 from everbrook.server.limits.holdings import NO_PLACE
 from everbrook.server.observe.survey import TransportSurvey
+from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings
+from everbrook.storage.api import Storage
 
 
 class AsgiApplication:
     """Speaks ASGI 3: `http` and `lifespan` scopes."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        open_storage: Callable[[Settings], Storage] = open_storage,
+        tuning: ServerTuning = DEFAULT_TUNING,
+    ) -> None:
+        """Open a storage whenever everything starts: with each lifespan, or with the first request after one."""
         self._settings = settings
+        self._open_storage = open_storage
+        self._tuning = tuning
         self._application: Application | None = None
         self._live: dict[Deferred, Request] = {}
 
@@ -60,7 +70,7 @@ class AsgiApplication:
 
     def _start(self) -> Application:
         if self._application is None:
-            self._application = assemble(self._settings, open_storage(self._settings))
+            self._application = assemble(self._settings, self._open_storage(self._settings), self._tuning)
             self._application.observer.transport = self
         return self._application
 
@@ -103,9 +113,8 @@ class AsgiApplication:
             return
         self._live[reply] = request
         try:
-            await AsgiExchange(reply, request, send, self._settings.server.slow_reader_timeout_secs, answered).run(
-                receive
-            )
+            timeout_secs, tuning = self._settings.server.slow_reader_timeout_secs, self._tuning.exchange
+            await AsgiExchange(reply, request, send, timeout_secs, answered, tuning).run(receive)
         finally:
             del self._live[reply]
             application.holdings.end_reading(place)

@@ -12,9 +12,7 @@ from everbrook.server.asgi.sending import send_head, send_whole
 from everbrook.server.exchange import Deferred, Request, Response
 from everbrook.server.observe.observer import Answered
 from everbrook.server.observe.tallies import NO_TALLY, Tally
-
-MAX_QUEUED_BYTES = 256 * 1024
-LAST_WORDS_SECS = 1.0
+from everbrook.server.tuning import ExchangeTuning
 
 
 def _unframed(data: bytes) -> bytes:
@@ -35,6 +33,7 @@ class AsgiExchange:
         send: Send,
         slow_reader_timeout_secs: float,
         answered: Answered | None,
+        tuning: ExchangeTuning,
     ) -> None:
         """Answer by `send`, and tell `answered` of it; a whole answer to HEAD goes without its body."""
         self._deferred = deferred
@@ -44,6 +43,8 @@ class AsgiExchange:
         self._head_only = request.method == b"HEAD"
         self._answered = answered
         self._pieces: asyncio.Queue[Response | ResponseAborted | bytes | None] = asyncio.Queue()
+        self._max_queued_bytes = tuning.max_queued_bytes
+        self._last_words_secs = tuning.last_words_secs
         self._queued_bytes = 0
         self._stalled = False
         self._streaming = False
@@ -52,7 +53,7 @@ class AsgiExchange:
     @property
     def congested(self) -> bool:
         """Whether more is queued than the server below takes off. Whoever is told so is called when it is over."""
-        self._stalled = self._queued_bytes >= MAX_QUEUED_BYTES
+        self._stalled = self._queued_bytes >= self._max_queued_bytes
         return self._stalled
 
     def respond(self, response: Response) -> None:
@@ -87,7 +88,7 @@ class AsgiExchange:
         except asyncio.CancelledError:
             # The server below is stopping: let the reader have its last event and a proper end.
             self._deferred.shut_down()
-            await asyncio.wait((sending,), timeout=LAST_WORDS_SECS)
+            await asyncio.wait((sending,), timeout=self._last_words_secs)
             raise
         finally:
             self._deferred.cancel()

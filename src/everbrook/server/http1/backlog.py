@@ -10,15 +10,15 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-AT_ONCE = 64
-
 
 class Backlog:
     """Looks for further connections on sockets that the event loop listens on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int) -> None:
+        """Accept so many connections in one turn of the loop."""
         self._loop = loop
         self._connect = connect
+        self._at_once = at_once
         self._sockets: list[socket.socket] = []
         self._looking = False
         self._under_way: set[asyncio.Task[None]] = set()
@@ -40,7 +40,7 @@ class Backlog:
         for listening in self._sockets:
             # Whatever is wrong, the event loop will find it too, and see to it.
             with contextlib.suppress(OSError):
-                for _ in range(AT_ONCE):
+                for _ in range(self._at_once):
                     self._take(listening.accept()[0])
 
     def _take(self, connection: socket.socket) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WRITE_HIGH_BYTES = 256 * 1024
 LINE_END = b"\r\n"
 MAPPED = "::ffff:"
 
@@ -50,7 +49,7 @@ class Connection(Leaving):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; or refuse at once when there are too many."""
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        self._transport.set_write_buffer_limits(high=self._listener.connection_tuning.write_high_bytes)
         peer = peer_of(self._transport)
         if not self._transport.can_write_eof():
             self._parser.scheme = b"https"

@@ -11,18 +11,10 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
+from everbrook.server.http1.tuning import EncryptionTuning
 from everbrook.server.tls import Certificates
 
 logger = logging.getLogger(__name__)
-
-# Though every connection is taken, so many are encrypted, to be told so.
-MIN_AT_ONCE = 64
-# Accepted in one go, so that others get their turn.
-MAX_ACCEPTED = 16
-# When there is no file left for one more.
-PAUSE_SECS = 0.2
-# How long the other side may take to take leave, before the connection ends without it.
-CLOSING_SECS = 5.0
 
 
 class EncryptedServer:
@@ -34,12 +26,14 @@ class EncryptedServer:
         certificates: Certificates,
         connect: Callable[[], asyncio.Protocol],
         room: Callable[[], int],
+        tuning: EncryptionTuning,
     ) -> None:
         """Begin to accept."""
         self.sockets = tuple(sockets)
         self._certificates = certificates
         self._connect = connect
         self._room = room
+        self._tuning = tuning
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], None] = {}
         for each in self.sockets:
@@ -62,7 +56,7 @@ class EncryptedServer:
             task.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(MAX_ACCEPTED):
+        for _ in range(self._tuning.accepted_at_once):
             try:
                 connection, _address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -75,7 +69,7 @@ class EncryptedServer:
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         logger.warning("no connection can be accepted for now: %s", error.strerror)
         self._loop.remove_reader(listening)
-        self._loop.call_later(PAUSE_SECS, self._go_on, listening)
+        self._loop.call_later(self._tuning.pause_secs, self._go_on, listening)
 
     def _go_on(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
@@ -88,7 +82,7 @@ class EncryptedServer:
         task = self._loop.create_task(self._encrypt(held))
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._forget(done, held))
-        if len(self._under_way) > max(self._room(), MIN_AT_ONCE):
+        if len(self._under_way) > max(self._room(), self._tuning.min_handshakes):
             oldest = next(iter(self._under_way))
             del self._under_way[oldest]
             oldest.cancel()
@@ -107,7 +101,7 @@ class EncryptedServer:
                 held.pop(),
                 ssl=self._certificates.context,
                 ssl_handshake_timeout=self._certificates.handshake_timeout_secs,
-                ssl_shutdown_timeout=CLOSING_SECS,
+                ssl_shutdown_timeout=self._tuning.closing_secs,
             )
 
 

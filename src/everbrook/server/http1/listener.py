@@ -19,17 +19,6 @@ from everbrook.server.limits.pulse import Pulse
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.server.tls import Certificates
 
-TICK_SECS = 1.0
-BACKLOG = 4096
-ABORT_SECS = 1.0
-# How long nobody is served at most before another image goes on: for who has begun a request meanwhile.
-STILL_SECS = 2.0
-LEAVING_SECS = 0.005
-ADOPTED_AT_ONCE = 100
-# Who is turned away stays for a moment, so that the answer is read; so many at a time, because each is an open file.
-TURNED_AWAY = 128
-TURNED_AWAY_SECS = 1.0
-
 
 def certificates_of(application: Application) -> Certificates | None:
     """Give what connections are encrypted with, if they are, and let it be renewed with everything else."""
@@ -46,7 +35,9 @@ class Listener:
     def __init__(self, application: Application) -> None:
         self.application = application
         self.loop = asyncio.get_running_loop()
-        self.tick_secs = TICK_SECS
+        self._tuning = tuning = application.tuning.listener
+        self.connection_tuning = tuning.connection
+        self.tick_secs = tuning.tick_secs
         self.now = self.loop.time()
         self.date_line = date_line()
         self._connections: set[Connection] = set()
@@ -58,7 +49,7 @@ class Listener:
         self._timer: asyncio.TimerHandle | None = None
         self._empty = asyncio.Event()
         self._numbers = count(1)
-        self._backlog = Backlog(self.loop, self._connect)
+        self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once)
         limits = application.settings.limits
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
         self.pulse = Pulse(application.engine, self.loop, bounds)
@@ -72,10 +63,11 @@ class Listener:
             self._servers = [await self._encrypt(host, port, inherited, self.certificates)]
         elif inherited:
             self._servers = [
-                await self.loop.create_server(self._connect, sock=each, backlog=BACKLOG) for each in inherited
+                await self.loop.create_server(self._connect, sock=each, backlog=self._tuning.backlog)
+                for each in inherited
             ]
         else:
-            self._servers = [await self.loop.create_server(self._connect, host, port, backlog=BACKLOG)]
+            self._servers = [await self.loop.create_server(self._connect, host, port, backlog=self._tuning.backlog)]
         if self.certificates is None:
             self._backlog.listen([each.fileno() for server in self._servers for each in server.sockets])
         self._tick()
@@ -90,8 +82,9 @@ class Listener:
             for connection in connections:
                 connection.close()
             return
-        for first in range(0, len(connections), ADOPTED_AT_ONCE):
-            some = connections[first : first + ADOPTED_AT_ONCE]
+        at_once = self._tuning.adopted_at_once
+        for first in range(0, len(connections), at_once):
+            some = connections[first : first + at_once]
             adopting = (self.loop.connect_accepted_socket(self._connect, each) for each in some)
             # One that was reset meanwhile is gone for its client too.
             await asyncio.gather(*adopting, return_exceptions=True)
@@ -102,10 +95,11 @@ class Listener:
     async def _encrypt(
         self, host: str, port: int, inherited: Sequence[socket.socket], certificates: Certificates
     ) -> EncryptedServer:
-        sockets = inherited or await bind(host, port, BACKLOG)
+        sockets = inherited or await bind(host, port, self._tuning.backlog)
         most = self.application.settings.limits.max_connections
         certificates.watch()
-        return EncryptedServer(sockets, certificates, self._connect, lambda: most - self._admitted)
+        room, tuning = lambda: most - self._admitted, self._tuning.encryption
+        return EncryptedServer(sockets, certificates, self._connect, room, tuning)
 
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
         """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
@@ -124,7 +118,7 @@ class Listener:
 
     def _turn_away(self, connection: Connection, error: ProtocolError) -> ProtocolError:
         """Keep a connection for as long as its refusal takes. Of too many, who came first goes first."""
-        if len(self._turned_away) >= TURNED_AWAY:
+        if len(self._turned_away) >= self._tuning.max_turned_away:
             oldest = next(iter(self._turned_away))
             del self._turned_away[oldest]
             oldest.abort()
@@ -167,7 +161,7 @@ class Listener:
             connection.check(self.now)
         for connection in tuple(self._turned_away):
             # When it came is known to the tick.
-            if self.now - connection.since >= TURNED_AWAY_SECS + self.tick_secs:
+            if self.now - connection.since >= self._tuning.turned_away_secs + self.tick_secs:
                 connection.abort()
         if self.buffered_bytes > self.max_buffered_bytes:
             self.relieve()
@@ -183,7 +177,7 @@ class Listener:
         for connection in tuple(self._connections):
             connection.abort()
         # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
-        await self._until_empty(ABORT_SECS)
+        await self._until_empty(self._tuning.abort_secs)
         self.pulse.stop()
         if self._timer:
             self._timer.cancel()
@@ -212,14 +206,14 @@ class Listener:
         await self._until_settled(slow, grace_secs)
         listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
         self._close_servers()
-        await self._until_encrypted(ABORT_SECS)
+        await self._until_encrypted(self._tuning.abort_secs)
         # What was accepted a moment ago is made known in the next turn.
-        await asyncio.sleep(LEAVING_SECS)
-        await self._until_settled(self._connections, min(grace_secs, STILL_SECS))
+        await asyncio.sleep(self._tuning.poll_secs)
+        await self._until_settled(self._connections, min(grace_secs, self._tuning.still_secs))
         for connection in tuple(self._connections):
             if not connection.settled:
                 connection.abort()
-        await self._until_settled(self._connections, ABORT_SECS)
+        await self._until_settled(self._connections, self._tuning.abort_secs)
         self.pulse.stop()
         if self._timer:
             self._timer.cancel()
@@ -232,7 +226,7 @@ class Listener:
         while self.loop.time() < deadline:
             if not any(map(len, encrypting)):
                 break
-            await asyncio.sleep(LEAVING_SECS)
+            await asyncio.sleep(self._tuning.poll_secs)
         for server in encrypting:
             server.drop()
 
@@ -244,4 +238,4 @@ class Listener:
                 connection.leave()
             if all(connection.settled for connection in connections & self._connections):
                 return
-            await asyncio.sleep(LEAVING_SECS)
+            await asyncio.sleep(self._tuning.poll_secs)

@@ -15,9 +15,6 @@ from everbrook.server.http1.request import Http1Request, StreamedRequest
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener
 
-MAX_OUTSTANDING = 128
-MAX_QUEUED_BYTES = 1024 * 1024
-
 
 class Parked:
     """A response that waits for its change to be durable, or for those before it."""
@@ -45,6 +42,8 @@ class Pacing(asyncio.Protocol):
         "_held",
         "_leaving",
         "_listener",
+        "_max_outstanding",
+        "_max_queued_bytes",
         "_parked",
         "_parser",
         "_queued",
@@ -65,6 +64,8 @@ class Pacing(asyncio.Protocol):
         self._listener = listener
         self._application = listener.application
         self._engine = listener.application.engine
+        self._max_outstanding = listener.connection_tuning.max_outstanding
+        self._max_queued_bytes = listener.connection_tuning.max_queued_bytes
         self._arriving: StreamedRequest | None = None
         self._queued: deque[Http1Request] = deque()
         self._queued_bytes = 0
@@ -123,7 +124,8 @@ class Pacing(asyncio.Protocol):
             self._transport.pause_reading()
 
     def _has_room(self) -> bool:
-        return len(self._queued) + len(self._parked) < MAX_OUTSTANDING and self._queued_bytes < MAX_QUEUED_BYTES
+        outstanding = len(self._queued) + len(self._parked)
+        return outstanding < self._max_outstanding and self._queued_bytes < self._max_queued_bytes
 
     def _held_bytes(self) -> int:
         parser, arriving = self._parser, self._arriving

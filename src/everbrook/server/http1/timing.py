@@ -8,9 +8,6 @@ from everbrook.server.http1.strain import Strain
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener
 
-LINGER_SECS = 5.0
-MIN_BODY_BYTES_PER_SEC = 1024
-
 
 class Timing(Strain):
     """Ends what has taken too long."""
@@ -28,7 +25,7 @@ class Timing(Strain):
         self._set_buffered(self._held_bytes())
         settings, waited_secs = self._application.settings.server, now - self._since
         if self._refused and not self._outstanding():
-            if waited_secs >= LINGER_SECS:
+            if waited_secs >= self._listener.connection_tuning.linger_secs:
                 self._transport.abort()
         elif self.congested or self._ending:
             self._check_backlog(now, settings.slow_reader_timeout_secs)
@@ -41,7 +38,7 @@ class Timing(Strain):
     def _check_sender(self, now: float, timeout_secs: float) -> None:
         """A body earns time as it comes, a second per kilobyte, but never more than it has already taken."""
         body_bytes = self._parser.body_bytes
-        earned_secs = (body_bytes - self._seen_body_bytes) / MIN_BODY_BYTES_PER_SEC
+        earned_secs = (body_bytes - self._seen_body_bytes) / self._listener.connection_tuning.min_body_bytes_per_sec
         self._seen_body_bytes = body_bytes
         self._since = min(now, self._since + earned_secs)
         if 0 < timeout_secs <= now - self._since:

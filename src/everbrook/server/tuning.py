@@ -1,0 +1,29 @@
+"""The tuning of a whole server: one struct per component, with every default in it.
+
+Settings are what users choose; a tuning is what only tests choose otherwise. It mirrors the construction: whoever makes
+a component hands it its part. These structs live in modules that import nothing heavy, because every server loads them.
+"""
+
+from msgspec import Struct
+
+from everbrook.server.http1.tuning import ListenerTuning
+
+
+class ExchangeTuning(Struct, frozen=True, kw_only=True):
+    """Bounds of a deferred answer on the ASGI transport."""
+
+    max_queued_bytes: int = 256 * 1024
+    """From so many unsent bytes on the reader counts as congested."""
+
+    last_words_secs: float = 1.0
+    """How long a reader may take to receive the end of its answer when the server below is stopping."""
+
+
+class ServerTuning(Struct, frozen=True, kw_only=True):
+    """The parts of `assemble` and of the transports. An application keeps it, and gives each component its part."""
+
+    listener: ListenerTuning = ListenerTuning()
+    exchange: ExchangeTuning = ExchangeTuning()
+
+
+DEFAULT_TUNING = ServerTuning()
