@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority, Pair
 from tests.server.conftest import Start
 from tests.server.running import RunningServer
-from tests.server.tls.certificates import Authority, Pair
 
 
 @pytest.fixture

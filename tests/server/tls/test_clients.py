@@ -6,9 +6,9 @@ import ssl
 import pytest
 
 from everbrook.server.tls import subject_of
+from tests.certificates import Authority, Pair, connected
 from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually
-from tests.server.tls.certificates import Authority, Pair, connected
 from tests.server.tls.test_encrypted import request
 
 

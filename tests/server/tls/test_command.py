@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import Authority, Pair, serial, shown
 from tests.server.process import EVERBROOK, environment, serving
 from tests.server.running import eventually
-from tests.server.tls.certificates import Authority, Pair, serial, shown
 
 
 def variables(pair: Pair) -> dict[str, str]:

@@ -12,9 +12,9 @@ import pytest
 from everbrook.server.http1.encrypting import EncryptedServer
 from everbrook.server.http1.tuning import EncryptionTuning, ListenerTuning
 from everbrook.server.tuning import ServerTuning
+from tests.certificates import Authority, Pair, connected
 from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually
-from tests.server.tls.certificates import Authority, Pair, connected
 
 HOST = "127.0.0.1"
 

@@ -11,8 +11,8 @@ import pytest
 
 from everbrook.server.tls import Certificates, CertificateUnusable, make_context
 from everbrook.settings import TlsSettings
+from tests.certificates import Authority, Pair, connected, serial, shown
 from tests.server.running import RunningServer, eventually
-from tests.server.tls.certificates import Authority, Pair, connected, serial, shown
 from tests.server.tls.test_encrypted import request
 
 

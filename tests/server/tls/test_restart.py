@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from everbrook.server.restarting import read_report
+from tests.certificates import Authority, Pair, connected
 from tests.server.process import ServerProcess, serving
 from tests.server.restarts import PATIENCE_SECS, awaited
-from tests.server.tls.certificates import Authority, Pair, connected
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 
