@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
+from everbrook.engine.tuning import EngineTuning, UpkeepTuning
 from everbrook.protocol.commands import Append, Command, Create, Delete, ForkFrom
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.protocol.path import bucket_of
@@ -44,6 +45,9 @@ with_streams = precondition(lambda self: self.model.names)
 class CommandingMachine(RuleBasedStateMachine):
     """Creates, forks, appends, closes and deletes."""
 
+    # Policies are applied by a rule of their own, at whatever time.
+    tuning = EngineTuning(upkeep=UpkeepTuning(trim_delay_ms=10**9))
+
     def __init__(self) -> None:
         super().__init__()
         self.clock = FakeClock()
@@ -63,8 +67,16 @@ class CommandingMachine(RuleBasedStateMachine):
         raise NotImplementedError
 
     def new_engine(self) -> Engine:
-        self.worker = HandWorker()
-        return Engine(self.storage, self.scheduler, self.clock, LIMITS, blob_executor=self.worker)
+        self.worker, self.commits = HandWorker(), HandWorker()
+        return Engine(
+            self.storage,
+            self.scheduler,
+            self.clock,
+            LIMITS,
+            tuning=self.tuning,
+            commit_executor=self.commits,
+            blob_executor=self.worker,
+        )
 
     def _command(self, command: Command, predict: Callable[[], str]) -> None:
         """Let the engine decide, and compare with what the model predicts."""

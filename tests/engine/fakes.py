@@ -63,6 +63,7 @@ class FakeScheduler:
         self._soon: deque[FakeTimer] = deque()
         self._from_threads: Queue[FakeTimer] = Queue()
         self._number = 0
+        self.timers_ever_set = 0
         self._run_at_this_time = 0
 
     def _timer(self, delay_micros: int, callback: Callable[..., object], args: tuple[object, ...]) -> FakeTimer:
@@ -77,6 +78,7 @@ class FakeScheduler:
     def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> FakeTimer:
         timer = self._timer(max(0, round(delay * 1_000_000)), callback, args)
         heapq.heappush(self._timers, timer)
+        self.timers_ever_set += 1
         return timer
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: object) -> FakeTimer:
@@ -168,40 +170,38 @@ class HandWorker(Executor):
             run += 1
         return run
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002, ARG002
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         if cancel_futures:
             self._steps.clear()
-        self.run()
+        if wait:
+            self.run()
         self._stopped = True
 
 
-class DelayedStorage(MemoryStorage):
-    """A storage whose groups become durable when the test says so, or fail."""
+class LastingStorage(MemoryStorage):
+    """A storage that is done at once, and that outlives its engine."""
+
+    def close(self) -> None:
+        """Keep everything."""
+
+
+class DelayedStorage(LastingStorage):
+    """A storage that takes its time, without a thread: a group arrives, or fails, when the test says so.
+
+    The committer's executor is a `HandWorker` then: a group is on its way until that runs.
+    """
 
     blocking = True
 
     def __init__(self) -> None:
         super().__init__()
         self.groups: list[Sequence[Change]] = []
-        self._arrived: Queue[Sequence[Change]] = Queue()
-        self._verdicts: Queue[BaseException | None] = Queue()
+        self.verdict: BaseException | None = None
 
     def persist(self, group: Sequence[Change]) -> None:
-        """Wait, in the committer's thread, for the verdict."""
         self.groups.append(group)
-        self._arrived.put(group)
-        verdict = self._verdicts.get(timeout=HANDOVER_SECS)
-        if verdict:
-            raise verdict
-
-    def let_the_next_group_arrive(self) -> None:
-        """Let the group that is on its way succeed when it gets there, without waiting for it."""
-        self._verdicts.put(None)
-
-    def give_verdict(self, error: BaseException | None) -> None:
-        """Let the group that is on its way succeed, or fail."""
-        self._arrived.get(timeout=HANDOVER_SECS)
-        self._verdicts.put(error)
+        if self.verdict:
+            raise self.verdict
 
 
 class Bystander:

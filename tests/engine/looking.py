@@ -100,8 +100,8 @@ class LookingMachine(ReadingMachine):
     def what_is_durable_is_as_in_the_model(self) -> None:
         """From the earliest retained offset on, every stream in memory has the bytes that it was given."""
         committed = self.model.history[self.engine.durable_change]
-        for name, stream in self.engine._streams._visible.items():
-            expected, head = committed[name], stream.committed
+        for stream in self.engine.residents():
+            expected, head = committed[stream.committed.identity.name], stream.committed
             content = expected.content
             assert (head.kept.earliest, head.tail) == (expected.earliest, len(content))
             assert stream.lineage.read(expected.earliest, head.tail) == content[expected.earliest :]

@@ -1,28 +1,19 @@
 """The whole machine: commands, reads, time that passes or stalls, new starts, and what holds throughout."""
 
 import sys
-from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from everbrook.engine import upkeep
-from everbrook.engine.usage import EVERYTHING, Held
-from everbrook.protocol.path import bucket_prefix
+from everbrook.engine.usage import EVERYTHING
 from tests.engine.cutting import BUCKET
 from tests.engine.looking import LookingMachine
-from tests.engine.needing import needed_bytes, readable_bytes
-from tests.engine.rig import residents
+from tests.engine.needing import check_usage
+from tests.engine.rig import newest, residents
 
 
 class EngineMachine(LookingMachine):
     """Whatever happens to the engine in whatever order, it does what the model does."""
-
-    def __init__(self) -> None:
-        # Policies are applied by a rule of their own, at whatever time.
-        self._no_trimming = patch.object(upkeep, "TRIM_DELAY_MS", 10**9)
-        self._no_trimming.start()
-        super().__init__()
 
     # Time
 
@@ -76,7 +67,7 @@ class EngineMachine(LookingMachine):
         self.model.history = [self.model.newest]
         self.followers, self.answers, self.released = [], [], []
         for name, stream in self.model.newest.items():
-            assert self.engine._streams.stream(name) is not None
+            assert newest(self.engine, name) is not None
             self.model.touched[stream.incarnation] = self.clock.now()
 
     # What always holds
@@ -88,11 +79,8 @@ class EngineMachine(LookingMachine):
 
     @invariant()
     def as_much_is_held_as_streams_and_their_forks_need(self) -> None:
-        usage, streams = self.engine._usage, self.engine._streams
-        for scope, prefix in ((EVERYTHING, b""), (BUCKET, bucket_prefix(BUCKET))):
-            heads = list(streams.heads(prefix))
-            assert usage.of(scope) == Held(len(heads), needed_bytes(heads))
-            assert usage.of(scope).size >= readable_bytes(heads)
+        for scope in (EVERYTHING, BUCKET):
+            check_usage(self.engine, scope)
 
     @invariant()
     def answers_are_told_once_when_durable_and_in_order(self) -> None:
@@ -108,18 +96,10 @@ class EngineMachine(LookingMachine):
 
     def teardown(self) -> None:
         """Everybody has got everything; and when all streams go, nothing is left of them."""
-        try:
-            if sys.exc_info()[0] is None:
-                self.finish()
-                self._check_the_end()
-            else:
-                self.abandon()
-            self.engine.close()
-        finally:
-            self._no_trimming.stop()
-
-    def abandon(self) -> None:
-        """Let go of what would hold up the end of a run that has failed."""
+        if sys.exc_info()[0] is None:
+            self.finish()
+            self._check_the_end()
+        self.engine.close()
 
     def _check_the_end(self) -> None:
         self.check_that_followers_have_everything()
@@ -129,7 +109,7 @@ class EngineMachine(LookingMachine):
             self._delete_everything()
             self.work()
             assert self.storage.used_bytes == 0
-            assert residents(self.engine) == []
+            assert residents(self.engine) == 0
 
     def _delete_everything(self) -> None:
         for follower in self.followers:

@@ -1,9 +1,24 @@
-"""What is needed of streams, by the rule of the storage itself, and what can be read of them."""
+"""What is needed of streams, by the rule of the storage itself, and what can be read of them.
+
+What the engine counts must be what is needed, and never less than what can be read.
+"""
 
 from collections.abc import Iterator, Sequence
 
+from everbrook.engine.engine import Engine
+from everbrook.engine.usage import EVERYTHING, Held
+from everbrook.protocol.path import bucket_prefix
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.retained import floor_of
+from tests.engine.rig import held, newest_heads
+
+
+def check_usage(engine: Engine, scope: bytes) -> None:
+    """Check what an engine counts for a bucket, or for the whole store, against what its streams and forks need."""
+    heads = newest_heads(engine, b"" if scope == EVERYTHING else bucket_prefix(scope))
+    counted = held(engine, scope)
+    assert counted == Held(len(heads), needed_bytes(heads))
+    assert counted.size >= readable_bytes(heads)
 
 
 def needed_bytes(heads: Sequence[Head]) -> int:

@@ -1,15 +1,15 @@
 """An engine on a storage and a time that the test holds in its hands, and short ways to command it."""
 
-from concurrent.futures import Executor
-
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
+from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.uploads import Upload
+from everbrook.engine.usage import Held
 from everbrook.protocol.commands import Append, Create, CreateBucket, Delete, ForkFrom, PublishSnapshot, Retain
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.protocol.outcomes import Appended, Closed, Created, Cut, Deleted, Duplicate, Existing, Untouched
-from everbrook.protocol.state import Claim, Kept, Retention
+from everbrook.protocol.state import Claim, Head, Kept, Retention
 from everbrook.storage.memory import MemoryStorage
 from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler, HandWorker, RecordingReader
 
@@ -18,33 +18,73 @@ JSON = b"application/json"
 UNBOUNDED = Limits()
 
 
-def residents(engine: Engine) -> list[bytes | int]:
-    """Give what an engine has of streams in its memory."""
-    streams = engine._streams
-    upkeep = engine._upkeep
-    watched = (*upkeep._expiry._watched, *upkeep._trimming._watched)
-    return [*streams._newest, *streams._visible, *streams._arriving, *watched]
+def residents(engine: Engine) -> int:
+    """Count what an engine has of streams in its memory, in all the places where it has them."""
+    found = engine.inspect()
+    streams = found.resident_streams + found.newest_streams + found.arriving_streams
+    return streams + found.expiring.streams + found.trimming.streams
+
+
+# What only decisions see. The engine has no public way to it, and all tests use these.
+
+
+def newest(engine: Engine, name: bytes) -> Head | None:
+    """Give the newest head of a stream, durable or not."""
+    return engine._streams.newest_head(name)
+
+
+def newest_heads(engine: Engine, prefix: bytes) -> list[Head]:
+    """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""
+    return list(engine._streams.heads(prefix))
+
+
+def is_populated(engine: Engine, prefix: bytes) -> bool:
+    """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
+    return engine._streams.populated(prefix)
+
+
+def held(engine: Engine, scope: bytes) -> Held:
+    """Give what a bucket holds, or the whole store, as quotas count it."""
+    return engine._usage.of(scope)
+
+
+def durable(engine: Engine, name: bytes) -> Head | None:
+    """Give the durable head of a stream, even of one that does not live."""
+    stream = engine._streams.visible(name)
+    return stream.committed if stream else None
+
+
+def evict(engine: Engine) -> None:
+    """Let the next few streams leave memory if they are idle, as the engine does when it has too many."""
+    engine._streams.trim()
 
 
 class Rig:
     """An engine over a memory storage that answers at once."""
 
-    def __init__(self, limits: Limits = UNBOUNDED, storage: MemoryStorage | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits = UNBOUNDED,
+        storage: MemoryStorage | None = None,
+        tuning: EngineTuning = DEFAULT_TUNING,
+    ) -> None:
         self.clock = FakeClock()
-        self.scheduler = FakeScheduler(self.clock)
         self.storage = MemoryStorage() if storage is None else storage
         self.limits = limits
-        self.engine = self._start()
+        self.tuning = tuning
+        self.engine = self.start()
 
-    def _start(self, commit_executor: Executor | None = None) -> Engine:
-        """Start an engine whose work on blobs is done when the test says so."""
-        self.worker = HandWorker()
+    def start(self) -> Engine:
+        """Start an engine on what the storage holds. What goes to the disk does so when the test says so."""
+        self.scheduler = FakeScheduler(self.clock)
+        self.worker, self.commits = HandWorker(), HandWorker()
         return Engine(
             self.storage,
             self.scheduler,
             self.clock,
             self.limits,
-            commit_executor=commit_executor,
+            tuning=self.tuning,
+            commit_executor=self.commits,
             blob_executor=self.worker,
         )
 
@@ -54,11 +94,9 @@ class Rig:
             pass
 
     def restart(self) -> None:
-        """Go on with a new engine on what the storage holds, as if the storage had outlived its process."""
-        self.engine._upkeep.stop()
-        self.engine._committer.close()
+        """Go on with a new engine on what the storage holds: what was on its way, and what was timed, is lost."""
         self.clock.micros += 1000
-        self.engine = self._start()
+        self.engine = self.start()
 
     def create(
         self,
@@ -177,14 +215,20 @@ class DelayedRig(Rig):
 
     storage: DelayedStorage
 
-    def __init__(self, limits: Limits = UNBOUNDED, storage: DelayedStorage | None = None) -> None:
-        super().__init__(limits, DelayedStorage() if storage is None else storage)
+    def __init__(
+        self,
+        limits: Limits = UNBOUNDED,
+        storage: DelayedStorage | None = None,
+        tuning: EngineTuning = DEFAULT_TUNING,
+    ) -> None:
+        super().__init__(limits, DelayedStorage() if storage is None else storage, tuning)
 
     def let_group_arrive(self, error: BaseException | None = None) -> None:
         """Let the group that is on its way become durable and visible, or fail."""
         self.scheduler.settle()
-        self.storage.give_verdict(error)
-        self.scheduler.take_from_thread()
+        self.storage.verdict = error
+        assert self.commits.run(1), "nothing is on its way"
+        self.scheduler.run_from_threads()
 
     def let_everything_arrive(self) -> None:
         """Let groups arrive until nothing is on its way."""

@@ -4,7 +4,6 @@ The storage takes its time, without a thread: a group arrives, or finds no room,
 what has arrived, and nothing else.
 """
 
-from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import msgspec
@@ -13,41 +12,18 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.engine.roster import record_name
 from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning, WakingTuning
 from everbrook.engine.waking import Delivery
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.state import Link, Subscription, Wake, decode_events, fold
 from everbrook.storage.api import StorageFull
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.fakes import FakeScheduler, HandWorker
-from tests.engine.rig import UNBOUNDED, Rig
+from tests.engine.fakes import DelayedStorage
+from tests.engine.rig import UNBOUNDED, Rig, durable
 
 HOOK = "https://worker.example/hook"
 LEASE_MS = 30_000
-
-
-class HeldStorage(MemoryStorage):
-    """A storage that is done with a group when the test says so, and that outlives its engine."""
-
-    blocking = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.verdict: BaseException | None = None
-
-    def persist(self, _group: object) -> None:
-        if self.verdict:
-            raise self.verdict
-
-    def close(self) -> None:
-        """Keep everything."""
-
-
-class LastingStorage(MemoryStorage):
-    """A storage that is done at once, and that outlives its engine."""
-
-    def close(self) -> None:
-        """Keep everything."""
 
 
 @dataclass
@@ -78,16 +54,19 @@ def name_of(path: str, root: bytes = STREAM_ROOT) -> bytes:
 class SubscribingRig(Rig):
     """An engine with subscriptions. Streams are of text, but for the wake streams."""
 
-    commits: HandWorker
     subscriptions: Subscriptions
 
-    def __init__(self, storage: MemoryStorage | None = None, limits: Limits = UNBOUNDED) -> None:
+    def __init__(
+        self,
+        storage: MemoryStorage | None = None,
+        limits: Limits = UNBOUNDED,
+        tuning: WakingTuning = DEFAULT_TUNING.waking,
+    ) -> None:
         self.sent: list[Sent] = []
-        super().__init__(limits, HeldStorage() if storage is None else storage)
+        super().__init__(limits, DelayedStorage() if storage is None else storage, EngineTuning(waking=tuning))
 
-    def _start(self, commit_executor: Executor | None = None) -> Engine:
-        self.commits = HandWorker()
-        engine = super()._start(commit_executor or self.commits)
+    def start(self) -> Engine:
+        engine = super().start()
         self.subscriptions = Subscriptions(engine, self._send)
         return engine
 
@@ -99,7 +78,7 @@ class SubscribingRig(Rig):
     def let_group_arrive(self, error: BaseException | None = None) -> None:
         """Let the next group become durable and visible, or fail."""
         self.scheduler.settle()
-        if isinstance(self.storage, HeldStorage):
+        if isinstance(self.storage, DelayedStorage):
             self.storage.verdict = error
         self.commits.run(1)
         self.scheduler.run_from_threads()
@@ -130,9 +109,7 @@ class SubscribingRig(Rig):
 
     def crash(self) -> None:
         """Start anew with what has arrived. What was on its way is lost, and so is everything timed."""
-        self.clock.micros += 1000
-        self.scheduler = FakeScheduler(self.clock)
-        self.engine = self._start()
+        super().restart()
 
     def restart(self) -> None:
         """Let everything arrive, start anew, and let that settle."""
@@ -241,5 +218,5 @@ def comparable(rig: SubscribingRig, subscription: Subscription | None) -> object
 
 
 def _is_there(rig: SubscribingRig, name: bytes, link: Link) -> bool:
-    stream = rig.engine._streams.visible(name)
-    return stream is not None and stream.committed.identity.incarnation == link.incarnation
+    head = durable(rig.engine, name)
+    return head is not None and head.identity.incarnation == link.incarnation

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from functools import partial
+from threading import get_ident
 
 import pytest
 
+from everbrook.engine.engine import Engine
+from everbrook.engine.limits import Limits
 from everbrook.protocol.change import Change
+from everbrook.protocol.commands import Create
 from everbrook.protocol.errors import StreamExists, StreamGone, StreamNotFound, Unavailable
 from everbrook.protocol.outcomes import Duplicate, Existing
 from everbrook.protocol.state import Claim
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.fakes import DelayedStorage
+from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, DelayedRig, Rig
 
 GONE = OSError("the disk is gone")
@@ -246,7 +250,7 @@ def test_nothing_is_tried_again_after_a_failure(delayed: DelayedRig) -> None:
     delayed.let_group_arrive(GONE)
     delayed.scheduler.settle()
     assert sizes(delayed.storage.groups) == [1]
-    assert delayed.storage._arrived.empty()
+    assert delayed.commits.run() == 0
     assert delayed.storage.load(b"a") is None
 
 
@@ -290,18 +294,15 @@ class ClosedStorage(DelayedStorage):
 
 
 def test_closing_waits_for_the_group_on_its_way_and_tells_everybody() -> None:
-    rig = DelayedRig()
-    rig.storage = ClosedStorage()
-    rig.engine = rig._start()
+    rig = DelayedRig(storage=ClosedStorage())
     rig.create(b"a")
     on_its_way = rig.answers()
     rig.scheduler.settle()
     rig.create(b"b")
     queued = rig.answers()
-    rig.storage.let_the_next_group_arrive()
     rig.engine.close()
     rig.scheduler.settle()
-    rig.scheduler.take_from_thread()
+    rig.scheduler.run_from_threads()
     assert sizes(rig.storage.groups) == [1]
     assert [len(on_its_way), len(queued)] == [1, 1]
     assert isinstance(queued[0], Unavailable)
@@ -322,6 +323,33 @@ def test_a_closed_engine_refuses_writes(rig: Rig) -> None:
         rig.create(b"a")
 
 
-def test_a_storage_that_is_done_at_once_has_no_thread() -> None:
-    assert not MemoryStorage.blocking
-    assert Rig().engine._committer._executor is None
+# Threads
+
+
+def test_a_storage_that_is_done_at_once_needs_no_thread(rig: Rig) -> None:
+    rig.create(b"a")
+    assert rig.commits.run() == 0
+
+
+class ThreadedStorage(MemoryStorage):
+    """A storage that says in which threads it is written to."""
+
+    blocking = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.persisting: set[int] = set()
+
+    def persist(self, group: Sequence[Change]) -> None:  # noqa: ARG002 - they are kept when they are applied
+        self.persisting.add(get_ident())
+
+
+def test_a_storage_that_blocks_is_written_to_in_a_thread_of_its_own() -> None:
+    clock, storage = FakeClock(), ThreadedStorage()
+    scheduler = FakeScheduler(clock)
+    engine = Engine(storage, scheduler, clock, Limits())
+    engine.execute(Create(b"a", clock.now(), engine.new_incarnation()))
+    scheduler.settle()
+    scheduler.take_from_thread()
+    assert (engine.durable_change, len(storage.persisting - {get_ident()})) == (1, 1)
+    engine.close()

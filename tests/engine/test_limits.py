@@ -8,7 +8,7 @@ from everbrook.engine.limits import PRODUCER_IDLE_MS, Limits
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
 from everbrook.protocol.outcomes import Appended, Closed, Duplicate
 from everbrook.protocol.state import Claim
-from tests.engine.rig import JSON, Rig
+from tests.engine.rig import JSON, Rig, residents
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -59,7 +59,7 @@ def test_a_creation_that_brings_too_much_creates_nothing() -> None:
     with pytest.raises(StreamFull):
         rig.create(b"a", b"12345678901", ttl_secs=1)
     assert holds(rig) == (0, 0)
-    assert rig.engine._streams._newest == {}
+    assert residents(rig.engine) == 0
     assert rig.scheduler.timers == 0
 
 

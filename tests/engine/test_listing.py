@@ -7,7 +7,7 @@ from everbrook.protocol.outcomes import Deleted
 from everbrook.protocol.path import bucket_prefix
 from everbrook.storage.api import StorageFull
 from tests.engine.fakes import START_MS
-from tests.engine.rig import DelayedRig, Rig
+from tests.engine.rig import DelayedRig, Rig, is_populated
 
 AGENTS = bucket_prefix(b"agents")
 FULL = StorageFull("the disk is full")
@@ -81,7 +81,7 @@ def test_a_stream_that_is_not_in_memory_is_listed_while_it_lives(rig: Rig) -> No
     assert listed(rig) == [b"a", b"b"]
     rig.clock.micros += 2_000_000
     assert listed(rig) == [b"b"]
-    assert rig.engine._streams._visible == {}
+    assert rig.engine.inspect().resident_streams == 0
 
 
 def test_a_stream_is_listed_when_it_is_durable_and_as_long(delayed: DelayedRig) -> None:
@@ -106,7 +106,7 @@ def test_streams_are_counted_by_what_their_names_begin_with(rig: Rig) -> None:
 
 
 def populated(rig: Rig) -> bool:
-    return rig.engine._streams.populated(AGENTS)
+    return is_populated(rig.engine, AGENTS)
 
 
 @pytest.fixture

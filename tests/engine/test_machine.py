@@ -1,35 +1,21 @@
 """The engine against the model: on a storage that is done at once, on one that takes its time, and in little memory."""
 
-from unittest.mock import patch
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from msgspec.structs import replace
 
-from everbrook.engine import streams
+from everbrook.engine.tuning import StreamsTuning
 from everbrook.storage.api import StorageFull
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.fakes import DelayedStorage
+from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.machine import EngineMachine
+from tests.engine.rig import evict
 
 # The same runs every time.
 generated = settings(derandomize=True, max_examples=230, stateful_step_count=40, deadline=None, database=None)
 
 pending = precondition(lambda self: self.engine.last_change > self.engine.durable_change and not self.model.failed)
-
-
-class LastingStorage(MemoryStorage):
-    """A storage that is still there when the engine that used it has gone."""
-
-    def close(self) -> None:
-        """Keep everything."""
-
-
-class LastingDelayedStorage(DelayedStorage):
-    """The same, done when the machine says so."""
-
-    def close(self) -> None:
-        """Keep everything."""
 
 
 class ImmediateMachine(EngineMachine):
@@ -42,10 +28,10 @@ class ImmediateMachine(EngineMachine):
 class DelayedMachine(EngineMachine):
     """Changes are on their way until the machine lets a group arrive, or fail."""
 
-    storage: LastingDelayedStorage
+    storage: DelayedStorage
 
     def new_storage(self) -> MemoryStorage:
-        return LastingDelayedStorage()
+        return DelayedStorage()
 
     @pending
     @rule()
@@ -67,11 +53,9 @@ class DelayedMachine(EngineMachine):
 
     def _decide_on_a_group(self, error: Exception | None) -> None:
         self.settle()
-        self.storage.give_verdict(error)
-        self.scheduler.take_from_thread()
-
-    def abandon(self) -> None:
-        self.storage.let_the_next_group_arrive()
+        self.storage.verdict = error
+        assert self.commits.run(1)
+        self.scheduler.run_from_threads()
 
     def finish(self) -> None:
         self.settle()
@@ -84,15 +68,11 @@ class CrampedMachine(DelayedMachine):
     """There is little memory: streams leave it and are loaded again. And there is little room: groups are refused."""
 
     expiring = False
-
-    def __init__(self) -> None:
-        self._little_memory = patch.multiple(streams, MAX_RESIDENT=1, EVICTION_SLICE=1)
-        self._little_memory.start()
-        super().__init__()
+    tuning = replace(EngineMachine.tuning, streams=StreamsTuning(max_resident=1, eviction_slice=1))
 
     @rule()
     def forget(self) -> None:
-        self.engine._streams.trim()
+        evict(self.engine)
 
     @pending
     @rule()
@@ -103,10 +83,6 @@ class CrampedMachine(DelayedMachine):
             answer.refused = answer.refused or not answer.told
         self._decide_on_a_group(StorageFull("the disk is full"))
         self.model.roll_back(durable, self.engine.last_change)
-
-    def teardown(self) -> None:
-        super().teardown()
-        self._little_memory.stop()
 
 
 TestImmediate = ImmediateMachine.TestCase

@@ -1,19 +1,17 @@
 """Moves: which streams changed since somebody last asked."""
 
-from unittest.mock import patch
-
 import pytest
 
-from everbrook.engine import moves
 from everbrook.engine.moves import Moves
+from everbrook.engine.tuning import DEFAULT_TUNING, MovesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone
 from everbrook.protocol.state import Retention
 from tests.engine.rig import DelayedRig, Rig
 
 
-def noting() -> Moves:
+def noting(tuning: MovesTuning = DEFAULT_TUNING.moves) -> Moves:
     """Moves of which somebody has asked."""
-    noted = Moves(run=10)
+    noted = Moves(10, tuning)
     noted.token()
     return noted
 
@@ -60,27 +58,25 @@ def test_a_token_stays_good_while_others_ask() -> None:
 
 
 def test_what_moved_too_long_ago_is_forgotten() -> None:
-    with patch.object(moves, "MAX_MOVES", 2):
-        noted = noting()
-        early = noted.token()
-        noted.note(b"a")
-        later = noted.token()
-        noted.note(b"b")
-        assert since(noted, early) == [b"a", b"b"]
-        noted.note(b"c")
-        with pytest.raises(TokenGone, match="list everything again"):
-            noted.since(early.encode(), b"", 1000)
-        assert since(noted, later) == [b"b", b"c"]
+    noted = noting(MovesTuning(max_moves=2))
+    early = noted.token()
+    noted.note(b"a")
+    later = noted.token()
+    noted.note(b"b")
+    assert since(noted, early) == [b"a", b"b"]
+    noted.note(b"c")
+    with pytest.raises(TokenGone, match="list everything again"):
+        noted.since(early.encode(), b"", 1000)
+    assert since(noted, later) == [b"b", b"c"]
 
 
 def test_a_stream_that_moves_again_and_again_takes_one_place() -> None:
-    with patch.object(moves, "MAX_MOVES", 2):
-        noted = noting()
-        early = noted.token()
-        for _ in range(10):
-            noted.note(b"a")
-            noted.note(b"b")
-        assert since(noted, early) == [b"a", b"b"]
+    noted = noting(MovesTuning(max_moves=2))
+    early = noted.token()
+    for _ in range(10):
+        noted.note(b"a")
+        noted.note(b"b")
+    assert since(noted, early) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("token", [b"b-0", b"a-1", b"a-99", b"0-0"])
@@ -104,7 +100,7 @@ def moved(rig: Rig, token: str) -> list[bytes]:
 
 def test_nothing_is_noted_before_somebody_asks(rig: Rig) -> None:
     rig.create(b"a")
-    assert rig.engine.moves._numbers == {}
+    assert rig.engine.inspect().moved_streams == 0
 
 
 def test_a_stream_moves_when_it_is_created_written_closed_cut_or_deleted(rig: Rig) -> None:
@@ -165,12 +161,11 @@ def test_a_page_of_what_moved_goes_on_by_its_last_token() -> None:
     assert [name for name, _ in noted.since(second[1].encode(), b"", 2)] == [b"a"]
 
 
-def test_streams_that_move_again_and_again_take_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "MIN_LOG", 4)
-    noted = noting()
+def test_streams_that_move_again_and_again_take_little() -> None:
+    noted = noting(MovesTuning(min_log=4))
     token = noted.token().encode()
     for _ in range(100):
         noted.note(b"a")
         noted.note(b"b")
-    assert len(noted._log) <= 2 * 2 + 5
+    assert noted.log_length <= 2 * 2 + 5
     assert [name for name, _ in noted.since(token, b"", 10)] == [b"a", b"b"]

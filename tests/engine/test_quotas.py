@@ -10,8 +10,8 @@ from everbrook.protocol.errors import BucketFull, StoreFull
 from everbrook.protocol.outcomes import Closed
 from everbrook.protocol.state import Retention
 from tests.engine.fakes import DelayedStorage
-from tests.engine.needing import needed_bytes
-from tests.engine.rig import TEXT, Rig
+from tests.engine.needing import check_usage
+from tests.engine.rig import TEXT, Rig, held
 
 ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
 
@@ -113,9 +113,9 @@ def test_the_end_of_the_last_fork_makes_room(*, restart: bool) -> None:
     if restart:
         rig.restart()
     rig.delete(TWO)
-    assert rig.engine._usage.of(ACME).size == 8
+    assert held(rig.engine, ACME).size == 8
     rig.delete(b"/ds/acme/three")
-    assert rig.engine._usage.of(ACME).size == 0
+    assert held(rig.engine, ACME).size == 0
     rig.append(ONE, b"1234567890")
 
 
@@ -127,15 +127,15 @@ def test_what_comes_first_after_a_start_is_counted_right() -> None:
     with pytest.raises(BucketFull):
         rig.engine.begin_snapshot(PublishSnapshot(ONE, rig.clock.now(), 5, TEXT), 6)
     rig.publish(ONE, 5, b"12345")
-    assert rig.engine._usage.of(ACME).size == 10
+    assert held(rig.engine, ACME).size == 10
 
 
 def test_a_source_goes_whole_with_its_last_fork() -> None:
     rig = forked_and_cut({"max_bytes": 10})
     rig.delete(ONE)
-    assert rig.engine._usage.of(ACME).size == 8
+    assert held(rig.engine, ACME).size == 8
     rig.delete(TWO)
-    assert rig.engine._usage.of(ACME) == Held(0, 0)
+    assert held(rig.engine, ACME) == Held(0, 0)
 
 
 def test_snapshots_count(rig: Rig) -> None:
@@ -157,7 +157,7 @@ def test_changes_on_their_way_count() -> None:
 def test_what_is_counted_is_what_is_there(rig: Rig, *, restart: bool) -> None:
     quota_of(rig, max_bytes=1000)
     rig.create(ONE, b"12345")
-    rig.engine._usage.of(EVERYTHING)
+    check_usage(rig.engine, EVERYTHING)
     rig.fork(TWO, ONE, body=b"678")
     rig.append(ONE, b"9")
     rig.publish(ONE, 6, b"snap")
@@ -165,8 +165,6 @@ def test_what_is_counted_is_what_is_there(rig: Rig, *, restart: bool) -> None:
     rig.create(TWO, b"1")
     if restart:
         rig.restart()
-    counted = rig.engine._usage.of(EVERYTHING), rig.engine._usage.of(ACME)
-    there = list(rig.engine._streams.heads(b""))
-    assert counted[0].size == needed_bytes(there)
-    assert counted[0].streams == len(there)
-    assert counted[1].streams == 2
+    check_usage(rig.engine, EVERYTHING)
+    check_usage(rig.engine, ACME)
+    assert held(rig.engine, ACME).streams == 2

@@ -1,10 +1,8 @@
 """Reclaiming: bytes that nobody retains any more give their space back, and none that somebody still needs."""
 
-from unittest.mock import patch
-
-from everbrook.engine import streams
+from everbrook.engine.tuning import EngineTuning, StreamsTuning
 from everbrook.storage.run import BLOCK_BYTES
-from tests.engine.rig import DelayedRig, Rig
+from tests.engine.rig import DelayedRig, Rig, evict
 
 LARGE = b"x" * BLOCK_BYTES
 
@@ -148,16 +146,16 @@ def test_what_a_crash_left_of_a_cut_goes_when_the_stream_is_loaded(rig: Rig) -> 
 
 
 def test_a_stream_that_is_held_may_leave_memory_and_is_held_still() -> None:
-    with patch.multiple(streams, MAX_RESIDENT=0, EVICTION_SLICE=9):
-        rig = DelayedRig()
-        hold(rig)
-        rig.let_everything_arrive()
-        stream = rig.open(b"a")
-        rig.engine.hold(stream)
-        rig.engine._streams.trim()
-        rig.publish(b"a", 2 * BLOCK_BYTES)
-        rig.let_everything_arrive()
-        assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
-        rig.engine.release(stream)
-        assert stored_bytes(rig) == 0
-        rig.engine.close()
+    rig = DelayedRig(tuning=EngineTuning(streams=StreamsTuning(max_resident=0, eviction_slice=9)))
+    hold(rig)
+    rig.let_everything_arrive()
+    stream = rig.open(b"a")
+    rig.engine.hold(stream)
+    evict(rig.engine)
+    assert (stream.resident, rig.engine.inspect().held_streams) == (False, 1)
+    rig.publish(b"a", 2 * BLOCK_BYTES)
+    rig.let_everything_arrive()
+    assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
+    rig.engine.release(stream)
+    assert stored_bytes(rig) == 0
+    rig.engine.close()

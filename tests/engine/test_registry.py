@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from everbrook.engine import registry as registry_module
-from everbrook.engine.registry import FLUSH_SECS, REGISTRY, RETRY_SECS, Registry, require_writable
+from everbrook.engine.registry import REGISTRY, Registry, require_writable
+from everbrook.engine.tuning import EngineTuning, RegistryTuning
 from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.storage.api import StorageFull
 from tests.engine.rig import DelayedRig, Rig
 
-FLUSH_MS, RETRY_MS = int(FLUSH_SECS * 1000), int(RETRY_SECS * 1000)
+FLUSH_MS, RETRY_MS = int(RegistryTuning().flush_secs * 1000), int(RegistryTuning().retry_secs * 1000)
 
 
 def named(name: bytes) -> bytes:
@@ -80,8 +80,8 @@ def test_after_a_restart_only_what_changed_meanwhile_is_said(rig: Rig) -> None:
     assert messages(rig) == [("insert", "a"), ("insert", "b"), ("delete", "a")]
 
 
-def test_it_begins_anew_when_most_of_it_is_past(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry_module, "MAX_PAST_MESSAGES", 4)
+def test_it_begins_anew_when_most_of_it_is_past() -> None:
+    rig = Rig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=4)))
     Registry(rig.engine).wake()
     rig.create(named(b"kept"))
     for _ in range(4):

@@ -1,20 +1,20 @@
 """Streams in memory: loaded when asked for, gone when nothing is going on, and as they were when a group is refused."""
 
 from collections.abc import Iterator
-from unittest.mock import patch
 
 import pytest
 
-from everbrook.engine import streams
-from everbrook.engine.sweep import SLICE
+from everbrook.engine.tuning import EngineTuning, StreamsTuning, SweepTuning
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
 from everbrook.protocol.outcomes import Appended, Duplicate, Existing
 from everbrook.protocol.state import Claim
 from everbrook.storage.api import StorageFull
 from tests.engine.fakes import RecordingReader
-from tests.engine.rig import DelayedRig, Rig, residents
+from tests.engine.rig import DelayedRig, Rig, evict, residents
 
 FULL = StorageFull("the disk is full")
+SLICE = SweepTuning().slice_streams
+CRAMPED = EngineTuning(streams=StreamsTuning(max_resident=1, eviction_slice=1))
 
 # Loading
 
@@ -65,11 +65,10 @@ def test_a_fork_whose_source_is_loaded_already_is_loaded(rig: Rig) -> None:
 @pytest.fixture
 def cramped() -> Iterator[DelayedRig]:
     """An engine that lets streams go whenever another one is loaded."""
-    with patch.multiple(streams, MAX_RESIDENT=1, EVICTION_SLICE=1):
-        rig = DelayedRig()
-        yield rig
-        rig.let_everything_arrive()
-        rig.engine.close()
+    rig = DelayedRig(tuning=CRAMPED)
+    yield rig
+    rig.let_everything_arrive()
+    rig.engine.close()
 
 
 def fill(rig: DelayedRig, *names: bytes) -> None:
@@ -82,16 +81,16 @@ def fill(rig: DelayedRig, *names: bytes) -> None:
 
 def forget(rig: DelayedRig) -> None:
     """Let every stream leave memory that can."""
-    for _ in range(len(residents(rig.engine))):
-        rig.engine._streams.trim()
+    for _ in range(rig.engine.inspect().resident_streams):
+        evict(rig.engine)
 
 
 def test_idle_streams_leave_memory_and_come_back(cramped: DelayedRig) -> None:
     fill(cramped, b"a", b"b", b"c")
-    assert residents(cramped.engine) == []
+    assert residents(cramped.engine) == 0
     assert [cramped.content(name) for name in (b"a", b"b", b"c")] == [b"a", b"b", b"c"]
     cramped.scheduler.settle()
-    assert len(residents(cramped.engine)) <= 4
+    assert residents(cramped.engine) <= 4
 
 
 def test_a_stream_with_something_on_its_way_stays(cramped: DelayedRig) -> None:
@@ -169,18 +168,18 @@ def test_streams_that_are_only_ever_created_leave_memory_too(cramped: DelayedRig
         cramped.create(b"%d" % number)
         cramped.let_everything_arrive()
         cramped.scheduler.settle()
-    assert len(cramped.engine._streams._visible) <= 3
+    assert cramped.engine.inspect().resident_streams <= 3
 
 
 def test_a_crowd_leaves_memory_a_few_at_a_time(cramped: DelayedRig) -> None:
     for number in range(20):
         cramped.create(b"%d" % number)
     cramped.let_everything_arrive()
-    assert len(cramped.engine._streams._visible) == 20
+    assert cramped.engine.inspect().resident_streams == 20
     cramped.scheduler.run_soon()
-    assert len(cramped.engine._streams._visible) == 19
+    assert cramped.engine.inspect().resident_streams == 19
     cramped.scheduler.settle()
-    assert len(cramped.engine._streams._visible) == 1
+    assert cramped.engine.inspect().resident_streams == 1
 
 
 def test_a_source_and_its_fork_leave_memory_when_both_are_durable(cramped: DelayedRig) -> None:
@@ -188,11 +187,11 @@ def test_a_source_and_its_fork_leave_memory_when_both_are_durable(cramped: Delay
     cramped.fork(b"f", b"a")
     cramped.let_everything_arrive()
     forget(cramped)
-    assert residents(cramped.engine) == []
+    assert residents(cramped.engine) == 0
     cramped.delete(b"f")
     cramped.let_everything_arrive()
     forget(cramped)
-    assert residents(cramped.engine) == []
+    assert residents(cramped.engine) == 0
 
 
 def test_a_sliding_stream_that_was_read_stays_because_only_memory_knows_of_it(cramped: DelayedRig) -> None:
@@ -211,7 +210,7 @@ def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: Del
         cramped.append(b"a", b"x")
         cramped.let_everything_arrive()
         forget(cramped)
-    assert len(cramped.engine._upkeep._expiry._heap) <= SLICE + 4
+    assert cramped.engine.inspect().expiring.places <= SLICE + 4
 
 
 def test_deciding_on_a_fork_does_not_let_it_go_for_its_source(cramped: DelayedRig) -> None:
@@ -239,7 +238,7 @@ def test_what_is_refused_is_as_if_it_had_never_been(delayed: DelayedRig) -> None
     assert isinstance(delayed.append(b"a", b"3", claim=Claim(b"p", 0, 0)), Appended)
     delayed.delete(b"a")
     delayed.let_everything_arrive()
-    assert residents(delayed.engine) == []
+    assert residents(delayed.engine) == 0
     assert delayed.storage.used_bytes == 0
 
 
@@ -247,7 +246,7 @@ def test_a_refused_creation_leaves_nothing_in_memory(delayed: DelayedRig) -> Non
     delayed.create(b"a", b"1", ttl_secs=1)
     delayed.append(b"a", b"2")
     delayed.let_group_arrive(FULL)
-    assert residents(delayed.engine) == []
+    assert residents(delayed.engine) == 0
 
 
 def test_a_refused_fork_does_not_count(cramped: DelayedRig) -> None:
@@ -255,7 +254,7 @@ def test_a_refused_fork_does_not_count(cramped: DelayedRig) -> None:
     cramped.fork(b"f", b"a")
     cramped.let_group_arrive(FULL)
     forget(cramped)
-    assert residents(cramped.engine) == []
+    assert residents(cramped.engine) == 0
     cramped.fork(b"f", b"a")
     cramped.let_group_arrive(FULL)
     cramped.delete(b"a")
@@ -365,7 +364,7 @@ def test_refusals_leave_nothing_behind_in_the_sweep(delayed: DelayedRig) -> None
     for _ in range(100):
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
-    assert len(delayed.engine._upkeep._expiry._heap) <= 2
+    assert delayed.engine.inspect().expiring.places <= 2
 
 
 def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delayed: DelayedRig) -> None:
@@ -375,4 +374,4 @@ def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delaye
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
         delayed.clock.micros += 1000
-    assert len(delayed.engine._upkeep._expiry._heap) <= SLICE + 2
+    assert delayed.engine.inspect().expiring.places <= SLICE + 2

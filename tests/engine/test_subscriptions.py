@@ -1,14 +1,11 @@
 """Webhook subscriptions at work: appends wake them, receivers answer (§7.1)."""
 
-from unittest.mock import patch
-
 import pytest
 
-from everbrook.engine import waking as module
 from everbrook.engine.roster import record_name
+from everbrook.engine.tuning import WakingTuning
 from everbrook.protocol.errors import Fenced, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
-from everbrook.protocol.subscriptions import decide as rules
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.state import BEFORE_FIRST
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
@@ -138,15 +135,14 @@ def test_a_callback_extends_the_lease(rig: SubscribingRig) -> None:
 
 
 def test_the_streams_of_a_wake_are_bounded_and_the_others_come_next() -> None:
-    with patch.object(rules, "MAX_WAKE_STREAMS", 2), patch.object(module, "MAX_WAKE_STREAMS", 2):
-        rig = SubscribingRig()
-        rig.hook()
-        for name in "abcde":
-            rig.put(f"events/{name}", b"x")
+    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=2))
+    rig.hook()
+    for name in "abcde":
+        rig.put(f"events/{name}", b"x")
+    rig.settle()
+    for _ in range(3):
+        rig.answer(done=True)
         rig.settle()
-        for _ in range(3):
-            rig.answer(done=True)
-            rig.settle()
 
     assert [sorted(sent.wake.tails) for sent in rig.sent] == [
         ["events/a", "events/b"],
@@ -156,17 +152,16 @@ def test_the_streams_of_a_wake_are_bounded_and_the_others_come_next() -> None:
 
 
 def test_a_busy_stream_does_not_keep_others_waiting() -> None:
-    with patch.object(rules, "MAX_WAKE_STREAMS", 1), patch.object(module, "MAX_WAKE_STREAMS", 1):
-        rig = SubscribingRig()
-        rig.hook()
-        rig.put("events/a", b"x")
-        rig.put("events/b", b"x")
+    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=1))
+    rig.hook()
+    rig.put("events/a", b"x")
+    rig.put("events/b", b"x")
+    rig.settle()
+    for _ in range(3):
+        rig.add("events/a")
         rig.settle()
-        for _ in range(3):
-            rig.add("events/a")
-            rig.settle()
-            rig.answer(done=True)
-            rig.settle()
+        rig.answer(done=True)
+        rig.settle()
 
     assert "events/b" in {path for sent in rig.sent for path in sent.wake.tails}
 

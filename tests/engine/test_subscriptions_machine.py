@@ -9,7 +9,8 @@ from hypothesis.stateful import invariant, precondition, rule
 from everbrook.engine.engine import Engine
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.subscribing import LEASE_MS, LastingStorage, comparable
+from tests.engine.fakes import LastingStorage
+from tests.engine.subscribing import LEASE_MS, comparable
 from tests.engine.waking import IDS, PATHS, WakingMachine, going
 
 # Longer than any retry takes to come.
@@ -88,13 +89,10 @@ class SubscriptionMachine(WakingMachine):
 
     def teardown(self) -> None:
         """Everybody does what they are told of; then everything has been told of."""
-        try:
-            if sys.exc_info()[0] is None:
-                self._drain()
-                self._check_that_everything_was_told()
-                self._check_that_a_new_start_finds_nothing()
-        finally:
-            self._compact_early.stop()
+        if sys.exc_info()[0] is None:
+            self._drain()
+            self._check_that_everything_was_told()
+            self._check_that_a_new_start_finds_nothing()
 
     def _drain(self) -> None:
         self.go("settle")

@@ -2,12 +2,14 @@
 
 import pytest
 
-from everbrook.engine.waking import MISSING_STREAM_MS
+from everbrook.engine.tuning import WakingTuning
 from everbrook.protocol.commands import Append
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork
 from everbrook.protocol.path import STREAM_ROOT
 from tests.engine.rig import JSON
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, WakeEvent, name_of
+
+MISSING_STREAM_MS = WakingTuning().missing_stream_ms
 
 
 @pytest.fixture

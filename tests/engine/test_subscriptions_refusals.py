@@ -1,33 +1,37 @@
 """When there is no room, on the disk or in memory: what was decided is taken back, and nothing is lost."""
 
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 
-from everbrook.engine import waking as module
-from everbrook.engine.subscriptions import REFUSED_SECS
-from everbrook.engine.waking import MISSING_STREAM_MS
-from everbrook.protocol.decide import _RULES
+from everbrook.engine.tuning import DEFAULT_TUNING, WakingTuning
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
-from everbrook.protocol.outcomes import Decision
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions.commands import Compact
+from tests.engine.fakes import LastingStorage
 from tests.engine.rig import UNBOUNDED
-from tests.engine.subscribing import LEASE_MS, LastingStorage, SubscribingRig, comparable
+from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
-PAUSE_MS = round(REFUSED_SECS * 1000)
+PAUSE_MS = round(DEFAULT_TUNING.waking.refused_secs * 1000)
+MISSING_STREAM_MS = DEFAULT_TUNING.waking.missing_stream_ms
+COMPACT_ALWAYS = WakingTuning(compact_at_bytes=-(10**9))
+
+
+def hooked_rig(tuning: WakingTuning = DEFAULT_TUNING.waking) -> SubscribingRig:
+    rig = SubscribingRig(tuning=tuning)
+    rig.put("events/a")
+    rig.hook()
+    rig.settle()
+    return rig
 
 
 @pytest.fixture
 def hooked() -> SubscribingRig:
     """An engine with a webhook subscription `s` to the empty stream `events/a`."""
-    rig = SubscribingRig()
-    rig.put("events/a")
-    rig.hook()
-    rig.settle()
-    return rig
+    return hooked_rig()
 
 
 @pytest.fixture
@@ -229,16 +233,16 @@ def test_a_refused_answer_is_given_anew(hooked: SubscribingRig, *, taken: bool, 
     assert (hooked.found().wake, hooked.found().links["events/a"].acked) == (None, 1)
 
 
-def test_a_refused_compaction_leaves_what_was(hooked: SubscribingRig) -> None:
-    with patch.object(module, "COMPACT_AT_BYTES", -(10**9)):
-        hooked.add("events/a")
-        hooked.let_group_arrive()
-        hooked.refuse()
-        assert as_stored(hooked)
-        hooked.pass_time(PAUSE_MS)
+def test_a_refused_compaction_leaves_what_was() -> None:
+    rig = hooked_rig(COMPACT_ALWAYS)
+    rig.add("events/a")
+    rig.let_group_arrive()
+    rig.refuse()
+    assert as_stored(rig)
+    rig.pass_time(PAUSE_MS)
 
-    assert as_stored(hooked)
-    assert [sent.generation for sent in hooked.sent] == [1]
+    assert as_stored(rig)
+    assert [sent.generation for sent in rig.sent] == [1]
 
 
 def test_a_refusal_concerns_nobody_else(hooked: SubscribingRig) -> None:
@@ -287,15 +291,19 @@ def test_a_storage_that_failed_is_asked_nothing_more(hooked: SubscribingRig) -> 
 # Memory
 
 
-@pytest.fixture
-def full() -> SubscribingRig:
-    """An engine over memory, with a wake in flight."""
-    rig = SubscribingRig(LastingStorage())
+def woken_rig(tuning: WakingTuning = DEFAULT_TUNING.waking) -> SubscribingRig:
+    rig = SubscribingRig(LastingStorage(), tuning=tuning)
     rig.put("events/a")
     rig.hook()
     rig.add("events/a")
     rig.settle()
     return rig
+
+
+@pytest.fixture
+def full() -> SubscribingRig:
+    """An engine over memory, with a wake in flight."""
+    return woken_rig()
 
 
 def fill(rig: SubscribingRig, left: int = 0) -> None:
@@ -361,16 +369,23 @@ STEPS: list[Step] = [
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_compaction_that_there_is_no_room_for_comes_another_time(full: SubscribingRig, step: Step) -> None:
-    def refuse_to_compact(_view: object, _command: Compact) -> Decision:
-        raise MemoryFull("no room")
+def test_a_compaction_that_there_is_no_room_for_comes_another_time(step: Step) -> None:
+    rig, refused = woken_rig(COMPACT_ALWAYS), []
+    execute: Callable[[Any], Any] = rig.engine.execute
 
-    with patch.object(module, "COMPACT_AT_BYTES", -(10**9)), patch.dict(_RULES, {Compact: refuse_to_compact}):
-        step(full)
-    assert as_stored(full)
-    full.add("events/a")
-    full.pass_time(2 * LEASE_MS)
+    def refuse_to_compact(command: object) -> object:
+        if isinstance(command, Compact):
+            refused.append(command)
+            raise MemoryFull("no room")
+        return execute(command)
 
-    assert full.sent[-1].generation > 1
-    assert as_stored(full)
-    full.subscriptions.unsubscribe(STREAM_ROOT, "s")
+    with patch.object(rig.engine, "execute", refuse_to_compact):
+        step(rig)
+    assert refused
+    assert as_stored(rig)
+    rig.add("events/a")
+    rig.pass_time(2 * LEASE_MS)
+
+    assert rig.sent[-1].generation > 1
+    assert as_stored(rig)
+    rig.subscriptions.unsubscribe(STREAM_ROOT, "s")

@@ -1,38 +1,34 @@
 """A new start in every phase loses no wake and repeats no generation; deletion in every phase leaves nothing."""
 
 from collections.abc import Callable
-from unittest.mock import patch
 
 import pytest
 
-from everbrook.engine import subscriptions, waking
 from everbrook.engine.roster import record_name
+from everbrook.engine.tuning import DEFAULT_TUNING, WakingTuning
 from everbrook.protocol.errors import Fenced, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.subscribing import (
-    LEASE_MS,
-    HeldStorage,
-    LastingStorage,
-    SubscribingRig,
-    comparable,
-)
+from tests.engine.fakes import DelayedStorage, LastingStorage
+from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
 RECORD = record_name(STREAM_ROOT, "s")
+USUAL = DEFAULT_TUNING.waking
+COMPACT_ALWAYS = WakingTuning(compact_at_bytes=-(10**9))
 
 
-def hooked(storage: MemoryStorage | None = None) -> SubscribingRig:
+def hooked(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
     """An engine with a webhook subscription `s` to the empty stream `events/a`."""
-    rig = SubscribingRig(storage)
+    rig = SubscribingRig(storage, tuning=tuning)
     rig.put("events/a")
     rig.hook()
     rig.settle()
     return rig
 
 
-def pulled(storage: MemoryStorage | None = None) -> SubscribingRig:
+def pulled(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
     """An engine with a pull-wake subscription `s` to the empty stream `events/a`."""
-    rig = SubscribingRig(storage)
+    rig = SubscribingRig(storage, tuning=tuning)
     rig.put_wake_stream()
     rig.put("events/a")
     rig.pull()
@@ -43,42 +39,42 @@ def pulled(storage: MemoryStorage | None = None) -> SubscribingRig:
 # The phases of a subscription with one event that nobody has acknowledged.
 
 
-def idle_with_news() -> SubscribingRig:
-    rig = hooked()
+def idle_with_news(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = hooked(tuning)
     rig.add("events/a")
     rig.let_group_arrive()
     return rig
 
 
-def wake_on_its_way() -> SubscribingRig:
-    rig = idle_with_news()
+def wake_on_its_way(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = idle_with_news(tuning)
     rig.scheduler.settle()
     return rig
 
 
-def woken() -> SubscribingRig:
-    rig = hooked()
+def woken(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = hooked(tuning)
     rig.add("events/a")
     rig.settle()
     return rig
 
 
-def taken_and_unacked() -> SubscribingRig:
-    rig = woken()
+def taken_and_unacked(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = woken(tuning)
     rig.answer()
     rig.settle()
     return rig
 
 
-def failed() -> SubscribingRig:
-    rig = woken()
+def failed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = woken(tuning)
     rig.answer(taken=False)
     rig.settle()
     return rig
 
 
-def failed_and_lapsed() -> SubscribingRig:
-    rig = failed()
+def failed_and_lapsed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = failed(tuning)
     while rig.found().wake:
         rig.pass_time(100)
         if rig.found().next_attempt_at <= rig.clock.now():
@@ -87,22 +83,22 @@ def failed_and_lapsed() -> SubscribingRig:
     return rig
 
 
-def told() -> SubscribingRig:
-    rig = pulled()
+def told(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = pulled(tuning)
     rig.add("events/a")
     rig.settle()
     return rig
 
 
-def claimed() -> SubscribingRig:
-    rig = told()
+def claimed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = told(tuning)
     rig.claim()
     rig.settle()
     return rig
 
 
-def without_wake_stream() -> SubscribingRig:
-    rig = pulled()
+def without_wake_stream(tuning: WakingTuning = USUAL) -> SubscribingRig:
+    rig = pulled(tuning)
     rig.remove("wake")
     rig.add("events/a")
     rig.settle()
@@ -111,7 +107,7 @@ def without_wake_stream() -> SubscribingRig:
 
 HOOK_PHASES = [idle_with_news, wake_on_its_way, woken, taken_and_unacked, failed, failed_and_lapsed]
 PULL_PHASES = [told, claimed, without_wake_stream]
-Phase = Callable[[], SubscribingRig]
+Phase = Callable[..., SubscribingRig]
 
 
 @pytest.mark.parametrize("phase", HOOK_PHASES)
@@ -276,17 +272,16 @@ def test_a_subscription_deleted_while_a_start_goes_on_is_not_woken() -> None:
 
 
 def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
-    with patch.object(subscriptions, "SURVEY_SLICE", 3):
-        rig = hooked()
-        for number in range(10):
-            rig.put(f"events/{number}", b"x")
-        for number in range(5):
-            rig.hook(f"s{number}", "none")
-        rig.let_group_arrive()
-        rig.crash()
-        rig.settle()
-        rig.answer(done=True)
-        rig.settle()
+    rig = hooked(WakingTuning(survey_slice=3))
+    for number in range(10):
+        rig.put(f"events/{number}", b"x")
+    for number in range(5):
+        rig.hook(f"s{number}", "none")
+    rig.let_group_arrive()
+    rig.crash()
+    rig.settle()
+    rig.answer(done=True)
+    rig.settle()
 
     assert len({path for sent in rig.sent for path in sent.wake.tails}) == 10
 
@@ -294,18 +289,17 @@ def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
 # Compaction
 
 
-@pytest.mark.parametrize("storage", [HeldStorage, LastingStorage])
+@pytest.mark.parametrize("storage", [DelayedStorage, LastingStorage])
 def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None:
-    with patch.object(waking, "COMPACT_AT_BYTES", 1000):
-        rig = hooked(storage())
-        for number in range(60):
-            rig.add("events/a")
-            rig.settle()
-            rig.answer(done=True)
-            rig.settle()
-            if number % 3 == 0:
-                rig.restart()
-            assert comparable(rig, rig.found()) == comparable(rig, rig.stored())
+    rig = hooked(WakingTuning(compact_at_bytes=1000), storage())
+    for number in range(60):
+        rig.add("events/a")
+        rig.settle()
+        rig.answer(done=True)
+        rig.settle()
+        if number % 3 == 0:
+            rig.restart()
+        assert comparable(rig, rig.found()) == comparable(rig, rig.stored())
 
     assert rig.found().generation == 60
     assert rig.engine.size_of(RECORD) < 5000
@@ -314,12 +308,11 @@ def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None
 
 @pytest.mark.parametrize("phase", [*HOOK_PHASES, *PULL_PHASES])
 def test_compaction_keeps_every_phase(phase: Phase) -> None:
-    with patch.object(waking, "COMPACT_AT_BYTES", -(10**9)):
-        rig = phase()
-        rig.settle()
-        before = comparable(rig, rig.found())
-        rig.crash()
+    rig = phase(COMPACT_ALWAYS)
+    rig.settle()
+    before = comparable(rig, rig.found())
+    rig.crash()
 
-        assert comparable(rig, rig.found()) == before
-        rig.pass_time(2 * LEASE_MS)
-        assert comparable(rig, rig.found()) == comparable(rig, rig.stored())
+    assert comparable(rig, rig.found()) == before
+    rig.pass_time(2 * LEASE_MS)
+    assert comparable(rig, rig.found()) == comparable(rig, rig.stored())

@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.sweep import SLICE
+from everbrook.engine.tuning import SweepTuning
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from everbrook.protocol.state import Claim
 from tests.engine.fakes import START_MS
-from tests.engine.rig import DelayedRig, Rig
+from tests.engine.rig import DelayedRig, Rig, residents
 
 HOUR_SECS = 3600
+SLICE = SweepTuning().slice_streams
 
 
 def lives(rig: Rig, name: bytes = b"a") -> bool:
@@ -99,7 +100,7 @@ def test_what_has_run_out_is_freed_though_nobody_asks(rig: Rig) -> None:
     rig.create(b"b", b"x" * 1000, expires_at=START_MS + 1500)
     rig.scheduler.advance(1500)
     assert rig.storage.used_bytes == 0
-    assert rig.engine._streams._newest == rig.engine._streams._visible == {}
+    assert residents(rig.engine) == 0
 
 
 def test_a_stream_without_a_lifetime_sets_no_timer(rig: Rig) -> None:
@@ -116,14 +117,15 @@ def test_any_number_of_lifetimes_needs_one_timer(rig: Rig) -> None:
 def test_a_later_deadline_sets_no_timer_of_its_own(rig: Rig) -> None:
     for number in range(100):
         rig.create(b"%d" % number, ttl_secs=1000 + number)
-    assert len(rig.scheduler._timers) == 1
+    assert rig.scheduler.timers_ever_set == 1
 
 
 def test_a_shorter_lifetime_that_comes_later_is_seen_in_time(rig: Rig) -> None:
     rig.create(b"long", ttl_secs=HOUR_SECS)
     rig.create(b"a", b"x", ttl_secs=1)
     rig.scheduler.advance(1000)
-    assert list(rig.engine._streams._newest) == [b"long"]
+    assert lives(rig, b"long")
+    assert rig.engine.inspect().newest_streams == 1
 
 
 def test_a_crowd_is_swept_in_slices(rig: Rig) -> None:
@@ -131,11 +133,11 @@ def test_a_crowd_is_swept_in_slices(rig: Rig) -> None:
         rig.create(b"%d" % number, ttl_secs=1)
     rig.clock.micros += 1_000_000
     rig.scheduler.run_timers()
-    assert len(rig.engine._streams._newest) == 10
+    assert rig.engine.inspect().newest_streams == 10
     rig.scheduler.settle()
-    assert len(rig.engine._streams._newest) == 10
+    assert rig.engine.inspect().newest_streams == 10
     rig.scheduler.advance(1)
-    assert len(rig.engine._streams._newest) == 0
+    assert rig.engine.inspect().newest_streams == 0
 
 
 def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
@@ -144,7 +146,7 @@ def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
     rig.open(b"a")
     rig.scheduler.advance(500)
     assert lives(rig)
-    assert len(rig.engine._upkeep._expiry._heap) == rig.scheduler.timers == 1
+    assert rig.engine.inspect().expiring.places == rig.scheduler.timers == 1
     rig.scheduler.advance(1500)
     assert rig.storage.used_bytes == 0
 
@@ -154,8 +156,8 @@ def test_deleted_streams_leave_the_heap(rig: Rig) -> None:
         rig.create(b"%d" % number, ttl_secs=HOUR_SECS)
     for number in range(5 * SLICE):
         rig.delete(b"%d" % number)
-    assert len(rig.engine._upkeep._expiry._heap) <= SLICE + 1
-    assert rig.engine._upkeep._expiry._watched == {}
+    expiring = rig.engine.inspect().expiring
+    assert (expiring.streams, expiring.places <= SLICE + 1) == (0, True)
 
 
 def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig) -> None:
@@ -163,7 +165,7 @@ def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig)
     for _ in range(100):
         rig.scheduler.advance(700)
         rig.append(b"a", b"x")
-    assert len(rig.engine._upkeep._expiry._heap) == 1
+    assert rig.engine.inspect().expiring.places == 1
 
 
 def test_a_sliding_stream_lives_while_it_is_followed(rig: Rig) -> None:
@@ -223,7 +225,8 @@ def test_taking_the_name_of_an_expired_fork_frees_the_source_that_only_it_kept(r
     rig.delete(b"a")
     rig.clock.micros += 1_000_000
     rig.create(b"f")
-    assert list(rig.engine._streams._newest) == [b"f"]
+    assert lives(rig, b"f")
+    assert rig.engine.inspect().newest_streams == 1
 
 
 def test_a_clock_that_is_set_back_only_delays(rig: Rig) -> None:

@@ -5,7 +5,8 @@ from hashlib import sha256
 import pytest
 
 from everbrook.engine.limits import Limits
-from everbrook.engine.uploads import BREATH_SECS, MAX_BACKLOG_BYTES, Upload
+from everbrook.engine.tuning import UploadTuning
+from everbrook.engine.uploads import Upload
 from everbrook.protocol.commands import PublishSnapshot
 from everbrook.protocol.errors import (
     InvalidOffset,
@@ -20,8 +21,8 @@ from everbrook.storage.memory import MemoryStorage
 from everbrook.storage.memory_blobs import MemoryBlobs, MemoryDraft
 from tests.engine.rig import TEXT, DelayedRig, Rig
 
-HALF = b"x" * (MAX_BACKLOG_BYTES // 2)
-BREATH_MILLIS = round(BREATH_SECS * 1000)
+HALF = b"x" * (UploadTuning().max_backlog_bytes // 2)
+PAUSE_MS = round(UploadTuning().pause_secs * 1000)
 
 
 def at(offset: int, name: bytes = b"a") -> PublishSnapshot:
@@ -85,14 +86,14 @@ def test_a_disk_that_does_not_keep_up_holds_the_sender_back(rig: Rig) -> None:
     assert relieved == [False]
 
 
-def test_a_sender_takes_a_breath_while_others_write(rig: Rig) -> None:
+def test_a_sender_pauses_while_others_write(rig: Rig) -> None:
     upload, relieved = begin(rig), list[bool]()
     upload.on_relief = lambda: relieved.append(upload.congested)
     upload.write(HALF + HALF)
     rig.append(b"a", b"2")
     rig.work()
     assert (upload.congested, relieved) == (True, [])
-    rig.scheduler.advance(BREATH_MILLIS)
+    rig.scheduler.advance(PAUSE_MS)
     assert (upload.congested, relieved) == (False, [False])
 
 

@@ -5,19 +5,20 @@ it was linked. A worker that is told of less has lost something.
 """
 
 from contextlib import suppress
-from unittest.mock import patch
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from everbrook.engine import waking as module
 from everbrook.engine.roster import record_name
+from everbrook.engine.tuning import WakingTuning
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork, ProtocolError, SubscriptionNotFound
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.subscriptions.decide import is_linked
 from everbrook.protocol.subscriptions.state import Subscription, Wake
 from everbrook.storage.memory import MemoryStorage
-from tests.engine.subscribing import HeldStorage, Sent, SubscribingRig, name_of
+from tests.engine.fakes import DelayedStorage
+from tests.engine.rig import durable, newest
+from tests.engine.subscribing import Sent, SubscribingRig, name_of
 
 PATHS = ["events/a", "events/b", "x"]
 HOOKS, PULLS = ["h", "e"], ["p", "q"]
@@ -34,9 +35,7 @@ class WakingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._compact_early = patch.object(module, "COMPACT_AT_BYTES", 500)
-        self._compact_early.start()
-        self.rig = SubscribingRig(self.new_storage())
+        self.rig = SubscribingRig(self.new_storage(), tuning=WakingTuning(compact_at_bytes=500))
         self.outstanding: list[Sent] = []
         self.seen = 0
         self.baselines: Baselines = {}
@@ -48,27 +47,27 @@ class WakingMachine(RuleBasedStateMachine):
         self.position = (0, 0)
 
     def new_storage(self) -> MemoryStorage:
-        return HeldStorage()
+        return DelayedStorage()
 
     # What there is
 
     def life(self, subscription_id: str) -> int | None:
         """Give a number that a subscription shares with none of its name before or after."""
-        stream = self.rig.engine._streams.stream(record_name(STREAM_ROOT, subscription_id))
-        return stream.head.identity.incarnation if stream else None
+        head = newest(self.rig.engine, record_name(STREAM_ROOT, subscription_id))
+        return head.identity.incarnation if head else None
 
     def durable_life(self, subscription_id: str) -> int | None:
         """Give that number as of what is durable."""
-        stream = self.rig.engine._streams.visible(record_name(STREAM_ROOT, subscription_id))
-        return stream.committed.identity.incarnation if stream else None
+        head = durable(self.rig.engine, record_name(STREAM_ROOT, subscription_id))
+        return head.identity.incarnation if head else None
 
     def there(self, subscription_id: str) -> Subscription | None:
         return self.rig.subscriptions.state(record_name(STREAM_ROOT, subscription_id))
 
     def tail(self, path: str) -> int | None:
         """Give the newest tail of a stream."""
-        stream = self.rig.engine._streams.stream(name_of(path))
-        return stream.head.tail if stream else None
+        head = newest(self.rig.engine, name_of(path))
+        return head.tail if head else None
 
     def linking(self, path: str) -> list[str]:
         """Give the subscriptions that a stream is linked to."""
@@ -210,8 +209,8 @@ class WakingMachine(RuleBasedStateMachine):
             self.marks[key] = max(link.acked, self.marks.get(key, 0))
 
     def incarnation(self, path: str) -> int:
-        stream = self.rig.engine._streams.stream(name_of(path))
-        return stream.head.identity.incarnation if stream else 0
+        head = newest(self.rig.engine, name_of(path))
+        return head.identity.incarnation if head else 0
 
     # Receivers
 

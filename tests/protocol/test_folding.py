@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everbrook.protocol import folding
 from everbrook.protocol.dialects import (
     Append,
     InvalidChange,
@@ -19,7 +18,7 @@ from everbrook.protocol.dialects import (
     SnapshotStart,
     StateMessage,
 )
-from everbrook.protocol.folding import State, format_snapshot, parse_snapshot
+from everbrook.protocol.folding import MAX_TXIDS, State, format_snapshot, parse_snapshot
 from tests.protocol.changes import changes_of_few
 from tests.protocol.generated import generated
 
@@ -169,7 +168,10 @@ def test_what_was_written_is_kept_where_less_was_decoded() -> None:
 
 @pytest.mark.parametrize("end", [Remove("number", "1"), Reset()])
 def test_nothing_is_left_of_what_is_gone(end: StateMessage) -> None:
-    assert fold(Set("number", "1", "7"), end, state=State(decode))._written == {}
+    state = fold(Set("number", "1", "7"), end, state=State(decode))
+    assert list(state.written()) == []
+    state.apply(Append("number", "1", "3"))
+    assert list(state.written()) == [Set("number", "1", "3", "insert")]
 
 
 def test_a_transaction_is_seen_with_its_first_change() -> None:
@@ -177,10 +179,10 @@ def test_a_transaction_is_seen_with_its_first_change() -> None:
     assert [state.seen(txid) for txid in "abc"] == [True, True, False]
 
 
-def test_so_many_transactions_are_remembered_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folding, "MAX_TXIDS", 2)
-    state = fold(*[Set("user", "1", 1, txid=txid) for txid in "abac"])
-    assert [state.seen(txid) for txid in "abc"] == [True, False, True]
+def test_so_many_transactions_are_remembered_and_the_oldest_goes_first() -> None:
+    others = [str(number) for number in range(MAX_TXIDS - 1)]
+    state = fold(*[Set("user", "1", 1, txid=txid) for txid in ("a", *others, "a", "b")])
+    assert [state.seen(txid) for txid in ("a", "0", "1", "b")] == [True, False, True, True]
 
 
 @generated

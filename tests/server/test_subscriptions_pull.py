@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from everbrook.engine import waking
+from everbrook.engine.tuning import EngineTuning, WakingTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.mounted import Mounted
-from tests.server.running import RunningServer, eventually
+from tests.server.running import RunningServer, configured, eventually
 from tests.server.subscribing import Api, Hooks, document, fresh, offset, refusal
 from tests.server.wire import Answer
 
@@ -218,17 +219,19 @@ def test_acks_extend_the_lease_which_runs_out_without_them(api: Api, subscribed:
     assert pull.claim("worker-2")["generation"] == 2
 
 
-def test_a_wake_stream_is_not_made_by_the_server_but_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wake_stream_is_not_made_by_the_server_but_waited_for() -> None:
     """§7.2: the application creates it."""
-    monkeypatch.setattr(waking, "MISSING_STREAM_MS", 50)
     name, path, wake_stream = fresh(), fresh("jobs"), fresh("wake")
-    api.create(path)
     config = {"type": "pull-wake", "streams": [path], "wake_stream": wake_stream}
-    assert api.send("PUT", name, config).status == 201
-    api.append(path)
-    assert api.wire.get(f"/v1/stream/{wake_stream}").refusal == (404, "stream_not_found")
-    api.wire.create(f"/v1/stream/{wake_stream}", "application/json")
-    assert eventually(lambda: api.events(wake_stream))
+    soon = ServerTuning(engine=EngineTuning(waking=WakingTuning(missing_stream_ms=50)))
+    with RunningServer(configured(), tuning=soon) as server, server.connect() as wire:
+        api = Api(wire)
+        api.create(path)
+        assert api.send("PUT", name, config).status == 201
+        api.append(path)
+        assert wire.get(f"/v1/stream/{wake_stream}").refusal == (404, "stream_not_found")
+        wire.create(f"/v1/stream/{wake_stream}", "application/json")
+        assert eventually(lambda: api.events(wake_stream))
 
 
 def test_a_wake_stream_may_serve_many_and_match_the_pattern(api: Api) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from msgspec import Struct
 
 from everbrook.engine.clock import Scheduler
-from everbrook.engine.survey import Commits
+from everbrook.engine.inspection import Commits
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
 from everbrook.storage.api import Storage, StorageFull

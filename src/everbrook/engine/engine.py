@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from everbrook.engine.executing import Executing
+from everbrook.engine.inspection import Inspection
 from everbrook.engine.limits import UNLIMITED
 from everbrook.engine.quotas import QUOTA_RECORDS, Quota, StoredQuota
 from everbrook.engine.stream import Stream
-from everbrook.engine.survey import EngineSurvey
 from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Held
 from everbrook.protocol.commands import Append, Create, Delete, DeleteBucket, Expire, PublishSnapshot
@@ -90,9 +90,9 @@ class Engine(Executing):
             self._blob_executor,
             self.scheduler,
             lambda: self.last_change,
-            command.owner,
-            command.blob,
+            (command.owner, command.blob),
             self.limits.max_memory_bytes,
+            self.tuning.uploads,
         )
         upload.check_size = lambda size: self._check_room(command, size)
         return upload
@@ -142,22 +142,28 @@ class Engine(Executing):
         else:
             take(pin, None)
 
-    def survey(self) -> EngineSurvey:
+    def inspect(self) -> Inspection:
         """Give what is counted, and how things stand."""
-        committer = self._committer
+        committer, streams = self._committer, self._streams
         since = committer.pending_since
-        return EngineSurvey(
-            committer.commits,
-            committer.last - committer.durable,
-            0.0 if since is None else time.perf_counter() - since,
-            committer.parked,
-            self._appended_messages,
-            self._appended_bytes,
-            self._duplicates,
-            committer.failure is not None,
-            self._storage.used_bytes,
-            self._streams.resident,
-            self._storage.checkpoints,
+        return Inspection(
+            commits=committer.commits,
+            pending=committer.last - committer.durable,
+            pending_secs=0.0 if since is None else time.perf_counter() - since,
+            parked=committer.parked,
+            appended_messages=self._appended_messages,
+            appended_bytes=self._appended_bytes,
+            duplicates=self._duplicates,
+            failed=committer.failure is not None,
+            memory_bytes=self._storage.used_bytes,
+            checkpoints=self._storage.checkpoints,
+            resident_streams=streams.resident,
+            newest_streams=streams.newest,
+            arriving_streams=streams.arriving,
+            held_streams=self._reclaimer.held,
+            moved_streams=self.moves.moved_streams,
+            expiring=self._upkeep.expiring,
+            trimming=self._upkeep.trimming,
         )
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from everbrook.engine.reading import Reading
 from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
+from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.upkeep import Upkeep
 from everbrook.engine.usage import Usage
 from everbrook.protocol.change import Change, Edit, Write
@@ -61,8 +62,6 @@ from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
 
-EXPIRY_RETRY_MS = 10_000
-
 
 class Executing(Reading):
     """Executes commands: load, decide, store, wake."""
@@ -74,6 +73,7 @@ class Executing(Reading):
         clock: Clock,
         limits: Limits,
         *,
+        tuning: EngineTuning = DEFAULT_TUNING,
         commit_executor: Executor | None = None,
         blob_executor: Executor | None = None,
     ) -> None:
@@ -82,17 +82,17 @@ class Executing(Reading):
         `commit_executor` persists groups of changes and `blob_executor` writes and removes blobs, each one step after
         the other. They are shut down with the engine. The default of each is a thread.
         """
-        super().__init__(storage, scheduler, clock, limits)
+        super().__init__(storage, scheduler, clock, limits, tuning)
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
-        self.moves = Moves(first)
+        self.moves = Moves(first, tuning.moves)
         self.followers: list[Callable[[Edit], None]] = []
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
         self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, scheduler, self._blob_executor)
-        self._upkeep = Upkeep(storage, scheduler, clock, self._reclaimer, self._execute_due)
-        self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self)
+        self._upkeep = Upkeep(storage, scheduler, clock, tuning, self._reclaimer, self._execute_due)
+        self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self, tuning.streams)
         self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back, commit_executor)
         usage = Usage(self._streams.heads, self._streams.newest_head)
         self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
@@ -228,7 +228,7 @@ class Executing(Reading):
 
     def _roll_back(self, changes: list[Change]) -> None:
         """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
-        not_before = self.clock.now() + EXPIRY_RETRY_MS
+        not_before = self.clock.now() + self.tuning.upkeep.retry_ms
         for stream in self._streams.roll_back(changes):
             self._upkeep.watch_again(stream, not_before)
         self._quotas.forget_changes()

@@ -9,10 +9,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import islice
 
+from everbrook.engine.tuning import MovesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
-
-MAX_MOVES = 200_000
-MIN_LOG = 1_000
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
@@ -20,14 +18,26 @@ _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 class Moves:
     """The streams that moved lately."""
 
-    def __init__(self, run: int) -> None:
+    def __init__(self, run: int, tuning: MovesTuning) -> None:
         """Begin anew. `run` tells this run of the server from others."""
         self._run = run
+        self._max_moves = tuning.max_moves
+        self._min_log = tuning.min_log
         self._numbers: dict[bytes, int] = {}
         self._log: list[tuple[int, bytes]] = []
         self._last = 0
         self._forgotten = 0
         self.noting = False
+
+    @property
+    def moved_streams(self) -> int:
+        """How many streams are remembered as moved."""
+        return len(self._numbers)
+
+    @property
+    def log_length(self) -> int:
+        """How many moves are noted, with those of streams that have moved again since."""
+        return len(self._log)
 
     def token(self) -> str:
         """Give what to ask with for what moves from now on."""
@@ -43,10 +53,10 @@ class Moves:
         self._last += 1
         self._numbers[name] = self._last
         self._log.append((self._last, name))
-        if len(self._numbers) > MAX_MOVES:
+        if len(self._numbers) > self._max_moves:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
-        if len(self._log) > 2 * len(self._numbers) + MIN_LOG:
+        if len(self._log) > 2 * len(self._numbers) + self._min_log:
             # Most of it is past: the streams have moved again since.
             self._log = [(number, name) for name, number in self._numbers.items()]
 

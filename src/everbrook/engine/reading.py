@@ -10,6 +10,7 @@ from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
+from everbrook.engine.tuning import EngineTuning
 from everbrook.protocol.errors import BucketNotFound, StreamNotFound, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.messages import unpack
@@ -28,9 +29,12 @@ class Reading:
 
     _streams: Streams
 
-    def __init__(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> None:
+    def __init__(
+        self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits, tuning: EngineTuning
+    ) -> None:
         self.clock = clock
         self.limits = limits
+        self.tuning = tuning
         self.scheduler = scheduler
         self._storage = storage
 
@@ -58,6 +62,10 @@ class Reading:
         return self._storage.count(prefix)
 
     # Streams
+
+    def residents(self) -> tuple[Stream, ...]:
+        """Give the streams in memory of which something is durable, without touching or loading any."""
+        return self._streams.residents()
 
     def find(self, name: bytes, now: int) -> Stream:
         """Give a stream that lives, to look at what is durable of it."""

@@ -24,6 +24,11 @@ class Reclaimer:
         self._holds: Counter[int] = Counter()
         self._stopped = False
 
+    @property
+    def held(self) -> int:
+        """How many streams let nothing go for now."""
+        return len(self._holds)
+
     def hold(self, stream: Stream) -> None:
         """Let nothing of a stream go for now."""
         self._holds[stream.committed.identity.incarnation] += 1

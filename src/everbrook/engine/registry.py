@@ -23,12 +23,6 @@ from everbrook.protocol.state import Head
 
 REGISTRY = STREAM_ROOT + b"__registry__"
 
-SLICE = 256
-FLUSH_SECS = 0.05
-RETRY_SECS = 1.0
-# So many messages about streams that are gone are borne with, and as many as there are streams.
-MAX_PAST_MESSAGES = 10_000
-
 
 class Registered(Struct, rename="camel"):
     """What is told of a stream."""
@@ -67,6 +61,7 @@ class Registry:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._tuning = engine.tuning.registry
         self._known: dict[bytes, int] = {}
         self._said = 0
         self._noted: dict[bytes, None] = {}
@@ -120,7 +115,7 @@ class Registry:
     def _state_all(self) -> Iterator[None]:
         """Say of every stream what is not said yet, a few at a time."""
         gone, after = set(self._known), b""
-        while found := self._engine.listed(STREAM_ROOT, after, SLICE):
+        while found := self._engine.listed(STREAM_ROOT, after, self._tuning.slice_streams):
             gone.difference_update(name for name, _ in found)
             self._say(found)
             after = found[-1][0]
@@ -154,7 +149,7 @@ class Registry:
         name = edit.head.identity.name
         if name.startswith(STREAM_ROOT):
             if not self._noted:
-                self._engine.scheduler.call_later(FLUSH_SECS, self._flush)
+                self._engine.scheduler.call_later(self._tuning.flush_secs, self._flush)
             self._noted[name] = None
 
     def _flush(self) -> None:
@@ -166,7 +161,7 @@ class Registry:
         except ProtocolError:
             self._give_up()
             return
-        if self._said > 2 * len(self._known) + MAX_PAST_MESSAGES:
+        if self._said > 2 * len(self._known) + self._tuning.max_past_messages:
             self._replace()
 
     def _say(self, streams: Iterable[tuple[bytes, Head | None]]) -> None:
@@ -186,7 +181,7 @@ class Registry:
     def _give_up(self) -> None:
         if self._awake and not self._engine.failure:
             self._awake = self._filled = False
-            self._engine.scheduler.call_later(RETRY_SECS, self.wake)
+            self._engine.scheduler.call_later(self._tuning.retry_secs, self.wake)
 
     def _news_of(self, name: bytes, head: Head | None) -> Iterator[Message]:
         known = self._known.get(name)

@@ -8,8 +8,6 @@ from everbrook.protocol.subscriptions.state import Stated, Subscription, decode_
 
 RECORDS = b"subscription"
 
-LOAD_SLICE = 256
-
 
 def record_name(root: bytes, subscription_id: str) -> bytes:
     """Give the name of the stream that a subscription is kept in; no URL leads to it."""
@@ -22,7 +20,7 @@ class Roster:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.active: dict[bytes, Active] = {}
-        self.subscribers = Subscribers()
+        self.subscribers = Subscribers(engine.tuning.waking.max_remembered)
 
     def __bool__(self) -> bool:
         return bool(self.active)
@@ -49,7 +47,7 @@ class Roster:
     def load(self) -> None:
         """Take up what the storage has."""
         after = b""
-        while found := self._engine.listed(RECORDS + b"/", after, LOAD_SLICE):
+        while found := self._engine.listed(RECORDS + b"/", after, self._engine.tuning.waking.load_slice):
             for name, _ in found:
                 self.take_up(name)
             after = found[-1][0]

@@ -14,17 +14,13 @@ from msgspec.structs import replace
 from everbrook.engine.clock import Scheduler
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
+from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.lifetime import deadline, ended
 from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
-
-MAX_RESIDENT = 20_000
-EVICTION_SLICE = 64
-POPULATION_SLICE = 64
-COUNTING_SLICE = 1024
 
 
 class Observer(Protocol):
@@ -50,6 +46,7 @@ class Streams:
         started_at: int,
         producer_idle_ms: int | None,
         observer: Observer,
+        tuning: StreamsTuning = DEFAULT_TUNING.streams,
     ) -> None:
         """Tell `observer` of every stream that comes or goes, and of every edit that becomes durable.
 
@@ -59,6 +56,8 @@ class Streams:
         self._started_at = started_at
         self._producer_idle_ms = producer_idle_ms
         self._scheduler = scheduler
+        self._tuning = tuning
+        self._max_resident = tuning.max_resident
         self._observer = observer
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
@@ -68,8 +67,22 @@ class Streams:
 
     @property
     def resident(self) -> int:
-        """How many streams are in memory."""
+        """How many streams in memory readers find."""
         return len(self._visible)
+
+    @property
+    def newest(self) -> int:
+        """How many streams in memory decisions find."""
+        return len(self._newest)
+
+    @property
+    def arriving(self) -> int:
+        """How many streams were created by changes that are not durable yet."""
+        return len(self._arriving)
+
+    def residents(self) -> tuple[Stream, ...]:
+        """Give the streams in memory that readers find."""
+        return tuple(self._visible.values())
 
     def stream(self, name: bytes) -> Stream | None:
         """Give the newest state of a stream, for a decision."""
@@ -115,7 +128,7 @@ class Streams:
     def living(self, prefix: bytes, now: int) -> Iterator[Head]:
         """Give the streams that live and whose names begin with `prefix`, in the newest state."""
         after = b""
-        while found := self.listed(prefix, after, POPULATION_SLICE, now):
+        while found := self.listed(prefix, after, self._tuning.population_slice, now):
             for name, head in found:
                 newest = self._newest.get(name)
                 if newest:
@@ -130,7 +143,7 @@ class Streams:
     def heads(self, prefix: bytes) -> Iterator[Head]:
         """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""
         after = b""
-        while found := self._storage.scan(prefix, after, COUNTING_SLICE):
+        while found := self._storage.scan(prefix, after, self._tuning.counting_slice):
             for name, head in found:
                 newest = self._newest.get(name)
                 if newest and newest.head.identity.incarnation not in self._arriving:
@@ -159,7 +172,7 @@ class Streams:
             if name.startswith(prefix) and self._newest.get(name) is stream:
                 return True
         after = prefix
-        while found := self._storage.scan(prefix, after, POPULATION_SLICE):
+        while found := self._storage.scan(prefix, after, self._tuning.population_slice):
             # What is visible and not among the newest is about to be dropped.
             if any(name in self._newest or name not in self._visible for name, _ in found):
                 return True
@@ -207,7 +220,7 @@ class Streams:
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
 
     def _look_for_a_crowd(self) -> None:
-        if self._storage.blocking and len(self._visible) > MAX_RESIDENT and not self._crowded:
+        if self._storage.blocking and len(self._visible) > self._max_resident and not self._crowded:
             self._crowded = True
             # Later: whoever is at work may still need them.
             self._scheduler.call_soon(self.trim)
@@ -216,7 +229,7 @@ class Streams:
         """Let idle streams go, those first that came first; the others get another turn."""
         self._crowded = False
         before = len(self._visible)
-        for name in list(islice(self._visible, EVICTION_SLICE)):
+        for name in list(islice(self._visible, self._tuning.eviction_slice)):
             stream = self._visible.pop(name)
             if stream.idle and self._newest.get(name) is stream:
                 del self._newest[name]

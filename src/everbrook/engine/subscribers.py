@@ -12,8 +12,6 @@ from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.glob import GlobTrie
 
-MAX_REMEMBERED = 200_000
-
 
 def split_name(name: bytes) -> tuple[bytes, bytes] | None:
     """Part a stream's name into its stream root and its path below, or None for what is no stream."""
@@ -49,7 +47,8 @@ class _Root:
 class Subscribers:
     """All links of all subscriptions."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_remembered: int) -> None:
+        self._max_remembered = max_remembered
         self._roots: dict[bytes, _Root] = {}
         self._remembered: dict[bytes, tuple[Active, ...]] = {}
 
@@ -93,7 +92,7 @@ class Subscribers:
         found = self._remembered.get(name)
         if found is None:
             found = self._find(name)
-            if len(self._remembered) >= MAX_REMEMBERED:
+            if len(self._remembered) >= self._max_remembered:
                 self._remembered.clear()
             self._remembered[name] = found
         return found

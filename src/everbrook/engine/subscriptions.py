@@ -29,10 +29,6 @@ from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import Subscription, fold
 
-SURVEY_SLICE = 256
-# How long everything waits after a refusal, lest a full disk be tried again and again.
-REFUSED_SECS = 1.0
-
 
 class Reported(Struct, frozen=True):
     """What a worker says of a wake."""
@@ -57,6 +53,7 @@ class Subscriptions:
     def __init__(self, engine: Engine, deliver: Deliverer) -> None:
         """Take up what the storage has. `deliver` sends a wake to its webhook, and tells `delivered`."""
         self._engine = engine
+        self._tuning = engine.tuning.waking
         self._scheduler: Scheduler = engine.scheduler
         self._roster = Roster(engine)
         self._waking = Waking(engine, self._roster, deliver)
@@ -92,7 +89,7 @@ class Subscriptions:
         """Look at every stream for news that nobody has told of, and go on with what was taken up."""
         for root in (STREAM_ROOT, BUCKET_ROOT):
             after = b""
-            while found := self._engine.listed(root, after, SURVEY_SLICE):
+            while found := self._engine.listed(root, after, self._tuning.survey_slice):
                 for name, head in found:
                     if head:
                         self._waking.note_news(name, head)
@@ -213,7 +210,7 @@ class Subscriptions:
             if active := self._roster.take_up(name):
                 self._taken_up.append(active)
         if self._roster and not self._recovery:
-            self._recovery = self._scheduler.call_later(REFUSED_SECS, self._recover)
+            self._recovery = self._scheduler.call_later(self._tuning.refused_secs, self._recover)
 
     def _recover(self) -> None:
         self._recovery = None

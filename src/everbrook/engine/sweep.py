@@ -10,31 +10,38 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.inspection import Watched
 from everbrook.engine.stream import Stream
+from everbrook.engine.tuning import SweepTuning
 from everbrook.protocol.commands import Expire, Trim
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
 
-SLICE = 256
-SLICE_PAUSE_SECS = 0.0005
-PATROL_SECS = 10.0
-PATROL_PAUSE_SECS = 0.05
-
 
 class Sweep:
     """Watches moments, in slices so that a crowd of them does not hold up the loop."""
 
-    def __init__(self, scheduler: Scheduler, clock: Clock, look_at: Callable[[Stream, int], None]) -> None:
+    def __init__(
+        self, scheduler: Scheduler, clock: Clock, tuning: SweepTuning, look_at: Callable[[Stream, int], None]
+    ) -> None:
         """Call `look_at` with a stream and the time when its moment has come. It is not watched any more then."""
         self._scheduler = scheduler
         self._clock = clock
+        self._slice_streams = tuning.slice_streams
+        self._slice_pause_secs = tuning.slice_pause_secs
         self._look_at = look_at
         self._heap: list[tuple[int, int]] = []
         self._watched: dict[int, tuple[int, Stream]] = {}
         self._timer: Timer | None = None
         self._timer_at = 0
+
+    @property
+    def watched(self) -> Watched:
+        """What is watched at the moment."""
+        next_at = self._heap[0][0] if self._heap else None
+        return Watched(streams=len(self._watched), places=len(self._heap), next_at=next_at)
 
     def watch(self, stream: Stream, moment: int) -> None:
         """Look at a stream when a moment has come, instead of when it was to be looked at before."""
@@ -59,7 +66,7 @@ class Sweep:
 
     def _tidy(self) -> None:
         """Clear the heap of places where nobody is looked at any more, when they outnumber the others."""
-        if len(self._heap) > 2 * len(self._watched) + SLICE:
+        if len(self._heap) > 2 * len(self._watched) + self._slice_streams:
             self._heap = sorted((moment, incarnation) for incarnation, (moment, _) in self._watched.items())
 
     def _set_timer(self, pause_secs: float = 0.0) -> None:
@@ -77,7 +84,7 @@ class Sweep:
     def _sweep(self) -> None:
         self._timer = None
         now = self._clock.now()
-        for _ in range(SLICE):
+        for _ in range(self._slice_streams):
             if not self._heap or self._heap[0][0] > now:
                 break
             moment, incarnation = heapq.heappop(self._heap)
@@ -85,7 +92,7 @@ class Sweep:
             if watched and watched[0] == moment:
                 del self._watched[incarnation]
                 self._look_at(watched[1], now)
-        self._set_timer(SLICE_PAUSE_SECS)
+        self._set_timer(self._slice_pause_secs)
 
     def stop(self) -> None:
         """Look at nothing any more."""
@@ -99,25 +106,31 @@ class Patrol:
     """Goes round the stored streams that time acts on, a slice at a time, for those that nobody has asked for."""
 
     def __init__(
-        self, storage: Storage, scheduler: Scheduler, clock: Clock, execute: Callable[[Expire | Trim], None]
+        self,
+        storage: Storage,
+        scheduler: Scheduler,
+        clock: Clock,
+        tuning: SweepTuning,
+        execute: Callable[[Expire | Trim], None],
     ) -> None:
         self._storage = storage
         self._scheduler = scheduler
         self._clock = clock
+        self._tuning = tuning
         self._execute = execute
         self._started_at = clock.now()
         self._after = 0
         self._first_round = True
-        self._timer = scheduler.call_later(PATROL_SECS, self._look) if storage.blocking else None
+        self._timer = scheduler.call_later(tuning.patrol_secs, self._look) if storage.blocking else None
 
     def _look(self) -> None:
         now = self._clock.now()
-        heads = self._storage.mortal(self._after, SLICE)
+        heads = self._storage.mortal(self._after, self._tuning.slice_streams)
         for head in heads:
             self._look_at(head, now)
         self._after = heads[-1].identity.incarnation if heads else 0
         self._first_round = self._first_round and bool(heads)
-        pause_secs = PATROL_PAUSE_SECS if heads else PATROL_SECS
+        pause_secs = self._tuning.patrol_pause_secs if heads else self._tuning.patrol_secs
         self._timer = self._scheduler.call_later(pause_secs, self._look)
 
     def _look_at(self, head: Head, now: int) -> None:

@@ -7,18 +7,17 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.inspection import Watched
 from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.stream import Stream
 from everbrook.engine.sweep import Patrol, Sweep
+from everbrook.engine.tuning import EngineTuning
 from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Expire, Trim
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
-
-# A policy is applied about once a second to a stream that is being written to.
-TRIM_DELAY_MS = 1_000
 
 
 class Upkeep:
@@ -29,15 +28,27 @@ class Upkeep:
         storage: Storage,
         scheduler: Scheduler,
         clock: Clock,
+        tuning: EngineTuning,
         reclaimer: Reclaimer,
         execute: Callable[[Expire | Trim], None],
     ) -> None:
         self._clock = clock
         self._reclaimer = reclaimer
         self._execute = execute
-        self._expiry = Sweep(scheduler, clock, self._expire)
-        self._trimming = Sweep(scheduler, clock, self._trim)
-        self._patrol = Patrol(storage, scheduler, clock, execute)
+        self._trim_delay_ms = tuning.upkeep.trim_delay_ms
+        self._expiry = Sweep(scheduler, clock, tuning.sweep, self._expire)
+        self._trimming = Sweep(scheduler, clock, tuning.sweep, self._trim)
+        self._patrol = Patrol(storage, scheduler, clock, tuning.sweep, execute)
+
+    @property
+    def expiring(self) -> Watched:
+        """The streams that will expire."""
+        return self._expiry.watched
+
+    @property
+    def trimming(self) -> Watched:
+        """The streams to which policies will be applied."""
+        return self._trimming.watched
 
     def watch(self, stream: Stream) -> None:
         """Watch a stream that has come into memory, and give back what an earlier time left of it."""
@@ -85,7 +96,7 @@ class Upkeep:
             self._execute(Expire(identity.name, now))
 
     def _trim_soon(self, stream: Stream) -> None:
-        self._trimming.watch_by(stream, self._clock.now() + TRIM_DELAY_MS)
+        self._trimming.watch_by(stream, self._clock.now() + self._trim_delay_ms)
 
     def _trim(self, stream: Stream, now: int) -> None:
         """Apply a stream's policy, and look at it again when its oldest message will be too old."""
@@ -95,7 +106,7 @@ class Upkeep:
         if policy and policy.max_age_secs is not None and earliest < stream.head.tail and not stream.ended:
             with suppress(StreamDamaged):
                 too_old_at = stream.lineage.time_at(earliest) + policy.max_age_secs * 1000
-                self._trimming.watch_by(stream, max(too_old_at, now + TRIM_DELAY_MS))
+                self._trimming.watch_by(stream, max(too_old_at, now + self._trim_delay_ms))
 
     def stop(self) -> None:
         """Watch nothing any more."""

@@ -10,15 +10,12 @@ from contextlib import suppress
 from hashlib import sha256
 
 from everbrook.engine.clock import Scheduler
+from everbrook.engine.tuning import UploadTuning
 from everbrook.protocol.errors import MemoryFull, ProtocolError, Unavailable
 from everbrook.storage.api import Storage, StorageFull
 from everbrook.storage.blobs import Draft
 
 logger = logging.getLogger(__name__)
-
-MAX_BACKLOG_BYTES = 256 * 1024
-# While others write, an upload takes a breath each time that it has filled its backlog: their syncs share the disk.
-BREATH_SECS = 0.005
 
 Finished = Callable[[ProtocolError | None], None]
 
@@ -32,11 +29,11 @@ class Upload:
         worker: Executor,
         scheduler: Scheduler,
         last_change: Callable[[], int],
-        owner: int,
-        blob: int,
+        key: tuple[int, int],
         max_memory_bytes: int,
+        tuning: UploadTuning,
     ) -> None:
-        """Take in a blob of the stream `owner`, unless memory has no room for it.
+        """Take in the blob that `key` names, a stream and a number, unless memory has no room for it.
 
         `last_change` tells by its number whether others write meanwhile.
         """
@@ -45,8 +42,9 @@ class Upload:
         self._scheduler = scheduler
         self._last_change = last_change
         self._seen_change = last_change()
-        self._breathing = False
+        self._pausing = False
         self._max_memory_bytes = max_memory_bytes
+        self._tuning = tuning
         self._draft: Draft | None = None
         self._hash = sha256()
         self._failure: ProtocolError | None = None
@@ -55,14 +53,13 @@ class Upload:
         self._removed = False
         self.on_relief: Callable[[], None] | None = None
         self.check_size: Callable[[int], None] | None = None
-        self.owner = owner
-        self.blob = blob
+        self.owner, self.blob = key
         self.size = 0
 
     @property
     def congested(self) -> bool:
         """Whether the disk does not keep up, or others go first: write no more until `on_relief` is called."""
-        return self._breathing or self._backlog_bytes >= MAX_BACKLOG_BYTES
+        return self._pausing or self._backlog_bytes >= self._tuning.max_backlog_bytes
 
     @property
     def digest(self) -> bytes:
@@ -148,10 +145,11 @@ class Upload:
         if self._last_change() == self._seen_change:
             self._call_relief()
         else:
-            self._breathing = True
-            self._scheduler.call_later(BREATH_SECS, self._call_relief)
+            # Let others have the disk for a moment: their syncs share it.
+            self._pausing = True
+            self._scheduler.call_later(self._tuning.pause_secs, self._call_relief)
 
     def _call_relief(self) -> None:
-        self._breathing, self._seen_change = False, self._last_change()
+        self._pausing, self._seen_change = False, self._last_change()
         if self.on_relief:
             self.on_relief()

@@ -19,17 +19,8 @@ from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.commands import Compact, Deliver, Lapse, Report, WakeUp
-from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
 from everbrook.protocol.subscriptions.outcomes import Changed
 from everbrook.protocol.subscriptions.state import Subscription, Wake
-
-WAKES_AT_ONCE = 64
-FIRST_RETRY_MS = 1_000
-LAST_RETRY_MS = 60_000
-JITTER = 0.2
-# How long a wake waits for its wake stream to be created, or anything for room in memory.
-MISSING_STREAM_MS = 5_000
-COMPACT_AT_BYTES = 64 * 1024
 
 Deliverer = Callable[[Subscription, Wake], None]
 
@@ -47,6 +38,7 @@ class Waking:
     def __init__(self, engine: Engine, roster: Roster, deliver: Deliverer) -> None:
         """Hear of news. `deliver` sends a wake to its webhook, and tells `delivered`."""
         self._engine = engine
+        self._tuning = engine.tuning.waking
         self._scheduler: Scheduler = engine.scheduler
         self._roster = roster
         self._deliver_wake = deliver
@@ -107,7 +99,8 @@ class Waking:
             self._scheduler.call_soon(self._wake_waiting)
 
     def _wake_waiting(self) -> None:
-        now_waking, self._waiting = self._waiting[:WAKES_AT_ONCE], self._waiting[WAKES_AT_ONCE:]
+        at_once = self._tuning.wakes_at_once
+        now_waking, self._waiting = self._waiting[:at_once], self._waiting[at_once:]
         for active in now_waking:
             active.queued = False
             self.wake(active)
@@ -123,12 +116,12 @@ class Waking:
             self._set_timer(active)
             return False
         while active.candidates and not active.subscription.wake:
-            candidates = tuple(islice(active.candidates, MAX_WAKE_STREAMS))
+            candidates = tuple(islice(active.candidates, self._tuning.max_wake_streams))
             try:
                 outcome = self._engine.execute(WakeUp(active.name, now, self._engine.new_id("w_"), candidates))
             except ProtocolError:
                 # The wake stream is not there, or closed. It may be yet.
-                active.waits_until = now + MISSING_STREAM_MS
+                active.waits_until = now + self._tuning.missing_stream_ms
                 self._set_timer(active)
                 return False
             for path in candidates:
@@ -151,7 +144,7 @@ class Waking:
         active.take(outcome.events)
         active.written_bytes += outcome.size
         self._set_timer(active)
-        if active.written_bytes > COMPACT_AT_BYTES + 4 * active.stated_bytes:
+        if active.written_bytes > self._tuning.compact_at_bytes + 4 * active.stated_bytes:
             self._compact(active)
 
     def _compact(self, active: Active) -> None:
@@ -211,8 +204,9 @@ class Waking:
 
     def _retry_delay_ms(self, failures: int) -> int:
         """Give how long to wait after a number of failures: twice as long each time, with jitter (§7.1)."""
-        delay_ms: int = min(FIRST_RETRY_MS << min(failures, 16), LAST_RETRY_MS)
-        return round(delay_ms * (1 + JITTER * (2 * self._engine.clock.chance() - 1)))
+        tuning = self._tuning
+        delay_ms: int = min(tuning.first_retry_ms << min(failures, 16), tuning.last_retry_ms)
+        return round(delay_ms * (1 + tuning.jitter * (2 * self._engine.clock.chance() - 1)))
 
     def _retry_at(self, now: int, failures: int) -> int:
         """Give when to try again: never in the same second, in which a signature would be the same."""
@@ -250,7 +244,7 @@ class Waking:
             outcome = self._engine.execute(Lapse(active.name, now))
         except ProtocolError:
             # There is no room to note it. There may be yet.
-            self._look_at(active, now + MISSING_STREAM_MS)
+            self._look_at(active, now + self._tuning.missing_stream_ms)
             return
         if isinstance(outcome, Changed):
             self.take(active, outcome)

@@ -71,7 +71,7 @@ def assemble(
     settings: Settings, storage: Storage, tuning: ServerTuning = DEFAULT_TUNING, clock: Clock | None = None
 ) -> Application:
     """Put an application together on the running loop."""
-    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits_of(settings))
+    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits_of(settings), tuning=tuning.engine)
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
     holdings = Holdings(settings.limits, proxies)
     authenticator = Authenticator(settings.auth, proxies) if settings.auth.configured else None

@@ -6,6 +6,7 @@ a component hands it its part. These structs live in modules that import nothing
 
 from msgspec import Struct
 
+from everbrook.engine.tuning import EngineTuning
 from everbrook.server.http1.tuning import ListenerTuning
 
 
@@ -22,6 +23,7 @@ class ExchangeTuning(Struct, frozen=True, kw_only=True):
 class ServerTuning(Struct, frozen=True, kw_only=True):
     """The parts of `assemble` and of the transports. An application keeps it, and gives each component its part."""
 
+    engine: EngineTuning = EngineTuning()
     listener: ListenerTuning = ListenerTuning()
     exchange: ExchangeTuning = ExchangeTuning()
 

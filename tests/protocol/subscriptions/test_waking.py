@@ -12,7 +12,7 @@ from everbrook.protocol.errors import (
     StreamNotFound,
 )
 from everbrook.protocol.outcomes import Untouched
-from everbrook.protocol.subscriptions import decide as rules
+from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
 from everbrook.protocol.subscriptions.state import BEFORE_FIRST, Wake
 from tests.protocol.subscriptions.deciding import HOOK, LEASE_MS, PULL, Desk
 from tests.protocol.views import NOW
@@ -82,13 +82,13 @@ def test_a_stream_that_was_created_again_begins_anew(hooked: Desk) -> None:
     assert hooked.acked("events/a") == BEFORE_FIRST
 
 
-def test_a_wake_tells_of_so_many_streams_and_no_more(hooked: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "MAX_WAKE_STREAMS", 2)
-    for path in ("events/b", "events/c"):
+def test_a_wake_tells_of_so_many_streams_and_no_more(hooked: Desk) -> None:
+    paths = [f"events/{number}" for number in range(MAX_WAKE_STREAMS)]
+    for path in paths:
         hooked.put(path, b"1")
-    hooked.wake_up("events/c", "events/a", "events/b")
+    hooked.wake_up(paths[-1], "events/a", *paths[:-1])
 
-    assert list(hooked.wake.tails) == ["events/c", "events/a"]
+    assert list(hooked.wake.tails) == [paths[-1], "events/a", *paths[:-2]]
 
 
 def test_a_pull_wake_is_told_in_the_wake_stream_and_has_no_lease_yet(pulled: Desk) -> None:

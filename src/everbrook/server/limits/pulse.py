@@ -167,7 +167,7 @@ class Pulse:
         pending = engine.last_change - engine.durable_change
         if pending < FEW_CHANGES or engine.failure:
             return 0.0
-        return max(engine.survey().pending_secs, pending / max(self._durable_per_sec, FEW_CHANGES))
+        return max(engine.inspect().pending_secs, pending / max(self._durable_per_sec, FEW_CHANGES))
 
     def _late(self, now: float) -> float:
         """Give how late the next beat is already, and so how long what is read now may have waited for its turn.

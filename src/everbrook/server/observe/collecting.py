@@ -9,8 +9,8 @@ from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.histogram import Histogram
+from everbrook.engine.inspection import Inspection
 from everbrook.engine.subscriptions import Subscriptions
-from everbrook.engine.survey import EngineSurvey
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.observe.catalogue import METRICS, Kind
 from everbrook.server.observe.counters import COUNTED
@@ -68,7 +68,7 @@ class ServerCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Read everything."""
-        engine = self._engine.survey()
+        engine = self._engine.inspect()
         yield family("everbrook_info", [((version("everbrook"), self._storage_mode), 1)])
         yield from _of_requests(self._observer.tallies.all())
         yield family("everbrook_refusals_total", _by_word(self._observer.tallies.refusals))
@@ -80,7 +80,7 @@ class ServerCollector(Collector):
         for name in COUNTED:
             yield family(f"everbrook_{name}_total", _by_word(self._observer.counters.of(name)))
 
-    def _of_storage(self, engine: EngineSurvey) -> Iterator[Family]:
+    def _of_storage(self, engine: Inspection) -> Iterator[Family]:
         self._disk.look()
         streams = [((surface,), self._engine.count(root)) for surface, root in SURFACES.items()]
         free, size = self._disk.free_and_size() or (None, None)
@@ -123,7 +123,7 @@ def _of_requests(tallies: list[Tally]) -> Iterator[Family]:
     yield family("everbrook_response_bytes_total", _by_word(sent_bytes))
 
 
-def _of_commits(engine: EngineSurvey) -> Iterator[Family]:
+def _of_commits(engine: Inspection) -> Iterator[Family]:
     yield single("everbrook_appended_messages_total", engine.appended_messages)
     yield single("everbrook_appended_bytes_total", engine.appended_bytes)
     yield single("everbrook_duplicate_appends_total", engine.duplicates)
@@ -145,7 +145,7 @@ def _of_connections(survey: TransportSurvey) -> Iterator[Family]:
     yield single("everbrook_connections_buffered_bytes", survey.buffered_bytes)
 
 
-def _of_checkpoints(engine: EngineSurvey) -> Iterator[Family]:
+def _of_checkpoints(engine: Inspection) -> Iterator[Family]:
     made = engine.checkpoints
     outcomes = [(("ok",), made.done), (("failed",), made.failed)] if made else []
     yield single("everbrook_journal_bytes", made.journal_bytes if made else None)

@@ -1,0 +1,60 @@
+"""The inside of an engine at a moment, for metrics, the page and tests: what it has counted and what it holds."""
+
+from msgspec import Struct
+
+from everbrook.engine.histogram import Histogram
+from everbrook.storage.checkpoints import Checkpoints
+
+SYNC_BOUNDS_SECS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+GROUP_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
+
+
+class Commits:
+    """The groups of changes that were made durable: how large they were, and how long the disk took."""
+
+    __slots__ = ("refused", "sizes", "sync")
+
+    def __init__(self) -> None:
+        self.sizes = Histogram(GROUP_BOUNDS)
+        self.sync = Histogram(SYNC_BOUNDS_SECS)
+        self.refused = 0
+        """Groups that there was no room for."""
+
+
+class Watched(Struct, frozen=True, kw_only=True):
+    """The streams that a sweep watches."""
+
+    streams: int
+    places: int
+    """How many places its queue has, with those of streams that it watches no more, or at another moment."""
+    next_at: int | None
+    """The first moment in its queue."""
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    """An engine at a moment. Taking one costs the same however many streams there are."""
+
+    commits: Commits
+    pending: int
+    """How many changes are not durable yet."""
+    pending_secs: float
+    parked: int
+    """How many answers wait for changes to become durable."""
+    appended_messages: int
+    appended_bytes: int
+    duplicates: int
+    failed: bool
+    memory_bytes: int
+    checkpoints: Checkpoints | None
+    resident_streams: int
+    """How many streams in memory readers find."""
+    newest_streams: int
+    """How many streams in memory decisions find."""
+    arriving_streams: int
+    """How many streams were created by changes that are not durable yet."""
+    held_streams: int
+    """How many streams let nothing go because somebody reads them in one go."""
+    moved_streams: int
+    """How many streams are remembered as moved."""
+    expiring: Watched
+    trimming: Watched

@@ -1,0 +1,94 @@
+"""Tuning: sizes and intervals of the engine's parts. Every default stands here, once; tests pass others.
+
+Operators set `Limits` instead. All structs are in one file because some parts import the engine, which takes all of
+them as one argument.
+"""
+
+from msgspec import Struct
+
+from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
+
+
+class StreamsTuning(Struct, frozen=True, kw_only=True):
+    """How many streams stay in memory, and how many are looked at in one go."""
+
+    max_resident: int = 20_000
+    eviction_slice: int = 64
+    population_slice: int = 64
+    counting_slice: int = 1024
+
+
+class SweepTuning(Struct, frozen=True, kw_only=True):
+    """How many streams a sweep or the patrol looks at in one go, and how long it pauses then."""
+
+    slice_streams: int = 256
+    slice_pause_secs: float = 0.0005
+    patrol_secs: float = 10.0
+    """How long the patrol pauses after each round over all stored streams."""
+    patrol_pause_secs: float = 0.05
+
+
+class UpkeepTuning(Struct, frozen=True, kw_only=True):
+    """When retention policies are applied, and when upkeep that found no room is tried again."""
+
+    trim_delay_ms: int = 1_000
+    """A policy is applied about once a second to a stream that is being written to."""
+    retry_ms: int = 10_000
+
+
+class MovesTuning(Struct, frozen=True, kw_only=True):
+    """How many streams are remembered as moved, and how long the log may be beside that."""
+
+    max_moves: int = 200_000
+    min_log: int = 1_000
+
+
+class UploadTuning(Struct, frozen=True, kw_only=True):
+    """Back-pressure of an upload, and its pause while others write, because their syncs share the disk."""
+
+    max_backlog_bytes: int = 256 * 1024
+    pause_secs: float = 0.005
+
+
+class RegistryTuning(Struct, frozen=True, kw_only=True):
+    """How the registry follows the streams."""
+
+    slice_streams: int = 256
+    flush_secs: float = 0.05
+    retry_secs: float = 1.0
+    max_past_messages: int = 10_000
+    """So many messages about streams that are gone may stay, beside as many as there are streams."""
+
+
+class WakingTuning(Struct, frozen=True, kw_only=True):
+    """How subscriptions are taken up at a start, woken, retried and compacted."""
+
+    load_slice: int = 256
+    survey_slice: int = 256
+    wakes_at_once: int = 64
+    max_wake_streams: int = MAX_WAKE_STREAMS
+    max_remembered: int = 200_000
+    """For so many names of streams it is remembered whom they wake."""
+    first_retry_ms: int = 1_000
+    last_retry_ms: int = 60_000
+    jitter: float = 0.2
+    missing_stream_ms: int = 5_000
+    """How long a wake waits for its wake stream to be created, or anything for room in memory."""
+    refused_secs: float = 1.0
+    """How long everything waits after a refusal, so that a full disk is not tried again and again."""
+    compact_at_bytes: int = 64 * 1024
+
+
+class EngineTuning(Struct, frozen=True, kw_only=True):
+    """The tuning of all parts."""
+
+    streams: StreamsTuning = StreamsTuning()
+    sweep: SweepTuning = SweepTuning()
+    upkeep: UpkeepTuning = UpkeepTuning()
+    moves: MovesTuning = MovesTuning()
+    uploads: UploadTuning = UploadTuning()
+    registry: RegistryTuning = RegistryTuning()
+    waking: WakingTuning = WakingTuning()
+
+
+DEFAULT_TUNING = EngineTuning()
