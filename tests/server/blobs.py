@@ -15,7 +15,7 @@ PIECE = bytes(range(256)) * 256
 
 
 class WatchedBlobs(MemoryBlobs):
-    """Blobs that a test can delay, fail, and count."""
+    """Blobs that a test can delay, fail, and count. What is beyond `readable_bytes` fails, or is missing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,8 @@ class WatchedBlobs(MemoryBlobs):
         return WatchedDraft(self, (owner, number))
 
     def open(self, owner: int, number: int) -> "WatchedReader":
-        return WatchedReader(self, list(super().open(owner, number)._pieces))
+        blob = super().open(owner, number)
+        return WatchedReader(self, list(iter(lambda: blob.read(len(PIECE)), b"")))
 
 
 class WatchedDraft(MemoryDraft):
@@ -59,9 +60,11 @@ class WatchedReader(MemoryBlobReader):
     def read(self, size: int) -> bytes:
         piece = super().read(size)
         self._read_bytes += len(piece)
-        if self._blobs.read_error and self._read_bytes > self._blobs.readable_bytes:
+        if self._read_bytes <= self._blobs.readable_bytes:
+            return piece
+        if self._blobs.read_error:
             raise self._blobs.read_error
-        return piece
+        return b""
 
     def close(self) -> None:
         self._blobs.open_readers -= 1
@@ -112,15 +115,14 @@ class HollowStorage(MemoryStorage):
 
 def memory_blobs(server: Server) -> MemoryBlobs:
     """The blobs of a server that keeps them in memory."""
-    blobs = server.engine._storage.blobs
-    assert isinstance(blobs, MemoryBlobs)
-    return blobs
+    assert isinstance(server.storage, MemoryStorage)
+    return server.storage.blobs
 
 
 def none_left(server: Server) -> bool:
     """Whether nothing of any blob is left in good time."""
     blobs = memory_blobs(server)
-    return eventually(lambda: not blobs._blobs and not blobs.used_bytes)
+    return eventually(lambda: not any(blobs.all()) and not blobs.used_bytes)
 
 
 def digest_of(body: bytes) -> str:

@@ -73,9 +73,10 @@ def start_either(request: pytest.FixtureRequest, start: Start) -> Iterator[Start
         ) -> RunningServer | Mounted:
             if request.param == "http1":
                 return start(storage, tuning, **values)
-            opened = (lambda _settings: storage) if storage else open_storage
-            streams = AsgiApplication(configured(**values), opened, tuning)
-            return stack.enter_context(Mounted(streams, streams))
+            settings = configured(**values)
+            opened = storage or open_storage(settings)
+            streams = AsgiApplication(settings, lambda _settings: opened, tuning)
+            return stack.enter_context(Mounted(streams, streams, opened))
 
         yield begin
 

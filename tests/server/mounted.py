@@ -11,6 +11,7 @@ import uvicorn
 
 from everbrook.engine.engine import Engine
 from everbrook.server.asgi import AsgiApplication
+from everbrook.storage.api import Storage
 from tests.server.running import PATIENCE_SECS, eventually
 from tests.server.wire import Wire
 
@@ -20,8 +21,17 @@ T = TypeVar("T")
 class Mounted:
     """A uvicorn that serves `outer`, in which `streams` is mounted, for as long as the context lasts."""
 
-    def __init__(self, streams: AsgiApplication, outer: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's own
+    def __init__(
+        self,
+        streams: AsgiApplication,
+        outer: Any,  # noqa: ANN401 - uvicorn's own
+        storage: Storage | None = None,
+        /,
+        **options: Any,  # noqa: ANN401 - uvicorn's own
+    ) -> None:
+        """Know the storage that `streams` opens, for those who look inside."""
         self.streams = streams
+        self.storage = storage
         config = uvicorn.Config(outer, log_level="error", timeout_graceful_shutdown=1, **options)
         self.uvicorn = uvicorn.Server(config)
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -60,8 +70,8 @@ class Mounted:
 
     @property
     def engine(self) -> Engine:
-        assert self.streams._application is not None, "nothing has started the engine"
-        return self.streams._application.engine
+        assert self.streams.application is not None, "nothing has started the engine"
+        return self.streams.application.engine
 
     def call(self, function: Callable[[], T]) -> T:
         """Run a function in the server's thread."""

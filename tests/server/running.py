@@ -154,7 +154,7 @@ class RunningServer:
 
     @property
     def connections(self) -> list[Connection]:
-        return self.call(lambda: list(self.listener._connections))
+        return self.call(lambda: list(self.listener.connections))
 
     def stream(self, path: str) -> Stream:
         """A stream as the engine has it."""
@@ -167,4 +167,9 @@ class RunningServer:
 
     def unsent_bytes(self) -> int:
         """How much the server holds for clients that do not read."""
-        return self.call(lambda: sum(held._transport.get_write_buffer_size() for held in self.listener._connections))
+        return self.call(lambda: sum(held.unsent_bytes for held in self.listener.connections))
+
+    @property
+    def running(self) -> bool:
+        """Whether the server has not stopped."""
+        return self._thread.is_alive()

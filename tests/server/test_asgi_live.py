@@ -9,8 +9,6 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everbrook.server.asgi import create_app
-from everbrook.server.asgi.exchange import AsgiExchange
-from everbrook.server.live import EventStream
 from tests.server.mounted import Mounted
 from tests.server.running import configured, eventually
 
@@ -81,10 +79,8 @@ def test_a_reader_that_stops_reading_holds_little(serve: Serve, path: str) -> No
         for _ in range(40):
             wire.append(f"/api{path}", b"a" * MB)
         assert eventually(lambda: server.waiting(path) == 0)
-        (live,) = server.streams._live
-        assert isinstance(live, EventStream)
-        assert isinstance(live._exchange, AsgiExchange)
-        assert live._exchange._queued_bytes < 3 * MB
+        (exchange,) = server.streams.exchanges.values()
+        assert exchange.queued_bytes < 3 * MB
         assert wire.get("/api/healthz").status == 200
 
 
@@ -95,7 +91,7 @@ def test_a_reader_that_stops_reading_is_dropped(serve: Serve, path: str) -> None
         slow.follow(f"/api{path}?offset=-1&live=sse").control()
         for _ in range(20):
             wire.append(f"/api{path}", b"a" * MB)
-        assert eventually(lambda: not server.streams._live)
+        assert eventually(lambda: not server.streams.exchanges)
 
 
 @pytest.mark.parametrize("live", ["sse", "long-poll"])
@@ -110,7 +106,7 @@ def test_readers_that_go_leave_nothing_behind(serve: Serve, path: str, live: str
                 assert eventually(lambda: server.waiting(path) == 1)
                 reader.reset()
             assert eventually(lambda: server.waiting(path) == 0)
-        assert not server.streams._live
+        assert not server.streams.exchanges
         assert eventually(lambda: server.tasks() <= tasks)
 
 

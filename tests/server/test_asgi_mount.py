@@ -203,6 +203,6 @@ def test_the_public_url_wins_over_the_mount(serve: Serve, path: str) -> None:
 def test_the_lifespan_starts_and_ends_the_engine(serve: Serve) -> None:
     streams = create_app(configured())
     mounted = serve(streams, FastAPI(lifespan=streams.lifespan))
-    assert streams._application is not None
+    assert streams.application is not None
     mounted.stop()
-    assert streams._application is None
+    assert streams.application is None

@@ -3,8 +3,10 @@
 import threading
 import time
 
+import pytest
+
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.running import RunningServer
 
 CROWD = 60
 
@@ -20,7 +22,7 @@ class Turns:
 
     def turn(self) -> None:
         self.count += 1
-        if self._listener._accepted >= self._accepted:
+        if self._listener.survey().accepted >= self._accepted:
             self.done.set()
         else:
             # A turn in which there is something to do.
@@ -42,7 +44,6 @@ def test_those_who_wait_are_accepted_together_not_one_in_a_turn(start: Start, co
 def test_nothing_is_accepted_after_the_end(start: Start, connect: Connect) -> None:
     server = start()
     assert connect(server).get("/healthz").status == 200
-    backlog = server.listener._backlog
-    assert server.call(lambda: len(backlog._sockets)) == 1
-    server.call(server.listener._close_servers)
-    assert eventually(lambda: not backlog._sockets)
+    server.stop()
+    with pytest.raises(ConnectionRefusedError):
+        server.connect()

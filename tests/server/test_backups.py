@@ -56,7 +56,7 @@ def decoded(answer: Answer) -> list[str]:
 
 
 def pins(server: RunningServer) -> int:
-    return server.call(lambda: len(server.application._backups._leases))
+    return server.call(lambda: len(server.application.backups.leases))
 
 
 def test_a_backup_is_begun_listed_read_and_released(wire: Wire, served: RunningServer) -> None:
@@ -90,16 +90,16 @@ def test_a_lease_ends_when_its_client_says_no_more(wire: Wire, served: RunningSe
 
 def test_what_is_asked_for_renews_the_lease(wire: Wire, served: RunningServer) -> None:
     place = begin(wire, b'{"lease_secs": 1}')
-    lease = served.call(lambda: next(iter(served.application._backups._leases._by_id.values())))
-    before = lease._timer
+    lease = served.call(lambda: served.application.backups.leases.find(place.rpartition("/")[2].encode()))
+    before = lease.timer
     assert wire.get(place).status == 200
-    assert lease._timer is not before
+    assert lease.timer is not before
 
 
 def test_a_server_stops_though_a_backup_is_under_way(wire: Wire, served: RunningServer) -> None:
     begin(wire)
     served.stop()
-    assert not served._thread.is_alive()
+    assert not served.running
 
 
 def test_so_many_backups_at_once_are_too_many(wire: Wire, served: RunningServer) -> None:

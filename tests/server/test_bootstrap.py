@@ -30,7 +30,7 @@ def test_a_cut_does_not_reach_a_bootstrap_that_is_under_way(start: Start, connec
     reader = begin(server, connect, path)
     assert writer.request("PUT", f"{path}/__ds/snapshot/{tail}", b"all").status == 204
     assert reader.read().body.count(MESSAGE) == COUNT
-    assert eventually(lambda: server.call(lambda: server.engine._storage.used_bytes) < len(MESSAGE))
+    assert eventually(lambda: server.call(server.engine.inspect).memory_bytes < len(MESSAGE))
 
 
 def test_a_bootstrap_of_a_stream_that_is_dropped_breaks_off(start: Start, connect: Connect, path: str) -> None:
@@ -74,6 +74,6 @@ def test_a_client_that_leaves_lets_go_of_what_it_held(start: Start, connect: Con
     tail = fill(writer, path)
     reader = begin(server, connect, path)
     assert writer.request("PUT", f"{path}/__ds/snapshot/{tail}", b"all").status == 204
-    assert server.call(lambda: server.engine._storage.used_bytes) > COUNT * len(MESSAGE)
+    assert server.call(server.engine.inspect).memory_bytes > COUNT * len(MESSAGE)
     reader.close()
-    assert eventually(lambda: server.call(lambda: server.engine._storage.used_bytes) < len(MESSAGE))
+    assert eventually(lambda: server.call(server.engine.inspect).memory_bytes < len(MESSAGE))

@@ -6,9 +6,8 @@ import time
 
 import pytest
 
-from everbrook.protocol.events import encode_page
-from everbrook.protocol.reading import Page
-from everbrook.server import live
+from everbrook.engine.feed import Batch
+from everbrook.protocol.errors import ProtocolError
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
@@ -199,22 +198,39 @@ def test_large_streams_come_in_pages_each_with_its_position(start: Start, connec
     assert [control.get("upToDate", False) for control in controls] == [False] * 4 + [True]
 
 
-def test_one_encoding_serves_all_readers(
-    server: RunningServer, wire: Wire, path: str, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoded: list[Page] = []
+class Encodings(dict[object, bytes]):
+    """The encodings of a batch. It counts how many were made."""
 
-    def count(page: Page, stored: bytes, cursor: int) -> bytes:
-        encoded.append(page)
-        return encode_page(page, stored, cursor)
+    made = 0
 
+    def __setitem__(self, key: object, encoding: bytes) -> None:
+        self.made += 1
+        super().__setitem__(key, encoding)
+
+
+class First:
+    """A reader that gets each batch before the others do, and watches what they make of it."""
+
+    def __init__(self) -> None:
+        self.encodings = Encodings()
+
+    def deliver(self, batch: Batch) -> None:
+        batch.encodings = self.encodings
+
+    def fail(self, error: ProtocolError) -> None:
+        raise AssertionError(error)
+
+
+def test_one_encoding_serves_all_readers(server: RunningServer, wire: Wire, path: str, connect: Connect) -> None:
     wire.create(path)
+    stream, first = server.stream(path), First()
+    server.call(lambda: server.engine.join(stream, first))
     followers = [connect().follow(sse(path)) for _ in range(20)]
-    assert eventually(lambda: server.waiting(path) == 20)
-    monkeypatch.setattr(live, "encode_page", count)
+    assert eventually(lambda: server.waiting(path) == 21)
     wire.append(path, b"hello")
     assert [follower.data() for follower in followers] == [b"hello"] * 20
-    assert len(encoded) == 1
+    assert first.encodings.made == 1
+    server.call(lambda: server.engine.leave(stream, first))
 
 
 def test_silence_is_broken_by_a_comment(start: Start, connect: Connect, path: str) -> None:

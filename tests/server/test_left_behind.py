@@ -106,8 +106,7 @@ def test_a_thousand_killed_clients_leave_nothing_behind(start: Start, path: str,
 
 def connections_of(server: RunningServer) -> list[Connection]:
     """Give those that take memory, ended ones too."""
-    every = [each for each in gc.get_objects() if type(each) is Connection]
-    return [each for each in every if each._listener is server.listener]
+    return [each for each in gc.get_referrers(server.listener) if isinstance(each, Connection)]
 
 
 @pytest.mark.parametrize("kill", KILLERS, ids=lambda kill: kill.__name__)
@@ -193,7 +192,7 @@ def test_ended_event_streams_leave_nothing_behind(start: Start, path: str) -> No
 
 def test_created_and_deleted_streams_leave_nothing_behind(start: Start, path: str) -> None:
     server = start()
-    empty_bytes = server.call(lambda: server.engine._storage.used_bytes)
+    empty_bytes = server.call(server.engine.inspect).memory_bytes
 
     def create_and_delete(wire: Wire, times: int) -> int:
         for number in range(times):
@@ -204,4 +203,4 @@ def test_created_and_deleted_streams_leave_nothing_behind(start: Start, path: st
     with server.connect() as wire:
         before = create_and_delete(wire, 500)
         assert create_and_delete(wire, 1500) - before < 1000
-    assert server.call(lambda: server.engine._storage.used_bytes) == empty_bytes
+    assert server.call(server.engine.inspect).memory_bytes == empty_bytes

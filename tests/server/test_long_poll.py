@@ -4,7 +4,6 @@ import threading
 
 import pytest
 
-from everbrook.server.live import LongPoll
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
@@ -110,13 +109,10 @@ def test_a_timeout_at_the_very_moment_of_an_append_gives_the_data(start: Start, 
     server = start(server__long_poll_timeout_secs=1000.0)
     writer, reader = connect(server), connect(server)
     writer.create(path)
-    stream = server.stream(path)
     for number in range(50):
         reader.ask("GET", poll(path))
         assert eventually(lambda: server.waiting(path) == 1)
-        assert stream.feed is not None
-        (waiter,) = stream.feed._readers
-        assert isinstance(waiter, LongPoll)
+        (waiter,) = [held.answering[0] for held in server.connections if held.answering]
         writer.ask("POST", path, b"%02d" % number, content_type="text/plain")
         server.call(waiter.shut_down)
         assert writer.read().status == 204

@@ -5,7 +5,7 @@ from tests.server.running import RunningServer
 
 
 def used_bytes(server: RunningServer) -> int:
-    return server.call(lambda: server.engine._storage.used_bytes)
+    return server.call(server.engine.inspect).memory_bytes
 
 
 def test_a_full_stream_refuses_an_append(start: Start, connect: Connect, path: str) -> None:

@@ -246,7 +246,7 @@ def test_a_socket_of_systemd_stays_in_use_whatever_port_a_restart_finds(tmp_path
 def test_where_systemd_listens_is_known_to_every_later_image(*, of_systemd: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         estate = handover.Estate("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
-        inherited = handover.inherit("a", 2, {handover.VARIABLE: str(handover._write(estate))})
+        inherited = handover.inherit("a", 2, {handover.VARIABLE: str(handover.write_estate(estate))})
     for taken in inherited.listening:
         taken.close()
     assert (len(inherited.listening), inherited.of_systemd) == (of_systemd, of_systemd)

@@ -5,7 +5,7 @@ import pytest
 from tests.server.blobs import Server, WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, StartEither
 from tests.server.running import eventually
-from tests.server.wire import TIMEOUT_SECS, Wire, chunked, render
+from tests.server.wire import Wire, chunked, render
 
 MAX_BYTES = 200_000
 EXPECT = {"expect": "100-continue"}
@@ -222,19 +222,6 @@ def test_an_upload_and_what_follows_it_may_wait_in_one_line(wire: Wire, path: st
 # No faster than it is stored
 
 
-def sent_until_nobody_reads(wire: Wire) -> int:
-    """Send until the server takes no more: how much that was."""
-    wire._socket.settimeout(0.3)
-    sent = 0
-    try:
-        while True:
-            sent += wire._socket.send(b"a" * 100_000)
-    except TimeoutError:
-        return sent
-    finally:
-        wire._socket.settimeout(TIMEOUT_SECS)
-
-
 def test_no_more_is_read_than_the_disk_takes(
     start_either: StartEither, connect: Connect, storage: WatchedStorage
 ) -> None:
@@ -243,7 +230,7 @@ def test_no_more_is_read_than_the_disk_takes(
     sender.create("/v1/stream/slow", body=b"a")
     storage.blobs.gate.clear()
     sender.ask("PUT", f"/v1/stream/slow/__ds/snapshot/{1:016d}", content_length="60000000")
-    sent = sent_until_nobody_reads(sender)
+    sent = sender.send_until_blocked(b"a" * 100_000, 50_000_000)
     assert sent < 30_000_000
     storage.blobs.gate.set()
     sender.send(b"a" * (60_000_000 - sent))

@@ -80,6 +80,20 @@ class Wire:
         self._socket.sendall(data)
         return self
 
+    def send_until_blocked(self, data: bytes, max_bytes: int) -> int:
+        """Send `data` over and over until the server takes no more for a while: how many bytes it took."""
+        sent, rest = 0, memoryview(data)
+        self._socket.settimeout(0.3)
+        try:
+            while sent < max_bytes:
+                count = self._socket.send(rest)
+                sent, rest = sent + count, rest[count:] or memoryview(data)
+        except TimeoutError:
+            return sent
+        finally:
+            self._socket.settimeout(TIMEOUT_SECS)
+        raise AssertionError(f"the server took {sent} bytes and went on")
+
     def send_slowly(self, pieces: Iterator[bytes] | list[bytes], pause_secs: float) -> None:
         """Send piece by piece, until all is sent or the server has had enough."""
         for piece in pieces:
@@ -114,12 +128,13 @@ class Wire:
 
     # Receiving
 
-    def _receive(self) -> bytes:
+    def receive(self) -> bytes:
+        """Receive whatever comes next, or nothing at the end."""
         return self._socket.recv(256 * 1024)
 
     def read_until(self, end: bytes) -> bytes:
         while end not in self._received:
-            data = self._receive()
+            data = self.receive()
             if not data:
                 raise EOFError(f"the connection ended after {self._received!r}")
             self._received += data
@@ -173,7 +188,7 @@ class Wire:
         """Read everything until the server ends the connection."""
         parts = [self._received]
         self._received = b""
-        while data := self._receive():
+        while data := self.receive():
             parts.append(data)
         return b"".join(parts)
 
@@ -188,7 +203,7 @@ class Wire:
         """Whether nothing arrives for a while."""
         self._socket.settimeout(secs)
         try:
-            self._received += self._receive()
+            self._received += self.receive()
         except TimeoutError:
             return not self._received
         finally:
@@ -214,7 +229,7 @@ class Follower:
 
     def piece(self) -> bytes:
         """The next piece as it came, or nothing at the end."""
-        return next(self._chunks, b"") if self._chunked else self.wire._receive()
+        return next(self._chunks, b"") if self._chunked else self.wire.receive()
 
     def event(self) -> Event | None:
         """The next event, or None at the end."""

@@ -92,7 +92,7 @@ class Application:
         self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)
         self._metrics = self._metrics_of(settings)
         self._pages = Pages(settings.ui.connect_origins) if settings.ui.enabled else None
-        self._backups = BackupResource(engine)
+        self.backups = BackupResource(engine)
         self._methods = self._routed_methods(engine, locator)
         self._stopping = False
 
@@ -241,7 +241,7 @@ class Application:
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
         if is_at(request.path, BACKUPS):
-            return self._backups.handle(request, common)
+            return self.backups.handle(request, common)
         return self._handle_routed(request, common, find_route(request.path))
 
     def _handle_routed(self, request: Request, common: bytes, route: Route) -> Reply:
@@ -303,5 +303,5 @@ class Application:
         await asyncio.get_running_loop().run_in_executor(None, self.observer.close)
         if self.authenticator:
             await self.authenticator.close()
-        self._backups.close()
+        self.backups.close()
         self.engine.close()

@@ -98,7 +98,7 @@ def _read(descriptor: int) -> Estate:
 
 def bequeath(estate: Estate) -> NoReturn:
     """Become the next image of this program, which inherits. Nothing may be open that it has to open itself."""
-    will = _write(estate)
+    will = write_estate(estate)
     for descriptor in (will, *estate.listening, *estate.connections):
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
     for number in IGNORED:
@@ -113,7 +113,8 @@ def bequeath(estate: Estate) -> NoReturn:
     os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(will)})  # noqa: S606 - ourselves
 
 
-def _write(estate: Estate) -> int:
+def write_estate(estate: Estate) -> int:
+    """Write it to a file without a name. Gives its descriptor, which `VARIABLE` names to the next image."""
     with tempfile.TemporaryFile() as file:
         file.write(msgspec.json.encode(estate))
         file.flush()

@@ -46,8 +46,10 @@ class AsgiApplication:
         self._settings = settings
         self._open_storage = open_storage
         self._tuning = tuning
-        self._application: Application | None = None
-        self._live: dict[Deferred, Request] = {}
+        self.application: Application | None = None
+        """What runs: None before everything starts, and after its end."""
+        self.exchanges: dict[Deferred, AsgiExchange] = {}
+        """The deferred answers that are being given."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -69,17 +71,17 @@ class AsgiApplication:
             await self._stop()
 
     def _start(self) -> Application:
-        if self._application is None:
-            self._application = assemble(self._settings, self._open_storage(self._settings), self._tuning)
-            self._application.observer.transport = self
-        return self._application
+        if self.application is None:
+            self.application = assemble(self._settings, self._open_storage(self._settings), self._tuning)
+            self.application.observer.transport = self
+        return self.application
 
     async def _stop(self) -> None:
-        application, self._application = self._application, None
+        application, self.application = self.application, None
         if application is None:
             return
         application.stop()
-        for deferred in tuple(self._live):
+        for deferred in tuple(self.exchanges):
             deferred.shut_down()
         await application.close()
 
@@ -111,12 +113,13 @@ class AsgiApplication:
             if answered is not None:
                 answered(request, refusal)
             return
-        self._live[reply] = request
+        timeout_secs, tuning = self._settings.server.slow_reader_timeout_secs, self._tuning.exchange
+        exchange = AsgiExchange(reply, request, send, timeout_secs, answered, tuning)
+        self.exchanges[reply] = exchange
         try:
-            timeout_secs, tuning = self._settings.server.slow_reader_timeout_secs, self._tuning.exchange
-            await AsgiExchange(reply, request, send, timeout_secs, answered, tuning).run(receive)
+            await exchange.run(receive)
         finally:
-            del self._live[reply]
+            del self.exchanges[reply]
             application.holdings.end_reading(place)
 
     async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
@@ -150,7 +153,7 @@ class AsgiApplication:
     def survey(self) -> TransportSurvey:
         """Tell of the answers that are being given. The connections are those of the server below."""
         survey = TransportSurvey()
-        survey.note_answers(self._live.items())
+        survey.note_answers((deferred, exchange.request) for deferred, exchange in self.exchanges.items())
         return survey
 
 

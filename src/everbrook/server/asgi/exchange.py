@@ -39,13 +39,13 @@ class AsgiExchange:
         self._deferred = deferred
         self._send = send
         self._slow_reader_timeout_secs = slow_reader_timeout_secs
-        self._request = request
+        self.request = request
         self._head_only = request.method == b"HEAD"
         self._answered = answered
         self._pieces: asyncio.Queue[Response | ResponseAborted | bytes | None] = asyncio.Queue()
         self._max_queued_bytes = tuning.max_queued_bytes
         self._last_words_secs = tuning.last_words_secs
-        self._queued_bytes = 0
+        self.queued_bytes = 0
         self._stalled = False
         self._streaming = False
         self.frame: Callable[[bytes], bytes] = _unframed
@@ -53,7 +53,7 @@ class AsgiExchange:
     @property
     def congested(self) -> bool:
         """Whether more is queued than the server below takes off. Whoever is told so is called when it is over."""
-        self._stalled = self._queued_bytes >= self._max_queued_bytes
+        self._stalled = self.queued_bytes >= self._max_queued_bytes
         return self._stalled
 
     def respond(self, response: Response) -> None:
@@ -67,7 +67,7 @@ class AsgiExchange:
 
     def write(self, framed: bytes) -> None:
         """Send a piece of the body."""
-        self._queued_bytes += len(framed)
+        self.queued_bytes += len(framed)
         self._pieces.put_nowait(framed)
 
     def finish(self) -> None:
@@ -114,14 +114,14 @@ class AsgiExchange:
             assert isinstance(piece, bytes)  # noqa: S101 - the one response came first
             async with asyncio.timeout(self._slow_reader_timeout_secs):
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-            self._queued_bytes -= len(piece)
+            self.queued_bytes -= len(piece)
             tally.sent_bytes += len(piece)
             if self._stalled and not self.congested:
                 self._deferred.resume()
         await self._send({"type": "http.response.body", "body": b""})
 
     def _count(self, response: Response) -> Tally:
-        return self._answered(self._request, response) if self._answered is not None else NO_TALLY
+        return self._answered(self.request, response) if self._answered is not None else NO_TALLY
 
 
 async def _disconnected(receive: Receive) -> None:

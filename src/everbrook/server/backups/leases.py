@@ -32,19 +32,19 @@ class Lease:
         self.pin = pin
         self._engine = engine
         self._end = end
-        self._timer: Timer | None = None
+        self.timer: Timer | None = None
         self.renew()
 
     def renew(self) -> None:
         """Begin the time anew."""
         self.cancel()
-        self._timer = self._engine.scheduler.call_later(self.begun.lease_secs, self._end)
+        self.timer = self._engine.scheduler.call_later(self.begun.lease_secs, self._end)
 
     def cancel(self) -> None:
         """Time nothing any more."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
+        if self.timer:
+            self.timer.cancel()
+            self.timer = None
 
 
 class Leases:

@@ -24,7 +24,7 @@ class BackupResource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._leases = Leases(engine)
+        self.leases = Leases(engine)
 
     @cached_property
     def _worker(self) -> ThreadPoolExecutor:
@@ -37,9 +37,9 @@ class BackupResource:
         rest = request.path[len(BACKUPS) :]
         if not rest:
             _require_method(request, b"POST")
-            return Beginning(self._leases, self._engine, common, parse_lease_secs(request.body))
+            return Beginning(self.leases, self._engine, common, parse_lease_secs(request.body))
         backup_id, _, part = rest.removeprefix(b"/").partition(b"/")
-        lease = self._leases.find(backup_id)
+        lease = self.leases.find(backup_id)
         lease.renew()
         return self._handle_part(request, common, lease, part)
 
@@ -54,7 +54,7 @@ class BackupResource:
         if part:
             raise NotFound(f"a backup has no {quoted(part)}, only files and pieces")
         if request.method == b"DELETE":
-            self._leases.release(lease)
+            self.leases.release(lease)
             return Response(204, common)
         _require_method(request, b"GET", b"DELETE")
         return self._listed(common, lease, lease.pin.folders)
@@ -84,7 +84,7 @@ class BackupResource:
 
     def close(self) -> None:
         """Let everything go."""
-        self._leases.close()
+        self.leases.close()
         if "_worker" in self.__dict__:
             self._worker.shutdown()
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import ProtocolError
@@ -36,6 +37,40 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     return Peer(address, certificate)
 
 
+class ConnectionSnapshot(Struct, frozen=True, kw_only=True):
+    """The state of a connection at one moment, for whoever inspects a server. Nothing is counted for it meanwhile."""
+
+    reading: bool
+    """Whether bytes are read from the client, rather than left in the kernel."""
+
+    receiving: bool
+    """Whether a request has begun that is not whole yet."""
+
+    streaming: bool
+    """Whether its body is taken as it arrives."""
+
+    body_bytes: int
+    """How much of its body has arrived."""
+
+    held_body_bytes: int
+    """How much of its body is in memory here, rather than passed on."""
+
+    queued: int
+    """Requests that wait for their turn."""
+
+    queued_bytes: int
+    """The size of their bodies."""
+
+    parked: int
+    """Answers that wait until their change is durable."""
+
+    deferred: bool
+    """Whether an answer is given piece by piece, or waits for something."""
+
+    refusing: bool
+    """Whether a refusal waits for its turn, which ends the connection."""
+
+
 class Connection(Leaving):
     """Speaks HTTP/1.1 with one client."""
 
@@ -45,6 +80,22 @@ class Connection(Leaving):
         super().__init__(listener)
         self.number = 0
         self.place: Hashable | None = None
+
+    def snapshot(self) -> ConnectionSnapshot:
+        """Tell how things stand."""
+        parser, arriving = self._parser, self._arriving
+        return ConnectionSnapshot(
+            reading=self._reading,
+            receiving=parser.receiving,
+            streaming=arriving is not None,
+            body_bytes=parser.body_bytes,
+            held_body_bytes=parser.gathered_bytes if arriving is None else arriving.incoming.held_bytes,
+            queued=len(self._queued),
+            queued_bytes=self._queued_bytes,
+            parked=len(self._parked),
+            deferred=self._deferred is not None,
+            refusing=self._refusal is not None,
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; or refuse at once when there are too many."""

@@ -40,7 +40,7 @@ class Listener:
         self.tick_secs = tuning.tick_secs
         self.now = self.loop.time()
         self.date_line = date_line()
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self._turned_away: dict[Connection, None] = {}
         self._admitted = 0
         self._accepted = 0
@@ -103,7 +103,7 @@ class Listener:
 
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
         """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
-        self._connections.add(connection)
+        self.connections.add(connection)
         self._accepted += 1
         self._backlog.look()
         if self._admitted >= self.application.settings.limits.max_connections:
@@ -127,27 +127,27 @@ class Listener:
 
     def forget(self, connection: Connection) -> None:
         """Look after a connection no longer."""
-        self._connections.discard(connection)
+        self.connections.discard(connection)
         self._turned_away.pop(connection, None)
         if connection.number:
             self._admitted -= 1
             self.application.holdings.close(connection.place, connection.number)
-        if not self._connections:
+        if not self.connections:
             self._empty.set()
 
     def survey(self) -> TransportSurvey:
         """Tell of the connections."""
-        survey = TransportSurvey(open=len(self._connections), accepted=self._accepted)
-        for connection in self._connections:
+        survey = TransportSurvey(open=len(self.connections), accepted=self._accepted)
+        for connection in self.connections:
             survey.congested += connection.congested
             survey.buffered_bytes += connection.unsent_bytes
-        survey.note_answers(each.answering for each in self._connections if each.answering)
+        survey.note_answers(each.answering for each in self.connections if each.answering)
         return survey
 
     def relieve(self) -> None:
         """Hold less, if too much is held: who has read nothing for longest is dropped first."""
         slow = sorted(
-            (each for each in self._connections if each.unread and not each.dropped), key=lambda each: each.since
+            (each for each in self.connections if each.unread and not each.dropped), key=lambda each: each.since
         )
         for connection in slow:
             if self.buffered_bytes <= self.max_buffered_bytes:
@@ -157,7 +157,7 @@ class Listener:
     def _tick(self) -> None:
         self.now = self.loop.time()
         self.date_line = date_line()
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.check(self.now)
         for connection in tuple(self._turned_away):
             # When it came is known to the tick.
@@ -171,10 +171,10 @@ class Listener:
         """Accept nothing more, let those who read finish their event and go, and end what stays."""
         self._close_servers()
         await self._until_encrypted(0)
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.shut_down()
         await self._until_empty(grace_secs)
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             connection.abort()
         # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
         await self._until_empty(self._tuning.abort_secs)
@@ -183,7 +183,7 @@ class Listener:
             self._timer.cancel()
 
     async def _until_empty(self, timeout_secs: float) -> None:
-        if self._connections:
+        if self.connections:
             self._empty.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._empty.wait(), timeout_secs)
@@ -202,22 +202,22 @@ class Listener:
         Who is slow is waited for first, while all others are served as ever; who is slower than the grace is cut off.
         Then everybody waits, and who has begun to be slow meanwhile is waited for no longer than they may.
         """
-        slow = {connection for connection in self._connections if connection.under_way}
+        slow = {connection for connection in self.connections if connection.under_way}
         await self._until_settled(slow, grace_secs)
         listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
         self._close_servers()
         await self._until_encrypted(self._tuning.abort_secs)
         # What was accepted a moment ago is made known in the next turn.
         await asyncio.sleep(self._tuning.poll_secs)
-        await self._until_settled(self._connections, min(grace_secs, self._tuning.still_secs))
-        for connection in tuple(self._connections):
+        await self._until_settled(self.connections, min(grace_secs, self._tuning.still_secs))
+        for connection in tuple(self.connections):
             if not connection.settled:
                 connection.abort()
-        await self._until_settled(self._connections, self._tuning.abort_secs)
+        await self._until_settled(self.connections, self._tuning.abort_secs)
         self.pulse.stop()
         if self._timer:
             self._timer.cancel()
-        return listening, [each for connection in self._connections if (each := connection.left()) is not None]
+        return listening, [each for connection in self.connections if (each := connection.left()) is not None]
 
     async def _until_encrypted(self, timeout_secs: float) -> None:
         """Whoever is about to be encrypted can't be handed over, and is to be told of the end as all others are."""
@@ -236,6 +236,6 @@ class Listener:
         while self.loop.time() < deadline:
             for connection in tuple(connections):
                 connection.leave()
-            if all(connection.settled for connection in connections & self._connections):
+            if all(connection.settled for connection in connections & self.connections):
                 return
             await asyncio.sleep(self._tuning.poll_secs)

@@ -44,7 +44,7 @@ class RequestParser(Feeding):
         self._on_continue = on_continue
         self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
-        self._gathered_bytes = max_body_bytes
+        self._max_gathered_bytes = max_body_bytes
         # Most clients ask for the same thing again.
         self._target = self._path = self._query = b""
         self._method = b""
@@ -54,6 +54,11 @@ class RequestParser(Feeding):
         self.peer: Peer = NOBODY
         self.scheme = b"http"
         self.heard_at = 0.0
+
+    @property
+    def gathered_bytes(self) -> int:
+        """How much of a body is kept here until its request is whole."""
+        return sum(map(len, self._body))
 
     def let_go(self) -> None:
         """Keep nothing of a body: the request will not become whole."""
@@ -112,12 +117,12 @@ class RequestParser(Feeding):
             self._check_coding(headers[b"transfer-encoding"])
         length = headers.get(b"content-length")
         method = self._method = self._parser.get_method()
-        judged, self._gathered_bytes = self._judges_heads, self._max_body_bytes
+        judged, self._max_gathered_bytes = self._judges_heads, self._max_body_bytes
         if SUBSCRIPTIONS in self._url:
-            judged, self._gathered_bytes = True, max_body_bytes(split_target(self._url)[0], self._max_body_bytes)
+            judged, self._max_gathered_bytes = True, max_body_bytes(split_target(self._url)[0], self._max_body_bytes)
         if (method == b"PUT" and STREAMED_PATH in self._url) or (judged and may_be_large(headers)):
             self._begin_streamed(int(length or 0))
-        elif length is not None and int(length) > self._gathered_bytes:
+        elif length is not None and int(length) > self._max_gathered_bytes:
             raise self._too_large()
         if b"expect" in headers:
             self._expect(headers[b"expect"])
@@ -137,7 +142,7 @@ class RequestParser(Feeding):
         """Take a piece of the body."""
         self._unended_bytes = 0
         self.body_bytes += len(data)
-        if self.body_bytes > self._gathered_bytes:
+        if self.body_bytes > self._max_gathered_bytes:
             self._take_beyond(data)
         elif len(data) >= PIECE_BYTES or not self._body:
             self._body.append(data)
@@ -152,7 +157,7 @@ class RequestParser(Feeding):
         self._streamed.incoming.write(data)
 
     def _too_large(self) -> PayloadTooLarge:
-        return PayloadTooLarge(f"the body holds at most {self._gathered_bytes} bytes")
+        return PayloadTooLarge(f"the body holds at most {self._max_gathered_bytes} bytes")
 
     def on_message_complete(self) -> None:
         """Hand the request on."""
@@ -190,7 +195,7 @@ class RequestParser(Feeding):
         """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
         path, query = split_target(self._url)
         chunkable = self._version() == "1.1"
-        max_bytes, self._gathered_bytes = self._gathered_bytes, -1
+        max_bytes, self._max_gathered_bytes = self._max_gathered_bytes, -1
         self._streamed = StreamedRequest(
             self._method,
             path,
