@@ -72,6 +72,7 @@ def test_text_that_begins_as_a_boundary_does_is_text() -> None:
     assert read([written([message])])[0][1] == Part("text/plain", message)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("feed_bytes", [100, 65536])
 def test_a_huge_part_takes_time_in_proportion_to_its_size(feed_bytes: int) -> None:
     body = written([b"\r\n-" * 1_000_000])

@@ -60,6 +60,7 @@ def test_no_offset_is_behind_more_messages_than_there_are() -> None:
     assert page(b"[1,2]", end=4).offset_after(3) is None
 
 
+@pytest.mark.timing
 def test_asking_behind_every_message_of_a_large_page_is_quick() -> None:
     large, ends = page_of_body(b"[%b]" % b",".join([b'{"n": 12345}'] * 50_000))
     began = perf_counter()

@@ -163,6 +163,7 @@ def test_silence_is_broken_by_a_comment(serve: Serve, path: str) -> None:
         assert follower.piece() == b": keep-alive\n\n"
 
 
+@pytest.mark.timing
 def test_a_stop_ends_event_streams_properly(serve: Serve, path: str) -> None:
     server = serve()
     with server.connect() as wire, server.connect() as reader:

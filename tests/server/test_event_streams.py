@@ -312,6 +312,7 @@ def test_appends_of_one_moment_may_share_an_event_but_nothing_is_lost(wire: Wire
     assert received == b"".join(b"%03d" % number for number in range(500))
 
 
+@pytest.mark.timing
 def test_a_message_full_of_line_ends_delays_nobody(start: Start, connect: Connect, path: str) -> None:
     server = start()
     wire = connect(server)

@@ -3,6 +3,8 @@
 import time
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from tests.server.conftest import Connect
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Answer, Follower, Wire
@@ -86,6 +88,7 @@ def test_an_absolute_expiry_ends_a_live_reader(server: RunningServer, wire: Wire
     assert wire.get(path).status == 404
 
 
+@pytest.mark.timing
 def test_an_absolute_expiry_under_a_reader_costs_no_cpu(wire: Wire, path: str, connect: Connect) -> None:
     wire.create(path, stream_expires_at=soon(0.1))
     follow(connect, path)

@@ -160,6 +160,7 @@ def test_a_stop_that_comes_during_a_restart_is_not_lost(server: ServerProcess, t
         assert server.ended()[0] in {0, -signal.SIGTERM}
 
 
+@pytest.mark.timing
 def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(server: ServerProcess, tmp_path: Path) -> None:
     with server.connect() as sender:
         sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")

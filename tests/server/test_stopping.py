@@ -12,6 +12,7 @@ from tests.server.process import serving
 PATH = "/v1/stream/a"
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_a_stop_lets_everyone_finish_and_is_quick(tmp_path: Path, signal_number: int) -> None:
     with ExitStack() as stack:
@@ -68,6 +69,7 @@ def test_an_event_stream_that_is_behind_gets_whole_events_and_its_end(tmp_path: 
         assert server.ended()[0] == 0
 
 
+@pytest.mark.timing
 def test_whoever_does_not_finish_is_cut_off_after_the_grace(tmp_path: Path) -> None:
     with serving(tmp_path, "--shutdown-grace", "0.3") as server, server.connect() as sender:
         sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
@@ -78,6 +80,7 @@ def test_whoever_does_not_finish_is_cut_off_after_the_grace(tmp_path: Path) -> N
         assert 0.2 < time.monotonic() - began < 3
 
 
+@pytest.mark.timing
 def test_a_second_signal_ends_at_once(tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.connect() as sender:
         sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
@@ -99,6 +102,7 @@ def test_a_stopping_server_takes_no_connection(tmp_path: Path) -> None:
             server.connect()
 
 
+@pytest.mark.timing
 def test_requests_that_wait_behind_a_long_poll_do_not_delay_the_stop(tmp_path: Path) -> None:
     with serving(tmp_path) as server, server.connect() as wire:
         wire.create(PATH)

@@ -64,6 +64,7 @@ def test_a_closed_stream_is_known_to_be(client: Client, connection: Connection, 
     assert listed(connection, prefix=prefix).ends[f"{prefix}a"].endswith("$")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("selection", [{"names": ("a",)}, {"prefix": ""}, {"names": ("a", "b")}])
 def test_waiting_ends_soon_after_an_append(
     client: Client, connection: Connection, prefix: str, selection: dict[str, object]
@@ -81,6 +82,7 @@ def test_waiting_ends_soon_after_an_append(
     assert catalogue.streams[stream.name].tail == offset_of(2)
 
 
+@pytest.mark.timing
 def test_waiting_for_nothing_ends(client: Client, connection: Connection, prefix: str) -> None:
     client.stream(f"{prefix}a").create()
     catalogue = listed(connection, names=(f"{prefix}a",))

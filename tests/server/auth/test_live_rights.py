@@ -32,6 +32,7 @@ def _lasting(keys: Keyring, secs: int = 2) -> tuple[str, float]:
     return keys.give(SCOPES, secs), float(int(time.time() + secs))
 
 
+@pytest.mark.timing
 def test_an_event_stream_ends_with_its_token(guarded: Server, connect: Connect, keys: Keyring) -> None:
     key, ends_at = _lasting(keys)
     follower = connect(guarded).follow(f"{PATH}?live=sse&offset=-1", authorization=key)
@@ -53,6 +54,7 @@ def test_a_reader_that_comes_back_is_refused(guarded: Server, connect: Connect, 
     assert wire.get(f"{PATH}?live=sse&offset=-1", authorization=key).status == 401
 
 
+@pytest.mark.timing
 def test_a_long_poll_ends_with_its_token(guarded: Server, connect: Connect, keys: Keyring) -> None:
     key, ends_at = _lasting(keys)
     wire = connect(guarded)

@@ -73,6 +73,7 @@ def test_a_collector_that_is_gone_fails_no_request(start: Start, path: str) -> N
     assert create(start(traces__endpoint="http://127.0.0.1:9/v1/traces"), path) == 201
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("listens", [True, False], ids=["hangs", "is gone"])
 def test_a_collector_that_does_not_answer_is_not_waited_for(*, listens: bool) -> None:
     with socket.socket() as silent:

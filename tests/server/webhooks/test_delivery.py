@@ -157,6 +157,7 @@ def test_localhost_is_found_on_ipv6_too() -> None:
     run(main())
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "behave",
     [

@@ -69,6 +69,7 @@ def test_a_name_that_can_be_none_is_an_os_error() -> None:
         run(main())
 
 
+@pytest.mark.timing
 def test_the_end_of_the_loop_does_not_wait_for_a_lookup_that_hangs(stuck: Stuck) -> None:
     async def main() -> None:
         lookup = asyncio.ensure_future(SystemResolver(1)("a.example", 443))

@@ -37,6 +37,7 @@ def test_a_follower_outlasts_the_idle_timeout(proxy: Proxy, path: str, version: 
     assert time.monotonic() - began >= 3 * IDLE_SECS
 
 
+@pytest.mark.timing
 def test_what_is_appended_arrives_at_once(proxy: Proxy, client: httpx2.Client, path: str) -> None:
     """Nothing on the way waits for more before it passes an event on."""
     with client.stream("GET", f"{path}?offset=-1&live=sse") as answer:

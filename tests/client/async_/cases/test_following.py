@@ -26,6 +26,7 @@ async def test_what_is_there_comes_first_and_then_what_comes(
     assert await stream.follow(mode=mode).all() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.timing
 @every_mode
 async def test_what_is_there_is_not_waited_for(writer: Writer, stream: AsyncStream[object], mode: Mode) -> None:
     writer.create("application/json", b"[1,2]")

@@ -23,6 +23,7 @@ def test_what_is_there_comes_first_and_then_what_comes(writer: Writer, stream: S
     assert stream.follow(mode=mode).all() == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.timing
 @every_mode
 def test_what_is_there_is_not_waited_for(writer: Writer, stream: Stream[object], mode: Mode) -> None:
     writer.create("application/json", b"[1,2]")
