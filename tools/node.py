@@ -50,9 +50,9 @@ def install_packages(folder: Path, node: Node) -> None:
     """Make `folder/node_modules` what the lock in `folder` says, once per lock, however many processes ask at once."""
     stamp = folder / "node_modules" / ".installed"
     wanted = _fingerprint(folder)
-    with _holding(folder / "package-lock.json"):
+    with holding(folder / "package-lock.json"):
         if not (stamp.is_file() and stamp.read_text() == wanted):
-            _run([*node.npm, "ci", "--no-audit", "--no-fund"], cwd=folder, env=node.environment())
+            run([*node.npm, "ci", "--no-audit", "--no-fund"], cwd=folder, env=node.environment())
             stamp.write_text(wanted)  # `npm ci` begins by emptying node_modules: half an installation has no stamp
 
 
@@ -67,20 +67,20 @@ def supported(version: str) -> bool:
 
 def _node_on_path() -> Node | None:
     node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None or not supported(_run([node, "--version"])):
+    if node is None or npm is None or not supported(run([node, "--version"])):
         return None
     return Node(Path(node), (npm,))
 
 
 def _node_of_wheel() -> Node:
-    with _holding(Path(sys.prefix) / "pyvenv.cfg"):
+    with holding(Path(sys.prefix) / "pyvenv.cfg"):
         root = _wheel_root() or _install_wheel()
     node = root / "bin" / "node"
     return Node(node, (str(node), str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")))
 
 
 def _install_wheel() -> Path:
-    _run([sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, WHEEL])
+    run([sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable, WHEEL])
     importlib.invalidate_caches()
     root = _wheel_root()
     if root is None:
@@ -99,7 +99,7 @@ def _fingerprint(folder: Path) -> str:
 
 
 @contextmanager
-def _holding(path: Path) -> Iterator[None]:
+def holding(path: Path) -> Iterator[None]:
     """Only one process at a time gets past here for a `path`."""
     try:
         file = path.open("rb")
@@ -110,7 +110,7 @@ def _holding(path: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+def run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     done = subprocess.run(  # noqa: S603 - commands of our own making
         command,
         cwd=cwd,
@@ -129,7 +129,7 @@ def _run(command: list[str], *, cwd: Path | None = None, env: dict[str, str] | N
 
 def main(folders: list[str]) -> None:
     node = find_node()
-    print(f"{node.executable} {_run([str(node.executable), '--version']).strip()}")
+    print(f"{node.executable} {run([str(node.executable), '--version']).strip()}")
     for folder in folders:
         install_packages(Path(folder), node)
 

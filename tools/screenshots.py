@@ -19,8 +19,8 @@ from playwright.sync_api import Browser, Page
 
 from everbrook import Client
 from everbrook.client import session_events, state_events
-from tests.browser import chromium
 from tests.server.process import serving
+from tools.browser import launched
 
 FOLDER = Path("docs/images")
 SIZE = {"width": 1280, "height": 800}
@@ -131,7 +131,7 @@ def take(browser: Browser, url: str, theme: str) -> None:
 def main() -> None:
     """Take all of them."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory() as folder, serving(Path(folder), "--storage", "acid") as server, chromium() as browser:
+    with TemporaryDirectory() as folder, serving(Path(folder), "--storage", "acid") as server, launched() as browser:
         url = f"http://{server.address[0]}:{server.address[1]}"
         with Client(url) as client:
             fill(client)

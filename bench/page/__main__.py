@@ -1,20 +1,17 @@
 """`python -m bench.page`: measure the web page in a real browser, and print the table."""
 
 import argparse
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from playwright.sync_api import sync_playwright
-
 from bench.extensions.section import format_sections
 from bench.page.measuring import first_view, live_frames, scrolling_frames, tree_frames
 from bench.spark.figures import Figure, section_of
-from tests.browser import BROWSERS
 from tests.server.process import serving
+from tools.browser import launched
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,21 +26,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _measure(messages: int, streams: int) -> list[Figure]:
-    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     bounds = {"DS_LIMITS__MAX_STREAM_BYTES": "2000000000", "DS_LIMITS__MAX_MEMORY_BYTES": "4000000000"}
-    with TemporaryDirectory() as folder, serving(Path(folder), **bounds) as server, sync_playwright() as playwright:
+    with TemporaryDirectory() as folder, serving(Path(folder), **bounds) as server, launched() as browser:
         url = f"http://{server.address[0]}:{server.address[1]}"
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         live = live_frames(page, url)
-        figures = [
+        return [
             first_view(browser, url),
             live,
             scrolling_frames(page, url, messages),
             tree_frames(page, url, streams),
         ]
-        browser.close()
-        return figures
 
 
 if __name__ == "__main__":

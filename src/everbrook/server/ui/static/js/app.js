@@ -9,11 +9,13 @@ import { onTokenAsked, root, token } from "./server.js";
 import { Tree, Welcome } from "./views/streams.js";
 
 // What is fetched when it is first shown, so that the first view need not wait for all of them.
+// A browser may remember that a module did not come, so each further try asks under an address of its own.
 function later(load, name, meanwhile = null) {
   let found = null;
+  let tries = 0;
   return function Later(props) {
     const [error, settle] = useState(null);
-    const fetchIt = () => load().then((module) => { found = module[name]; settle(undefined); }, () => settle(new Error("the server does not give this part of its page")));
+    const fetchIt = () => load(tries++ ? `?again=${tries}` : "").then((module) => { found = module[name]; settle(undefined); }, () => settle(new Error("the server does not give this part of its page")));
     useLayoutEffect(() => { if (!found) fetchIt(); }, []);
     if (found) return html`<${found} ...${props} />`;
     return error ? html`<${Failure} error=${error} onRetry=${fetchIt} />` : meanwhile;
@@ -21,10 +23,10 @@ function later(load, name, meanwhile = null) {
 }
 
 const LOADING = html`<p class="empty">Loading…</p>`;
-const StreamView = later(() => import("./views/stream.js"), "StreamView", LOADING);
-const PipelineView = later(() => import("./views/pipeline.js"), "PipelineView", LOADING);
-const ServerView = later(() => import("./views/status.js"), "ServerView", LOADING);
-const [CreateDialog, OpenDialog, TokenDialog] = ["CreateDialog", "OpenDialog", "TokenDialog"].map((name) => later(() => import("./views/actions.js"), name));
+const StreamView = later((again) => import(`./views/stream.js${again}`), "StreamView", LOADING);
+const PipelineView = later((again) => import(`./views/pipeline.js${again}`), "PipelineView", LOADING);
+const ServerView = later((again) => import(`./views/status.js${again}`), "ServerView", LOADING);
+const [CreateDialog, OpenDialog, TokenDialog] = ["CreateDialog", "OpenDialog", "TokenDialog"].map((name) => later((again) => import(`./views/actions.js${again}`), name));
 
 const THEMES = ["system", "light", "dark"];
 const PAGES = [["streams", "Streams"], ["pipeline", "Pipeline"], ["server", "Server"]];
