@@ -13,7 +13,7 @@ CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test protocol-coverage check audit format conformance client-conformance upstream-page bench bench-spark docs soak lock
+.PHONY: test protocol-coverage check mutants audit format conformance client-conformance upstream-page bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -66,6 +66,9 @@ client-conformance: setup ## the upstream client suite, from GitHub or SOURCE=ch
 
 upstream-page: setup ## the upstream example page, from GitHub or SOURCE=checkout, built and run beside the server
 	$(BIN)/python -m tests.ui.upstream $(if $(SOURCE),--source $(SOURCE))
+
+mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list what no test (of TESTS) notices
+	$(BIN)/python tools/mutants.py --base $(or $(BASE),HEAD~1) $(if $(FILES),--files $(FILES)) $(if $(TESTS),--tests $(TESTS))
 
 bench: setup ## compare with the Node reference server on this machine
 	$(BIN)/python -m bench
