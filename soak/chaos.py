@@ -109,8 +109,13 @@ class Chance:
         )
 
 
-def soak_chaos(mode: str, folder: Path, *, secs: float, seed: int, kills: int = 0) -> Outlasted:
-    """Produce for so many seconds through broken connections, and hold every follower against what was produced."""
+def soak_chaos(
+    mode: str, folder: Path, *, secs: float, seed: int, kills: int = 0, least_messages: int = 0
+) -> Outlasted:
+    """Produce for so many seconds through broken connections, and hold every follower against what was produced.
+
+    A slow machine takes longer, until it has produced `least_messages`.
+    """
     random = Random(seed)  # noqa: S311 - it must replay
     outlasted = Outlasted(kills=kills)
     with (
@@ -119,17 +124,19 @@ def soak_chaos(mode: str, folder: Path, *, secs: float, seed: int, kills: int = 
         cutting(proxy, fork(random)),
         killing(server, kills, secs),
     ):
-        outlasted.messages = asyncio.run(_run(f"http://{HOST}:{server.port}", proxy.origin, secs, random))
+        outlasted.messages = asyncio.run(
+            _run(f"http://{HOST}:{server.port}", proxy.origin, secs, random, least_messages)
+        )
         outlasted.requests = len(proxy.requests)
     return outlasted
 
 
-async def _run(sound_url: str, shaky_url: str, secs: float, random: Random) -> int:
+async def _run(sound_url: str, shaky_url: str, secs: float, random: Random, least: int) -> int:
     followers = ten_followers(random)
     async with AsyncClient(sound_url, retry=RETRY) as client:
         await client.stream(STREAM).create()
         async with _following(followers, shaky_url):
-            sent = await _produce(shaky_url, secs, fork(random))
+            sent = await _produce(shaky_url, secs, fork(random), least)
         stored = [message["n"] async for message in client.stream(STREAM).read()]
     require_same("the stream", stored, sent)
     for follower in followers:
@@ -155,13 +162,13 @@ async def _following(followers: list[Follower], url: str) -> AsyncIterator[None]
             task.cancel()
 
 
-async def _produce(url: str, secs: float, random: Random) -> int:
+async def _produce(url: str, secs: float, random: Random, least: int) -> int:
     """Append in bursts, wait now and then for all to arrive, and end the stream. Gives how many messages it has."""
     sent = 0
     deadline = time.monotonic() + secs
     async with AsyncClient(url, retry=RETRY, timeout_secs=TIMEOUT_SECS) as client:
         producer = client.stream(STREAM).producer(max_batch_items=random.randrange(5, 50))
-        while time.monotonic() < deadline:
+        while sent < least or time.monotonic() < deadline:
             for _ in range(random.randrange(1, 60)):
                 await producer.append({"n": sent, "room": "x" * random.randrange(200)})
                 sent += 1

@@ -14,15 +14,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from everbrook.client import workers
 from everbrook.client.errors import Unreachable
 from everbrook.client.retry import Retry
-from everbrook.client.workers import AsyncWorker, Batch, Worker
+from everbrook.client.workers import AsyncWorker, Batch, Worker, WorkerTuning
 from everbrook.protocol.errors import ProtocolError, StreamClosed, StreamNotFound, SubscriptionNotFound
 from tests.client.pulling import PATIENCE_SECS, Pulled, eventually
 from tests.server.process import ServerProcess, serving
 
 Subscribe = Callable[..., Pulled]
+
+QUICK = WorkerTuning(pauses=Retry(first_delay_secs=0.01, max_delay_secs=0.1))
 
 HANGING_WORKER = """
 import sys, time
@@ -60,11 +61,6 @@ def subscribe(url: str) -> Iterator[Subscribe]:
 @pytest.fixture
 def pulled(subscribe: Subscribe) -> Pulled:
     return subscribe()
-
-
-@pytest.fixture
-def _quick_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "PAUSES", Retry(first_delay_secs=0.01, max_delay_secs=0.1))
 
 
 class Notes:
@@ -227,7 +223,6 @@ def test_a_handler_may_take_longer_than_its_lease(subscribe: Subscribe) -> None:
     assert (len(calls.batches), other.batches) == (1, [])
 
 
-@pytest.mark.usefixtures("_quick_pauses")
 def test_what_a_handler_fails_on_is_tried_again_and_what_it_did_is_not(pulled: Pulled) -> None:
     pulled.create("a")
     pulled.create("b")
@@ -240,7 +235,7 @@ def test_what_a_handler_fails_on_is_tried_again_and_what_it_did_is_not(pulled: P
         if 2 <= len(handled) <= 3:
             raise ValueError("not yet")
 
-    with working_thread(Worker(*pulled.place, fail_twice)):
+    with working_thread(Worker(*pulled.place, fail_twice, tuning=QUICK)):
         assert eventually(lambda: len(handled) == 4)
     first, *others = [batch.stream for batch in handled]
     assert {*others} == {f"{pulled.folder}/a", f"{pulled.folder}/b"} - {first}
@@ -362,7 +357,6 @@ def test_what_others_write_to_the_wake_stream_does_no_harm(pulled: Pulled, garba
         assert eventually(lambda: notes.messages == [1])
 
 
-@pytest.mark.usefixtures("_quick_pauses")
 def test_a_handler_is_cancelled_when_the_server_cannot_be_told_that_it_goes_on(subscribe: Subscribe) -> None:
     """Its lease may be another worker's soon, which does the work anew."""
     pulled = subscribe(lease_ttl_ms=1000)
@@ -384,20 +378,19 @@ def test_a_handler_is_cancelled_when_the_server_cannot_be_told_that_it_goes_on(s
 
     async def main() -> None:
         client = httpx2.AsyncClient(event_hooks={"request": [unreachable]})
-        async with client, working(AsyncWorker(*pulled.place, hang_once, client=client)):
+        async with client, working(AsyncWorker(*pulled.place, hang_once, client=client, tuning=QUICK)):
             await until(lambda: len(ends) == 2)
 
     run(main())
     assert ends == ["cancelled", "handled"]
 
 
-@pytest.mark.usefixtures("_quick_pauses")
 def test_a_worker_outlives_its_server(tmp_path: Path, subscribe: Subscribe) -> None:
     notes, settings = Notes(), {"DS_STORAGE__MODE": "acid", "DS_STORAGE__DATA_DIR": "data"}
     with serving(tmp_path, **settings) as server:
         pulled = subscribe(root_url(server))
         port = str(server.address[1])
-        with working_thread(Worker(*pulled.place, notes)):
+        with working_thread(Worker(*pulled.place, notes, tuning=QUICK)):
             pulled.create("a")
             pulled.append("a", b"1")
             assert eventually(lambda: notes.messages == [1])
@@ -435,7 +428,6 @@ def test_a_wake_stream_that_is_closed_is_raised(pulled: Pulled) -> None:
         Worker(*pulled.place, Notes()).run()
 
 
-@pytest.mark.usefixtures("_quick_pauses")
 @pytest.mark.parametrize("error", [SubscriptionNotFound("mine"), Unreachable("mine"), ProtocolError("mine")])
 def test_what_a_handler_raises_is_never_taken_for_the_servers_word(pulled: Pulled, error: Exception) -> None:
     pulled.create("a")
@@ -447,7 +439,7 @@ def test_what_a_handler_raises_is_never_taken_for_the_servers_word(pulled: Pulle
         if len(calls) == 1:
             raise error
 
-    with working_thread(Worker(*pulled.place, fail_once)):
+    with working_thread(Worker(*pulled.place, fail_once, tuning=QUICK)):
         assert eventually(lambda: len(calls) == 2)
 
 

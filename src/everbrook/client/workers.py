@@ -21,6 +21,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec import Struct
+
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.errors import ClientError, Unreachable
@@ -39,12 +41,19 @@ T = TypeVar("T")
 AsyncHandler = Callable[[Batch], Awaitable[None]]
 Handler = Callable[[Batch], None]
 
-# How long is waited after failures in a row, of the server or of the handler.
-PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
-TIMEOUT_SECS = 30.0
-RELEASE_TIMEOUT_SECS = 5.0
-
 logger = logging.getLogger(__name__)
+
+
+class WorkerTuning(Struct, frozen=True, kw_only=True):
+    """Timeouts of a worker that no user sets: tests shorten them."""
+
+    pauses: Retry = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
+    """How long a worker waits after failures in a row, of the server or of the handler."""
+    timeout_secs: float = 30.0
+    release_timeout_secs: float = 5.0
+
+
+DEFAULT_TUNING = WorkerTuning()
 
 
 class HandlerFailed(Exception):
@@ -65,6 +74,7 @@ class AsyncWorker:
         headers: Mapping[str, str] | None = None,
         client: "httpx2.AsyncClient | None" = None,
         transport: AsyncTransport | None = None,
+        tuning: WorkerTuning = DEFAULT_TUNING,
     ) -> None:
         """Work on a subscription below a stream root, such as `https://host/v1/stream`.
 
@@ -80,6 +90,7 @@ class AsyncWorker:
         self._headers = headers or {}
         self._client = client
         self._transport = transport
+        self._tuning = tuning
         self._stop = asyncio.Event()
         self._failures = 0
 
@@ -112,8 +123,8 @@ class AsyncWorker:
             token=None,
             headers=self._headers,
             params={},
-            retry=PAUSES,
-            timeout_secs=TIMEOUT_SECS,
+            retry=self._tuning.pauses,
+            timeout_secs=self._tuning.timeout_secs,
         )
         try:
             yield Leases(transport, *self._place)
@@ -137,7 +148,7 @@ class AsyncWorker:
         except (LeaseLost, Unreachable):
             raise
         except HandlerFailed as failed:
-            await _release(leases, lease)
+            await self._release(leases, lease)
             logger.error(  # noqa: TRY400 - what is shown is the handler's own error
                 "the handler of subscription %r failed; its work is released",
                 self._subscription_id,
@@ -146,7 +157,7 @@ class AsyncWorker:
             await self._pause(None)
             return
         except BaseException:
-            await _release(leases, lease)
+            await self._release(leases, lease)
             raise
         await self._insist(lease, lambda: leases.ack(lease, acks, done=True))
         self._failures = 0
@@ -184,7 +195,7 @@ class AsyncWorker:
             except Unreachable:
                 if self._stop.is_set() or loop.time() >= good_until:
                     raise
-            await self._unless_stopped(asyncio.sleep(PAUSES.first_delay_secs))
+            await self._unless_stopped(asyncio.sleep(self._tuning.pauses.first_delay_secs))
 
     async def _handle(self, leases: Leases, lease: Lease, batch: Batch) -> None:
         """Call the handler while the lease is kept up; without a lease there is nothing to be handled."""
@@ -217,19 +228,18 @@ class AsyncWorker:
     async def _pause(self, error: Exception | None) -> None:
         """Wait before the next attempt, about twice as long each time, and never beyond `stop`."""
         self._failures += 1
-        delay_secs = PAUSES.delay_secs(self._failures, random.random())  # noqa: S311
+        delay_secs = self._tuning.pauses.delay_secs(self._failures, random.random())  # noqa: S311
         if error:
             logger.warning("trying again in %.1f s: %s", delay_secs, error)
         await self._unless_stopped(asyncio.sleep(delay_secs))
 
-
-async def _release(leases: Leases, lease: Lease) -> None:
-    """Give the rest back at once, if that can be done; otherwise the lease will run out."""
-    try:
-        async with asyncio.timeout(RELEASE_TIMEOUT_SECS):
-            await leases.release(lease)
-    except (ClientError, ProtocolError, LeaseLost, TimeoutError) as error:
-        logger.warning("the lease could not be released, and will run out: %s", error)
+    async def _release(self, leases: Leases, lease: Lease) -> None:
+        """Give the rest back at once, if that can be done; otherwise the lease will run out."""
+        try:
+            async with asyncio.timeout(self._tuning.release_timeout_secs):
+                await leases.release(lease)
+        except (ClientError, ProtocolError, LeaseLost, TimeoutError) as error:
+            logger.warning("the lease could not be released, and will run out: %s", error)
 
 
 class Worker:
@@ -245,6 +255,7 @@ class Worker:
         name: str | None = None,
         headers: Mapping[str, str] | None = None,
         transport: "Transport | None" = None,
+        tuning: WorkerTuning = DEFAULT_TUNING,
     ) -> None:
         """Work as AsyncWorker does. A handler cannot be cancelled: it runs to its end, even if the lease is lost.
 
@@ -253,7 +264,14 @@ class Worker:
         self._handler = handler
         shared = None if transport is None else AsyncTransport(None, **transport.options)
         self._worker = AsyncWorker(
-            base_url, subscription_id, wake_stream, self._handle, name=name, headers=headers, transport=shared
+            base_url,
+            subscription_id,
+            wake_stream,
+            self._handle,
+            name=name,
+            headers=headers,
+            transport=shared,
+            tuning=tuning,
         )
         self._shared = shared
         self._loop: asyncio.AbstractEventLoop | None = None

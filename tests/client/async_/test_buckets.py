@@ -7,6 +7,7 @@ import pytest
 from everbrook.client._async.bucket import AsyncBucket
 from everbrook.client._async.client import AsyncClient
 from everbrook.client.heads import StreamInfo
+from everbrook.client.tuning import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone
 
 pytestmark = pytest.mark.anyio
@@ -92,15 +93,13 @@ async def test_names_with_odd_characters_are_found(client: AsyncClient) -> None:
         assert [stream.name async for stream in bucket.list(name)] == [name]
 
 
-async def test_a_list_goes_over_as_many_pages_as_there_are(
-    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("everbrook.client._async.listing.PAGE", "2")
-    bucket = await fresh(client)
-    for name in "abcde":
-        await bucket.stream(name).create()
-    assert [stream.name async for stream in bucket.list()] == list("abcde")
-    assert [stream.name for stream in (await bucket.changes()).streams] == list("abcde")
+async def test_a_list_goes_over_as_many_pages_as_there_are(server: str) -> None:
+    async with AsyncClient(server, tuning=ClientTuning(list_page_entries=2)) as client:
+        bucket = await fresh(client)
+        for name in "abcde":
+            await bucket.stream(name).create()
+        assert [stream.name async for stream in bucket.list()] == list("abcde")
+        assert [stream.name for stream in (await bucket.changes()).streams] == list("abcde")
 
 
 async def test_a_stream_in_a_list_says_how_it_is(client: AsyncClient) -> None:

@@ -114,7 +114,7 @@ async def test_whoever_joins_can_be_cancelled_alone() -> None:  # async only
     await sleep(0)
     joining.cancel()
     await joining.join()
-    assert not task._task.done()
+    assert not task.done
     await task.join()
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from everbrook.client import session_events, state_events
-from everbrook.client._async import changes as changes_module
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import spawn
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.flow.reading import Mode
+from everbrook.client.tuning import ClientTuning
 from everbrook.protocol.dialects import Append, InvalidChange, Remove, Set, StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
@@ -252,11 +252,8 @@ async def test_a_message_that_can_t_be_read_is_no_change_and_takes_no_other_with
     assert refusal.value.__notes__ == [f"the message at {at} of {stream.url}"]
 
 
-async def test_changes_that_nobody_takes_are_not_kept_for_ever(
-    stream: AsyncStream[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(changes_module, "MAX_WAITING", 2)
-    async with stream.materialise() as state:
+async def test_changes_that_nobody_takes_are_not_kept_for_ever(stream: AsyncStream[Any]) -> None:
+    async with AsyncMaterialiser(stream, tuning=ClientTuning(max_waiting_changes=2)) as state:
         changes = state.changes()
         await stream.extend([state_events.insert("n", key, 1) for key in "abc"])
         await state.wait_for(lambda now: len(now["n"]) == 3, PATIENCE_SECS)

@@ -8,8 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
-from everbrook.client.flow.reading import MAX_FRUITLESS, Ask, EventPages, Live, Mode, Reading
+from everbrook.client.flow.reading import Ask, EventPages, Live, Mode, Reading
 from everbrook.client.page import Page, page_of
+from everbrook.client.tuning import DEFAULT_TUNING
 from everbrook.protocol.control import Control
 from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_event
 
@@ -235,7 +236,7 @@ def test_a_follower_is_over_when_the_stream_is_closed() -> None:
 
 def test_events_that_never_come_are_waited_for_by_long_polls() -> None:
     follows = follower()
-    for _ in range(MAX_FRUITLESS):
+    for _ in range(DEFAULT_TUNING.max_fruitless):
         assert follows.ask().live is Live.SSE
         follows.ended(0)
     assert follows.ask().live is Live.LONG_POLL
@@ -264,7 +265,7 @@ def test_the_first_event_is_expected_soon_and_later_ones_are_not() -> None:
 @pytest.mark.parametrize("mode, live", [("auto", Live.LONG_POLL), ("sse", Live.SSE), ("long-poll", Live.LONG_POLL)])
 def test_a_server_that_does_not_wait_is_noticed(mode: Mode, live: Live) -> None:
     follows = follower(mode)
-    for times in range(1, MAX_FRUITLESS + 1):
+    for times in range(1, DEFAULT_TUNING.max_fruitless + 1):
         follows.waited(follows.ask(), 0.001, news=False)
         assert follows.hasty == times
     assert follows.ask().live is live

@@ -8,6 +8,7 @@ import pytest
 from everbrook.client._sync.bucket import Bucket
 from everbrook.client._sync.client import Client
 from everbrook.client.heads import StreamInfo
+from everbrook.client.tuning import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone
 
 _numbers = count()
@@ -91,13 +92,13 @@ def test_names_with_odd_characters_are_found(client: Client) -> None:
         assert [stream.name for stream in bucket.list(name)] == [name]
 
 
-def test_a_list_goes_over_as_many_pages_as_there_are(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everbrook.client._sync.listing.PAGE", "2")
-    bucket = fresh(client)
-    for name in "abcde":
-        bucket.stream(name).create()
-    assert [stream.name for stream in bucket.list()] == list("abcde")
-    assert [stream.name for stream in bucket.changes().streams] == list("abcde")
+def test_a_list_goes_over_as_many_pages_as_there_are(server: str) -> None:
+    with Client(server, tuning=ClientTuning(list_page_entries=2)) as client:
+        bucket = fresh(client)
+        for name in "abcde":
+            bucket.stream(name).create()
+        assert [stream.name for stream in bucket.list()] == list("abcde")
+        assert [stream.name for stream in bucket.changes().streams] == list("abcde")
 
 
 def test_a_stream_in_a_list_says_how_it_is(client: Client) -> None:

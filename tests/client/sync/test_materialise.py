@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from everbrook.client import session_events, state_events
-from everbrook.client._sync import changes as changes_module
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import spawn
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.flow.reading import Mode
+from everbrook.client.tuning import ClientTuning
 from everbrook.protocol.dialects import Append, InvalidChange, Remove, Set, StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
@@ -250,9 +250,8 @@ def test_a_message_that_can_t_be_read_is_no_change_and_takes_no_other_with_it(
     assert refusal.value.__notes__ == [f"the message at {at} of {stream.url}"]
 
 
-def test_changes_that_nobody_takes_are_not_kept_for_ever(stream: Stream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes_module, "MAX_WAITING", 2)
-    with stream.materialise() as state:
+def test_changes_that_nobody_takes_are_not_kept_for_ever(stream: Stream[Any]) -> None:
+    with Materialiser(stream, tuning=ClientTuning(max_waiting_changes=2)) as state:
         changes = state.changes()
         stream.extend([state_events.insert("n", key, 1) for key in "abc"])
         state.wait_for(lambda now: len(now["n"]) == 3, PATIENCE_SECS)

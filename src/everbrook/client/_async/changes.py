@@ -7,22 +7,23 @@ from typing import Self
 from everbrook.client.errors import ChangesMissed
 from everbrook.protocol.dialects import StateMessage
 
-# What nobody takes must not fill the memory.
-MAX_WAITING = 100_000
-
 
 class AsyncChanges:
     """An iterator over what is applied to a state from the moment it was made. It ends when the state does."""
 
-    def __init__(self, until: Callable[[Callable[[], bool]], Awaitable[None]]) -> None:
-        """Wait with `until`, which returns when something holds or nothing more will come."""
+    def __init__(self, until: Callable[[Callable[[], bool]], Awaitable[None]], max_waiting: int) -> None:
+        """Wait with `until`, which returns when something holds or nothing more will come.
+
+        At most `max_waiting` changes are kept: an iterator that nobody reads must not fill the memory.
+        """
         self._until = until
+        self._max_waiting = max_waiting
         self._waiting: deque[StateMessage] = deque()
         self._missed = False
 
     def push(self, change: StateMessage) -> None:
         """Take a change that was applied."""
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= self._max_waiting:
             self._missed = True
         if not self._missed:
             self._waiting.append(change)
@@ -37,6 +38,6 @@ class AsyncChanges:
             return self._waiting.popleft()
         if self._missed:
             raise ChangesMissed(
-                f"more than {MAX_WAITING} changes were waiting to be taken; those after them were not kept"
+                f"more than {self._max_waiting} changes were waiting to be taken; those after them were not kept"
             )
         raise StopAsyncIteration

@@ -21,6 +21,7 @@ from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 
 if TYPE_CHECKING:
     import httpx2
@@ -44,6 +45,7 @@ class AsyncClient:
         http: "httpx2.AsyncClient | AsyncWire | None" = None,
         retry: Retry | None = None,
         timeout_secs: float = 30.0,
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Speak to the server at `url`: its origin, or the URL of its stream root.
 
@@ -60,6 +62,7 @@ class AsyncClient:
             params=params or {},
             retry=retry or Retry(),
             timeout_secs=timeout_secs,
+            tuning=tuning,
         )
 
     @property

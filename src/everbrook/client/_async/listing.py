@@ -9,13 +9,11 @@ from everbrook.client.errors import Unsupported
 from everbrook.client.heads import BucketInfo, BucketPage, Changes, StreamInfo, StreamPage
 from everbrook.protocol.errors import BucketNotFound, NotFound
 
-PAGE = "1000"
-
 
 async def list_streams(transport: AsyncTransport, root: Root, prefix: str, after: str) -> AsyncIterator[StreamInfo]:
     """List streams in the order of their names."""
     while True:
-        page = await _streams(transport, root, {"prefix": prefix, "after": after, "limit": PAGE})
+        page = await _streams(transport, root, {"prefix": prefix, "after": after})
         for stream in page.streams:
             yield stream
         if not page.has_more or page.next_cursor is None:
@@ -29,7 +27,7 @@ async def changes(transport: AsyncTransport, root: Root, token: str | None, pref
         return await _everything(transport, root, prefix)
     moved: list[StreamInfo] = []
     while True:
-        page = await _streams(transport, root, {"prefix": prefix, "changed_since": token, "limit": PAGE})
+        page = await _streams(transport, root, {"prefix": prefix, "changed_since": token})
         moved += page.streams
         token = page.token
         if not page.has_more:
@@ -38,7 +36,7 @@ async def changes(transport: AsyncTransport, root: Root, token: str | None, pref
 
 async def _everything(transport: AsyncTransport, root: Root, prefix: str) -> Changes:
     """List all streams. The first page's token counts: what moves after it is told again rather than not at all."""
-    first = await _streams(transport, root, {"prefix": prefix, "limit": PAGE})
+    first = await _streams(transport, root, {"prefix": prefix})
     streams = list(first.streams)
     if first.has_more and first.next_cursor is not None:
         streams += [stream async for stream in list_streams(transport, root, prefix, first.next_cursor)]
@@ -49,8 +47,7 @@ async def list_buckets(transport: AsyncTransport, url: str, prefix: str) -> Asyn
     """List buckets in the order of their names."""
     after = ""
     while True:
-        query = _given({"prefix": prefix, "after": after, "limit": PAGE})
-        answer = await transport.request("GET", url, query=query)
+        answer = await transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
         page = decode_document(answer.content, BucketPage, url)
         for bucket in page.buckets:
             yield bucket
@@ -62,7 +59,7 @@ async def list_buckets(transport: AsyncTransport, url: str, prefix: str) -> Asyn
 async def _streams(transport: AsyncTransport, root: Root, query: dict[str, str]) -> StreamPage:
     url = root.control("streams")
     try:
-        answer = await transport.request("GET", url, query=_given(query))
+        answer = await transport.request("GET", url, query=_query(transport, query))
     except BucketNotFound:
         raise
     except NotFound as error:
@@ -70,5 +67,6 @@ async def _streams(transport: AsyncTransport, root: Root, query: dict[str, str])
     return decode_document(answer.content, StreamPage, url)
 
 
-def _given(query: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in query.items() if value}
+def _query(transport: AsyncTransport, given: dict[str, str]) -> dict[str, str]:
+    limit = {"limit": str(transport.tuning.list_page_entries)}
+    return {name: value for name, value in given.items() if value} | limit

@@ -25,6 +25,7 @@ from everbrook.client.flow.reading import Mode
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page
 from everbrook.client.schemas import Schemas
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
 from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
 
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream
 
 T = TypeVar("T")
-
-CLOSE_SECS = 1.0
 
 
 class AsyncMaterialiser(Mapping[str, Entities]):
@@ -46,6 +45,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         types: Mapping[str, Any] | None = None,
         on_invalid: Callable[[InvalidChange], object] | None = None,
         mode: Mode = "auto",
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Hold the state of a JSON stream, once entered.
 
@@ -59,6 +59,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         self._stream = stream
         self._state = State(Schemas(types or {}))
         self._on_invalid = on_invalid
+        self._tuning = tuning
         self._reader = stream.follow(mode=mode, on_snapshot=self._restore)
         self._task: Task | None = None
         self._failure: Exception | None = None
@@ -92,7 +93,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
             self._task.cancel()
         async with self._moved:
             # A thread that waits for an answer ends with it: that is not waited for.
-            await self._moved.wait_until(lambda: self._ended, CLOSE_SECS)
+            await self._moved.wait_until(lambda: self._ended, self._tuning.state_close_secs)
             self._ended = True
             self._moved.notify_all()
 
@@ -129,7 +130,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
 
     def changes(self) -> AsyncChanges:
         """Iterate over what is applied from now on: `Set`, `Remove`, `Append`, and control messages."""
-        listener = AsyncChanges(self._until)
+        listener = AsyncChanges(self._until, self._tuning.max_waiting_changes)
         with self._applying:
             self._listeners.add(listener)
         return listener

@@ -17,7 +17,7 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
-from everbrook.client.flow.reading import FIRST_EVENT_SECS, Ask, Live, Reading
+from everbrook.client.flow.reading import Ask, Live, Reading
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
 from everbrook.client.wire import AnswerLate, ConnectionBroken
@@ -140,7 +140,7 @@ class AsyncPages:
                 async for received in response.aiter_bytes():
                     for page in events.feed(received):
                         yield page
-                    if not events.count and monotonic() - began > FIRST_EVENT_SECS:
+                    if not events.count and monotonic() - began > self._transport.tuning.first_event_secs:
                         raise AnswerLate("comments come, and no events")
         finally:
             with self._guard:

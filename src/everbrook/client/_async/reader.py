@@ -7,7 +7,7 @@ A reader makes one pass; `close` ends it from elsewhere.
 """
 
 import codecs
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from time import monotonic
@@ -25,9 +25,6 @@ from everbrook.client.page import Page
 
 T = TypeVar("T")
 
-SAVE_SECS = 1.0
-"""How often a position within a page is kept, where offsets are."""
-
 
 class AsyncReader(Generic[T]):
     """One pass over a stream. Iterate over it for values, or over `pages()`."""
@@ -40,6 +37,7 @@ class AsyncReader(Generic[T]):
         self._page: Page | None = None
         self._handed = 0
         self._saved_at = 0.0
+        self._save_secs = transport.tuning.save_secs
         self._caught_up = False
 
     async def close(self) -> None:
@@ -82,7 +80,7 @@ class AsyncReader(Generic[T]):
         """The stream's content type, once something was read."""
         return self._reading.content_type
 
-    def __aiter__(self) -> AsyncIterator[T]:
+    def __aiter__(self) -> AsyncGenerator[T]:
         return self._values()
 
     async def all(self) -> list[T]:
@@ -143,7 +141,7 @@ class AsyncReader(Generic[T]):
 
     async def _save_now_and_then(self) -> None:
         """Keep how far it has come within a page too: a program need not get to the end of one."""
-        if self._handed and monotonic() - self._saved_at >= SAVE_SECS:
+        if self._handed and monotonic() - self._saved_at >= self._save_secs:
             offset = self.offset
             if self._page is None or offset != self._page.offset:
                 await self._save(offset)

@@ -236,8 +236,7 @@ class AsyncStream(Generic[T]):
         skip: int | None = None,
     ) -> "AsyncReader[T]":
         """Read what is there: from an offset `until` another, the `last` n messages, or what came `at` a time."""
-        reading = parts.Reading(offset, start=start_query(last, at, skip), until=until, mode=None, codec=self._codec)
-        return parts.AsyncReader(self._transport, self.url, reading, self._codec)
+        return self._reader(offset, start_query(last, at, skip), until=until, mode=None)
 
     def follow(
         self,
@@ -255,13 +254,19 @@ class AsyncStream(Generic[T]):
         `offset` may be `now`. `offsets` is where the position is kept for the next run. If what comes next is not
         retained any more, `on_snapshot` gets the snapshot that stands for it; without it, OffsetGone is raised.
         """
-        reading = parts.Reading(offset, start=start_query(last, at, skip), until=None, mode=mode, codec=self._codec)
-        reader = parts.AsyncReader(self._transport, self.url, reading, self._codec)
+        reader = self._reader(offset, start_query(last, at, skip), until=None, mode=mode)
         if offsets is not None:
             reader.keep(offsets)
         if on_snapshot is not None:
             reader.recover(self.snapshot, on_snapshot)
         return reader
+
+    def _reader(
+        self, offset: str, start: Mapping[str, str], *, until: str | None, mode: "Mode | None"
+    ) -> "AsyncReader[T]":
+        tuning = self._transport.tuning
+        reading = parts.Reading(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
+        return parts.AsyncReader(self._transport, self.url, reading, self._codec)
 
     def frames(self, offset: str = BEGINNING, *, until: str | None = None) -> "AsyncIterator[Frames]":
         """Read what is there as pages of messages with the offset and the time of each, whatever they are."""
@@ -279,7 +284,8 @@ class AsyncStream(Generic[T]):
         Values are decoded into the `types` given by the name of theirs. A message that is no change goes to
         `on_invalid`; without it, it ends the state with an error.
         """
-        return parts.AsyncMaterialiser(self, types=types, on_invalid=on_invalid, mode=mode)
+        tuning = self._transport.tuning
+        return parts.AsyncMaterialiser(self, types=types, on_invalid=on_invalid, mode=mode, tuning=tuning)
 
     async def table(
         self, offset: str = BEGINNING, *, until: str | None = None, columns: "Columns | None" = None, raw: bool = False

@@ -15,6 +15,7 @@ from everbrook.client.address import origin_of
 from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Retry
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.client.wire import ConnectionBroken, Request
 from everbrook.protocol.errors import ProtocolError
 
@@ -43,6 +44,7 @@ class AsyncTransport:
         params: Mapping[str, Value],
         retry: Retry,
         timeout_secs: float,
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Send through `http`, which stays its owner's, or through connections of its own.
 
@@ -68,6 +70,7 @@ class AsyncTransport:
         self._params = params
         self.retry = retry
         self.timeout_secs = timeout_secs
+        self.tuning = tuning
 
     @property
     def options(self) -> dict[str, Any]:
@@ -79,6 +82,7 @@ class AsyncTransport:
             "params": self._params,
             "retry": self.retry,
             "timeout_secs": self.timeout_secs,
+            "tuning": self.tuning,
         }
 
     @property

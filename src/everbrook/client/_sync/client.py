@@ -22,6 +22,7 @@ from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
 from everbrook.client.heads import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 
 if TYPE_CHECKING:
     import httpx2
@@ -45,6 +46,7 @@ class Client:
         http: "httpx2.Client | Wire | None" = None,
         retry: Retry | None = None,
         timeout_secs: float = 30.0,
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Speak to the server at `url`: its origin, or the URL of its stream root.
 
@@ -61,6 +63,7 @@ class Client:
             params=params or {},
             retry=retry or Retry(),
             timeout_secs=timeout_secs,
+            tuning=tuning,
         )
 
     @property

@@ -10,13 +10,11 @@ from everbrook.client.errors import Unsupported
 from everbrook.client.heads import BucketInfo, BucketPage, Changes, StreamInfo, StreamPage
 from everbrook.protocol.errors import BucketNotFound, NotFound
 
-PAGE = "1000"
-
 
 def list_streams(transport: Transport, root: Root, prefix: str, after: str) -> Iterator[StreamInfo]:
     """List streams in the order of their names."""
     while True:
-        page = _streams(transport, root, {"prefix": prefix, "after": after, "limit": PAGE})
+        page = _streams(transport, root, {"prefix": prefix, "after": after})
         yield from page.streams
         if not page.has_more or page.next_cursor is None:
             return
@@ -29,7 +27,7 @@ def changes(transport: Transport, root: Root, token: str | None, prefix: str) ->
         return _everything(transport, root, prefix)
     moved: list[StreamInfo] = []
     while True:
-        page = _streams(transport, root, {"prefix": prefix, "changed_since": token, "limit": PAGE})
+        page = _streams(transport, root, {"prefix": prefix, "changed_since": token})
         moved += page.streams
         token = page.token
         if not page.has_more:
@@ -38,7 +36,7 @@ def changes(transport: Transport, root: Root, token: str | None, prefix: str) ->
 
 def _everything(transport: Transport, root: Root, prefix: str) -> Changes:
     """List all streams. The first page's token counts: what moves after it is told again rather than not at all."""
-    first = _streams(transport, root, {"prefix": prefix, "limit": PAGE})
+    first = _streams(transport, root, {"prefix": prefix})
     streams = list(first.streams)
     if first.has_more and first.next_cursor is not None:
         streams += list(list_streams(transport, root, prefix, first.next_cursor))
@@ -49,8 +47,7 @@ def list_buckets(transport: Transport, url: str, prefix: str) -> Iterator[Bucket
     """List buckets in the order of their names."""
     after = ""
     while True:
-        query = _given({"prefix": prefix, "after": after, "limit": PAGE})
-        answer = transport.request("GET", url, query=query)
+        answer = transport.request("GET", url, query=_query(transport, {"prefix": prefix, "after": after}))
         page = decode_document(answer.content, BucketPage, url)
         yield from page.buckets
         if not page.has_more or page.next_cursor is None:
@@ -61,7 +58,7 @@ def list_buckets(transport: Transport, url: str, prefix: str) -> Iterator[Bucket
 def _streams(transport: Transport, root: Root, query: dict[str, str]) -> StreamPage:
     url = root.control("streams")
     try:
-        answer = transport.request("GET", url, query=_given(query))
+        answer = transport.request("GET", url, query=_query(transport, query))
     except BucketNotFound:
         raise
     except NotFound as error:
@@ -69,5 +66,6 @@ def _streams(transport: Transport, root: Root, query: dict[str, str]) -> StreamP
     return decode_document(answer.content, StreamPage, url)
 
 
-def _given(query: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in query.items() if value}
+def _query(transport: Transport, given: dict[str, str]) -> dict[str, str]:
+    limit = {"limit": str(transport.tuning.list_page_entries)}
+    return {name: value for name, value in given.items() if value} | limit

@@ -26,6 +26,7 @@ from everbrook.client.flow.reading import Mode
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page
 from everbrook.client.schemas import Schemas
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
 from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from everbrook.client._sync.stream import Stream
 
 T = TypeVar("T")
-
-CLOSE_SECS = 1.0
 
 
 class Materialiser(Mapping[str, Entities]):
@@ -47,6 +46,7 @@ class Materialiser(Mapping[str, Entities]):
         types: Mapping[str, Any] | None = None,
         on_invalid: Callable[[InvalidChange], object] | None = None,
         mode: Mode = "auto",
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Hold the state of a JSON stream, once entered.
 
@@ -60,6 +60,7 @@ class Materialiser(Mapping[str, Entities]):
         self._stream = stream
         self._state = State(Schemas(types or {}))
         self._on_invalid = on_invalid
+        self._tuning = tuning
         self._reader = stream.follow(mode=mode, on_snapshot=self._restore)
         self._task: Task | None = None
         self._failure: Exception | None = None
@@ -93,7 +94,7 @@ class Materialiser(Mapping[str, Entities]):
             self._task.cancel()
         with self._moved:
             # A thread that waits for an answer ends with it: that is not waited for.
-            self._moved.wait_until(lambda: self._ended, CLOSE_SECS)
+            self._moved.wait_until(lambda: self._ended, self._tuning.state_close_secs)
             self._ended = True
             self._moved.notify_all()
 
@@ -130,7 +131,7 @@ class Materialiser(Mapping[str, Entities]):
 
     def changes(self) -> Changes:
         """Iterate over what is applied from now on: `Set`, `Remove`, `Append`, and control messages."""
-        listener = Changes(self._until)
+        listener = Changes(self._until, self._tuning.max_waiting_changes)
         with self._applying:
             self._listeners.add(listener)
         return listener

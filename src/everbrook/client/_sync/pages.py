@@ -18,7 +18,7 @@ from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
-from everbrook.client.flow.reading import FIRST_EVENT_SECS, Ask, Live, Reading
+from everbrook.client.flow.reading import Ask, Live, Reading
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
 from everbrook.client.wire import AnswerLate, ConnectionBroken
@@ -139,7 +139,7 @@ class Pages:
                 began = monotonic()
                 for received in response.iter_bytes():
                     yield from events.feed(received)
-                    if not events.count and monotonic() - began > FIRST_EVENT_SECS:
+                    if not events.count and monotonic() - began > self._transport.tuning.first_event_secs:
                         raise AnswerLate("comments come, and no events")
         finally:
             with self._guard:

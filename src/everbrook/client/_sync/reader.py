@@ -8,7 +8,7 @@ A reader makes one pass; `close` ends it from elsewhere.
 """
 
 import codecs
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -26,9 +26,6 @@ from everbrook.client.page import Page
 
 T = TypeVar("T")
 
-SAVE_SECS = 1.0
-"""How often a position within a page is kept, where offsets are."""
-
 
 class Reader(Generic[T]):
     """One pass over a stream. Iterate over it for values, or over `pages()`."""
@@ -41,6 +38,7 @@ class Reader(Generic[T]):
         self._page: Page | None = None
         self._handed = 0
         self._saved_at = 0.0
+        self._save_secs = transport.tuning.save_secs
         self._caught_up = False
 
     def close(self) -> None:
@@ -83,7 +81,7 @@ class Reader(Generic[T]):
         """The stream's content type, once something was read."""
         return self._reading.content_type
 
-    def __iter__(self) -> Iterator[T]:
+    def __iter__(self) -> Generator[T]:
         return self._values()
 
     def all(self) -> list[T]:
@@ -144,7 +142,7 @@ class Reader(Generic[T]):
 
     def _save_now_and_then(self) -> None:
         """Keep how far it has come within a page too: a program need not get to the end of one."""
-        if self._handed and monotonic() - self._saved_at >= SAVE_SECS:
+        if self._handed and monotonic() - self._saved_at >= self._save_secs:
             offset = self.offset
             if self._page is None or offset != self._page.offset:
                 self._save(offset)

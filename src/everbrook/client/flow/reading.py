@@ -14,19 +14,13 @@ from msgspec import Struct
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.page import BEGINNING, NOW, Page, is_exact
+from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.control import Control
 from everbrook.protocol.sse import Decoder, Event, decode_base64
 
 Mode = Literal["auto", "sse", "long-poll"]
 
 _SENTINELS = {BEGINNING, NOW}
-# An event stream begins with a control event. Where none comes, something on the way holds events back.
-FIRST_EVENT_SECS = 5.0
-SILENCE_SECS = 45.0
-LONG_POLL_SECS = 90.0
-MAX_FRUITLESS = 3
-# Whoever waits for news and is told at once that there are none does not ask again at once.
-HASTY_SECS = 0.1
 
 
 class Live(Enum):
@@ -48,7 +42,14 @@ class Reading:
     """A position in a stream on its way to the tail, and beyond it in a live `mode`."""
 
     def __init__(
-        self, offset: str, *, start: Mapping[str, str], until: str | None, mode: Mode | None, codec: Codec[Any]
+        self,
+        offset: str,
+        *,
+        start: Mapping[str, str],
+        until: str | None,
+        mode: Mode | None,
+        codec: Codec[Any],
+        tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
         """Begin at an offset, or where `start` says (`last`, `at`, `skip`)."""
         self.offset = offset
@@ -59,6 +60,7 @@ class Reading:
         self._until = until
         self._mode = mode
         self._codec = codec
+        self._tuning = tuning
         self._cursor: str | None = None
         self._answered = False
         self.events_seen = False
@@ -94,8 +96,9 @@ class Reading:
             return Ask(query, None)
         query |= {"cursor": self._cursor} if self._cursor else {}
         if self._mode == "long-poll":
-            return Ask(query | {"live": "long-poll"}, Live.LONG_POLL, LONG_POLL_SECS)
-        return Ask(query | {"live": "sse"}, Live.SSE, SILENCE_SECS if self.events_seen else FIRST_EVENT_SECS)
+            return Ask(query | {"live": "long-poll"}, Live.LONG_POLL, self._tuning.long_poll_secs)
+        timeout_secs = self._tuning.silence_secs if self.events_seen else self._tuning.first_event_secs
+        return Ask(query | {"live": "sse"}, Live.SSE, timeout_secs)
 
     def took(self, page: Page) -> None:
         """Move behind a page."""
@@ -121,16 +124,16 @@ class Reading:
 
     def waited(self, ask: Ask, secs: float, *, news: bool) -> None:
         """Take note of how long an answer took to its end, and whether it brought anything."""
-        hasty = ask.live is not None and not news and secs < HASTY_SECS
+        hasty = ask.live is not None and not news and secs < self._tuning.hasty_secs
         self.hasty = self.hasty + 1 if hasty else 0
-        if ask.live is Live.SSE and self.hasty >= MAX_FRUITLESS:
+        if ask.live is Live.SSE and self.hasty >= self._tuning.max_fruitless:
             self.fall_back()
 
     def ended(self, events: int) -> None:
         """Take note of the end of an event stream. Where such streams bring nothing, long-polls are made instead."""
         self.events_seen |= events > 0
         self._fruitless = 0 if events else self._fruitless + 1
-        if self._fruitless >= MAX_FRUITLESS:
+        if self._fruitless >= self._tuning.max_fruitless:
             self.fall_back()
 
     def fall_back(self) -> bool:

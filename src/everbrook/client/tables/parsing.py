@@ -5,7 +5,7 @@ takes strings that look like times for times; where it would, the messages are d
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
@@ -21,15 +21,30 @@ _COLUMN = "messages"
 _LARGEST_EXACT = 2.0**53
 _MOST_DIGITS = 4000
 
+Decode = Callable[[bytes], list[Any]]
+
 
 class _Inexact(Exception):
     """The quick parser may have changed a value, or can't give what is asked for."""
 
 
-def parse(messages: bytes, expected: Shape) -> tuple[pa.Array | None, Shape]:
+def decode(messages: bytes) -> list[Any]:
+    """Read messages value by value. A number beyond all that Python reads as one is its text."""
+    document = b"[%b]" % messages
+    try:
+        values: list[Any] = msgspec.json.decode(document)
+    except msgspec.DecodeError:
+        values = _decode_vast_numbers(document)
+    except RecursionError as error:
+        raise InvalidAnswer("messages of the stream are nested too deeply") from error
+    return values
+
+
+def parse(messages: bytes, expected: Shape, decode: Decode = decode) -> tuple[pa.Array | None, Shape]:
     """Find the shape of messages that are joined by commas, and add it to that of those before them.
 
-    Gives them as an array too where that is what it took to find out.
+    Gives them as an array too where that is what it took to find out. Only what the quick parser can't read is
+    decoded value by value, by `decode`.
     """
     if not expected.mixed:
         try:
@@ -51,14 +66,14 @@ def _parse_quickly(messages: bytes, expected: Shape) -> tuple[pa.Array, Shape]:
     return array, _shape_of_array(array)
 
 
-def conform(array: pa.Array | None, messages: bytes, shape: Shape) -> pa.Array:
+def conform(array: pa.Array | None, messages: bytes, shape: Shape, decode: Decode = decode) -> pa.Array:
     """Give messages the type of a shape that holds them and others, if possible from what was read of them."""
     if array is not None:
         try:
             return _widened(array, shape.type)
         except _Inexact:
             pass
-    return parse_as(messages, shape)
+    return parse_as(messages, shape, decode)
 
 
 def _widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -79,7 +94,7 @@ def _widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(type_), mask=array.is_null())
 
 
-def parse_as(messages: bytes, shape: Shape) -> pa.Array:
+def parse_as(messages: bytes, shape: Shape, decode: Decode = decode) -> pa.Array:
     """Read messages as the type of a shape that holds them all."""
     try:
         if not shape.mixed:
@@ -111,18 +126,6 @@ def _decode_fields(messages: bytes, names: Sequence[str]) -> list[tuple[Any, ...
     fields = [(f"field_{place}", Any, msgspec.field(name=name, default=None)) for place, name in enumerate(names)]
     picked = msgspec.json.decode(b"[%b]" % messages, type=list[msgspec.defstruct("Picked", fields) | None])  # type: ignore[misc]
     return [row if row is None else msgspec.structs.astuple(row) for row in picked]
-
-
-def decode(messages: bytes) -> list[Any]:
-    """Read messages value by value. A number beyond all that Python reads as one is its text."""
-    document = b"[%b]" % messages
-    try:
-        values: list[Any] = msgspec.json.decode(document)
-    except msgspec.DecodeError:
-        values = _decode_vast_numbers(document)
-    except RecursionError as error:
-        raise InvalidAnswer("messages of the stream are nested too deeply") from error
-    return values
 
 
 def _decode_vast_numbers(document: bytes) -> list[Any]:

@@ -8,11 +8,8 @@ import pytest
 
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.retry import Retry
-from tests.client.faults.proxy import Proxy
+from tests.client.faults.proxy import QUICKLY, Proxy
 from tests.client.faults.writer import Writer
-
-QUICKLY = Retry(max_attempts=6, first_delay_secs=0.01, max_delay_secs=0.05)
 
 _numbers = count()
 

@@ -1,13 +1,15 @@
 """Follows over connections that break: the loop notices nothing, and gets every message once, in order."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
-from everbrook.client._async import pages
+from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.flow import reading
 from everbrook.client.flow.reading import Mode
+from everbrook.client.tuning import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,
@@ -23,7 +25,7 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import Proxy
+from tests.client.faults.proxy import QUICKLY, Proxy
 from tests.client.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
@@ -49,11 +51,11 @@ FAULTS = [
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the client take silence for a fault soon."""
-    monkeypatch.setattr(reading, "FIRST_EVENT_SECS", 0.3)
-    monkeypatch.setattr(pages, "FIRST_EVENT_SECS", 0.3)
-    monkeypatch.setattr(reading, "SILENCE_SECS", 0.6)
+async def impatient(proxy: Proxy, writer: Writer) -> AsyncIterator[AsyncStream[object]]:
+    """The stream through the proxy, by a client that soon takes silence for a fault."""
+    tuning = ClientTuning(first_event_secs=0.3, silence_secs=0.6)
+    async with AsyncClient(proxy.origin, retry=QUICKLY, timeout_secs=2.0, tuning=tuning) as client:
+        yield client.stream(writer.name)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -152,57 +154,52 @@ async def test_a_follower_that_was_never_answered_gives_up(
 
 
 @pytest.mark.parametrize("mode", ["sse", "auto"])
-@pytest.mark.usefixtures("impatient")
 async def test_a_connection_that_has_gone_silent_is_left(
-    writer: Writer, proxy: Proxy, shaky: AsyncStream[object], mode: Mode
+    writer: Writer, proxy: Proxy, impatient: AsyncStream[object], mode: Mode
 ) -> None:
     writer.create("application/json")
     proxy.arm(StalledAfter(150), query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: proxy.asked("GET", "live=sse"))
-    assert await shaky.follow(mode=mode).all() == VALUES
+    assert await impatient.follow(mode=mode).all() == VALUES
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_events_that_are_held_back_lead_to_long_polls(
-    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+    writer: Writer, proxy: Proxy, impatient: AsyncStream[object]
 ) -> None:
     writer.create("application/json")
     proxy.arm(Buffered(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert await shaky.follow().all() == VALUES
+    assert await impatient.follow().all() == VALUES
     assert proxy.asked("GET", "live=long-poll")
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_events_that_never_begin_lead_to_long_polls(
-    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+    writer: Writer, proxy: Proxy, impatient: AsyncStream[object]
 ) -> None:
     writer.create("application/json")
     proxy.arm(Stalled(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert await shaky.follow().all() == VALUES
+    assert await impatient.follow().all() == VALUES
     assert len(proxy.asked("GET", "live=sse")) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_comments_without_events_lead_to_long_polls(
-    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+    writer: Writer, proxy: Proxy, impatient: AsyncStream[object]
 ) -> None:
     writer.create("application/json")
     proxy.arm(Commented(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert await shaky.follow().all() == VALUES
+    assert await impatient.follow().all() == VALUES
     assert (len(proxy.asked("GET", "live=sse")), bool(proxy.asked("GET", "live=long-poll"))) == (1, True)
 
 
-@pytest.mark.usefixtures("impatient")
 async def test_whoever_insists_on_events_asks_again_where_only_comments_come(
-    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+    writer: Writer, proxy: Proxy, impatient: AsyncStream[object]
 ) -> None:
     writer.create("application/json")
     proxy.arm(Commented(), times=2, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: len(proxy.asked("GET", "live=sse")) > 2)
-    assert await shaky.follow(mode="sse").all() == VALUES
+    assert await impatient.follow(mode="sse").all() == VALUES
     assert not proxy.asked("GET", "live=long-poll")
 
 

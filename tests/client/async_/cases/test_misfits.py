@@ -1,13 +1,14 @@
 """What is of another kind than it should be: told with its place, and nothing that is sound is lost over it."""
 
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
-from everbrook.client._async import reader as reading_of
 from everbrook.client._async.client import AsyncClient
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
+from everbrook.client.tuning import ClientTuning
 from tests.client.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio
@@ -45,14 +46,12 @@ async def test_a_file_that_holds_no_offset_is_named(writer: Writer, client: Asyn
         await client.stream(writer.name).follow(offsets=FileOffsets(tmp_path / "kept")).all()
 
 
-async def test_a_position_within_a_page_is_kept_while_it_is_read(
-    writer: Writer, client: AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_position_within_a_page_is_kept_while_it_is_read(writer: Writer, server: str, tmp_path: Path) -> None:
     """A program that is killed in the middle of a page goes on there."""
-    monkeypatch.setattr(reading_of, "SAVE_SECS", 0.0)
     writer.create("application/json", b"[1, 2, 3, 4]")
     kept = FileOffsets(tmp_path / "kept")
-    values = aiter(client.stream(writer.name).follow(offsets=kept))
-    assert [await anext(values) for _ in range(3)] == [1, 2, 3]
-    assert await client.stream(writer.name).read(str(kept.load())).all() == [3, 4]
-    await values.aclose()  # type: ignore[attr-defined]
+    async with AsyncClient(server, tuning=ClientTuning(save_secs=0.0)) as client:
+        stream = client.stream(writer.name)
+        async with aclosing(aiter(stream.follow(offsets=kept))) as values:
+            assert [await anext(values) for _ in range(3)] == [1, 2, 3]
+            assert await stream.read(str(kept.load())).all() == [3, 4]

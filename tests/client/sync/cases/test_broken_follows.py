@@ -1,13 +1,15 @@
 # Written by tools/mirror.py from tests/client/async_/cases/test_broken_follows.py: change that file, not this one.
 """Follows over connections that break: the loop notices nothing, and gets every message once, in order."""
 
+from collections.abc import Iterator
+
 import pytest
 
-from everbrook.client._sync import pages
+from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.flow import reading
 from everbrook.client.flow.reading import Mode
+from everbrook.client.tuning import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,
@@ -23,7 +25,7 @@ from tests.client.faults.kinds import (
     Trickled,
     Twice,
 )
-from tests.client.faults.proxy import Proxy
+from tests.client.faults.proxy import QUICKLY, Proxy
 from tests.client.faults.writer import Writer
 
 MODES: list[Mode] = ["sse", "long-poll", "auto"]
@@ -47,11 +49,11 @@ FAULTS = [
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the client take silence for a fault soon."""
-    monkeypatch.setattr(reading, "FIRST_EVENT_SECS", 0.3)
-    monkeypatch.setattr(pages, "FIRST_EVENT_SECS", 0.3)
-    monkeypatch.setattr(reading, "SILENCE_SECS", 0.6)
+def impatient(proxy: Proxy, writer: Writer) -> Iterator[Stream[object]]:
+    """The stream through the proxy, by a client that soon takes silence for a fault."""
+    tuning = ClientTuning(first_event_secs=0.3, silence_secs=0.6)
+    with Client(proxy.origin, retry=QUICKLY, timeout_secs=2.0, tuning=tuning) as client:
+        yield client.stream(writer.name)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -150,51 +152,46 @@ def test_a_follower_that_was_never_answered_gives_up(
 
 
 @pytest.mark.parametrize("mode", ["sse", "auto"])
-@pytest.mark.usefixtures("impatient")
 def test_a_connection_that_has_gone_silent_is_left(
-    writer: Writer, proxy: Proxy, shaky: Stream[object], mode: Mode
+    writer: Writer, proxy: Proxy, impatient: Stream[object], mode: Mode
 ) -> None:
     writer.create("application/json")
     proxy.arm(StalledAfter(150), query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: proxy.asked("GET", "live=sse"))
-    assert shaky.follow(mode=mode).all() == VALUES
+    assert impatient.follow(mode=mode).all() == VALUES
 
 
-@pytest.mark.usefixtures("impatient")
-def test_events_that_are_held_back_lead_to_long_polls(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+def test_events_that_are_held_back_lead_to_long_polls(writer: Writer, proxy: Proxy, impatient: Stream[object]) -> None:
     writer.create("application/json")
     proxy.arm(Buffered(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert shaky.follow().all() == VALUES
+    assert impatient.follow().all() == VALUES
     assert proxy.asked("GET", "live=long-poll")
 
 
-@pytest.mark.usefixtures("impatient")
-def test_events_that_never_begin_lead_to_long_polls(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+def test_events_that_never_begin_lead_to_long_polls(writer: Writer, proxy: Proxy, impatient: Stream[object]) -> None:
     writer.create("application/json")
     proxy.arm(Stalled(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert shaky.follow().all() == VALUES
+    assert impatient.follow().all() == VALUES
     assert len(proxy.asked("GET", "live=sse")) == 1
 
 
-@pytest.mark.usefixtures("impatient")
-def test_comments_without_events_lead_to_long_polls(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+def test_comments_without_events_lead_to_long_polls(writer: Writer, proxy: Proxy, impatient: Stream[object]) -> None:
     writer.create("application/json")
     proxy.arm(Commented(), times=100, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.05, once=lambda: proxy.asked("GET", "live=sse"))
-    assert shaky.follow().all() == VALUES
+    assert impatient.follow().all() == VALUES
     assert (len(proxy.asked("GET", "live=sse")), bool(proxy.asked("GET", "live=long-poll"))) == (1, True)
 
 
-@pytest.mark.usefixtures("impatient")
 def test_whoever_insists_on_events_asks_again_where_only_comments_come(
-    writer: Writer, proxy: Proxy, shaky: Stream[object]
+    writer: Writer, proxy: Proxy, impatient: Stream[object]
 ) -> None:
     writer.create("application/json")
     proxy.arm(Commented(), times=2, query="live=sse")
     writer.later(*MESSAGES, close=True, pause_secs=0.01, once=lambda: len(proxy.asked("GET", "live=sse")) > 2)
-    assert shaky.follow(mode="sse").all() == VALUES
+    assert impatient.follow(mode="sse").all() == VALUES
     assert not proxy.asked("GET", "live=long-poll")
 
 

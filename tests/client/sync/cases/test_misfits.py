@@ -1,14 +1,15 @@
 # Written by tools/mirror.py from tests/client/async_/cases/test_misfits.py: change that file, not this one.
 """What is of another kind than it should be: told with its place, and nothing that is sound is lost over it."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from everbrook.client._sync import reader as reading_of
 from everbrook.client._sync.client import Client
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
+from everbrook.client.tuning import ClientTuning
 from tests.client.faults.writer import Writer
 
 
@@ -43,14 +44,12 @@ def test_a_file_that_holds_no_offset_is_named(writer: Writer, client: Client, tm
         client.stream(writer.name).follow(offsets=FileOffsets(tmp_path / "kept")).all()
 
 
-def test_a_position_within_a_page_is_kept_while_it_is_read(
-    writer: Writer, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_position_within_a_page_is_kept_while_it_is_read(writer: Writer, server: str, tmp_path: Path) -> None:
     """A program that is killed in the middle of a page goes on there."""
-    monkeypatch.setattr(reading_of, "SAVE_SECS", 0.0)
     writer.create("application/json", b"[1, 2, 3, 4]")
     kept = FileOffsets(tmp_path / "kept")
-    values = iter(client.stream(writer.name).follow(offsets=kept))
-    assert [next(values) for _ in range(3)] == [1, 2, 3]
-    assert client.stream(writer.name).read(str(kept.load())).all() == [3, 4]
-    values.close()  # type: ignore[attr-defined]
+    with Client(server, tuning=ClientTuning(save_secs=0.0)) as client:
+        stream = client.stream(writer.name)
+        with closing(iter(stream.follow(offsets=kept))) as values:
+            assert [next(values) for _ in range(3)] == [1, 2, 3]
+            assert stream.read(str(kept.load())).all() == [3, 4]
