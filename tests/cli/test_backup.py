@@ -172,11 +172,12 @@ def test_backups_go_where_nothing_else_is(url: str, tmp_path: Path) -> None:
 def test_a_full_disk_is_said_and_leaves_no_backup(
     url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_copy: FileCopy, _data: bytes, _digest: str) -> None:
+    def full(_descriptor: int, _data: bytes) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(FileCopy, "_write", full)
-    failed = run("backup", url, str(tmp_path / "dest"))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        failed = run("backup", url, str(tmp_path / "dest"))
     assert (failed.code, "No space left on device" in failed.err) == (1, True)
     assert [path.name for path in (tmp_path / "dest").iterdir() if not path.name.startswith(".")] == []
 

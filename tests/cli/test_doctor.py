@@ -2,15 +2,18 @@
 
 import json
 import socket
+from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from everbrook.cli import checkup, server_checkup
+from everbrook.cli.checkup import Finding, check_clock, check_programs, check_storage
 from everbrook.cli.connection import DEFAULT_URL
+from everbrook.cli.server_checkup import check_port
 from everbrook.client.address import DEFAULT_URL as CLIENTS_DEFAULT_URL
+from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
 
 
@@ -18,6 +21,10 @@ from tests.cli.conftest import Ran, Run
 def any_port(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else runs on this machine may have the usual port."""
     monkeypatch.setenv("DS_SERVER__PORT", "0")
+
+
+def found(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
+    return {finding.check: (finding.state, finding.message) for finding in findings}
 
 
 def findings(ran: Ran) -> dict[str, tuple[str, str]]:
@@ -55,15 +62,15 @@ def test_a_wrong_setting_is_a_failure_and_the_server_is_asked_all_the_same(
     assert "did you mean DS_SERVER__PORT?" in told["settings"][1]
 
 
-def test_a_port_that_is_taken_is_a_failure_unless_a_server_has_it(
-    run: Run, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_is_taken_is_a_failure(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        monkeypatch.setattr(server_checkup, "TIMEOUT_SECS", 0.2)
-        monkeypatch.setenv("DS_SERVER__PORT", str(other.getsockname()[1]))
-        taken = findings(run("doctor", "--json"))["port"]
+        settings = load_settings(environ={"DS_SERVER__PORT": str(other.getsockname()[1])})
+        state, message = found(check_port(settings, timeout_secs=0.2))["port"]
+    assert (state, "choose another with --port" in message) == ("fail", True)
+
+
+def test_a_port_that_a_server_has_is_well(run: Run, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DS_SERVER__PORT", url.rpartition(":")[2])
-    assert (taken[0], "choose another with --port" in taken[1]) == ("fail", True)
     assert findings(run("doctor", "--json"))["port"] == ("ok", f"a server is listening at {url}")
 
 
@@ -113,18 +120,15 @@ def test_a_full_disk_is_told(run: Run, monkeypatch: pytest.MonkeyPatch, free: in
     "kind, mode, state",
     [("nfs4", "acid", "fail"), ("nfs4", "file-durable", "warn"), ("tmpfs", "acid", "warn"), ("ext4", "acid", "ok")],
 )
-def test_a_file_system_is_judged(
-    run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str, state: str
-) -> None:
+def test_a_file_system_is_judged(folder: Path, kind: str, mode: str, state: str) -> None:
     (folder / "mounts").write_text(f"proc /proc proc rw\nsome / ext4 rw\nother {folder} {kind} rw\n")
-    monkeypatch.setattr(checkup, "MOUNTS", folder / "mounts")
-    monkeypatch.setenv("DS_STORAGE__MODE", mode)
-    assert findings(run("doctor", "--json"))["file system"][0] == state
+    settings = load_settings(environ={"DS_STORAGE__MODE": mode})
+    assert found(check_storage(settings, mounts=folder / "mounts"))["file system"][0] == state
 
 
-def test_a_slow_disk_is_a_warning(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "_synced_ms", lambda _place: 80.0)
-    assert findings(run("doctor", "--json"))["disk sync"] == (
+def test_a_slow_disk_is_a_warning(folder: Path) -> None:
+    settings = load_settings(environ={"DS_STORAGE__MODE": "acid"})
+    assert found(check_storage(settings, synced_ms=lambda _place: 80.0))["disk sync"] == (
         "warn",
         "80.0 ms: each append waits for it; a faster disk would help",
     )
@@ -156,16 +160,12 @@ def test_a_time_that_can_not_be_read_is_none(run: Run) -> None:
 
 
 @pytest.mark.parametrize("state, told", [(0, "ok"), (5, "warn")])
-def test_it_is_told_whether_something_keeps_the_clock_right(
-    run: Run, monkeypatch: pytest.MonkeyPatch, state: int, told: str
-) -> None:
-    monkeypatch.setattr(checkup, "_clock_state", lambda: state)
-    assert findings(run("doctor", "--json"))["clock"][0] == told
+def test_it_is_told_whether_something_keeps_the_clock_right(state: int, told: str) -> None:
+    assert found(check_clock(lambda: state))["clock"][0] == told
 
 
-def test_programs_that_are_missing_are_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkup, "PROGRAMS", {"Envoy": ("no-such-program",), "Python": ("sys",)})
-    assert findings(run("doctor", "--json"))["programs"] == (
+def test_programs_that_are_missing_are_named() -> None:
+    assert found(check_programs({"Envoy": ("no-such-program",), "Python": ("sys",)}))["programs"] == (
         "ok",
         "Python found; no Envoy: `everbrook up` needs the extra stack",
     )

@@ -1,7 +1,6 @@
 """``everbrook export`` and ``everbrook import``: the same streams on another server, of whatever storage mode."""
 
 import json
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import everbrook
 from everbrook import Client, Retry
-from everbrook.cli.archive import Line, StreamLine
-from everbrook.cli.importing import _Import
+from everbrook.cli.importing import import_streams
+from everbrook.client.errors import Unreachable
 from tests.cli.archives import contents, fill, lines_of, server_in
 from tests.cli.conftest import Run
+from tests.client.faults.exchange import Request
+from tests.client.faults.kinds import Fault, NeverSent, Sound
+from tests.client.faults.proxy import Proxy
 from tests.server.process import EVERBROOK, serving
 
 
@@ -274,23 +275,22 @@ def test_a_refused_stream_goes_on_where_it_was_refused(run: Run, small: str, tar
     assert (ran.code, ran.out) == (0, "imported 1 streams, 0 of them new, and appended 2 messages\n")
 
 
+def unreachable_b(request: Request) -> Fault:
+    return NeverSent() if request.target.endswith("/b") else Sound()
+
+
 def test_an_import_that_ends_early_says_how_far_it_came(
-    run: Run, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+    target: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive_of(folder, a=["1"], b=["2", "3"])
-    take = _Import.take
-
-    def take_until_b(work: _Import, line: Line) -> None:
-        if isinstance(line, StreamLine) and line.stream == "b":
-            server.stop(signal.SIGKILL).process.wait()
-        take(work, line)
-
-    monkeypatch.setattr(_Import, "take", take_until_b)
-    monkeypatch.setattr(everbrook, "Retry", lambda **_: Retry(max_attempts=1))
-    with serving(tmp_path, DS_STORAGE__MODE="memory") as server:
-        ran = run("import", "archive", "--url", "http://{}:{}".format(*server.address))
+    with (
+        Proxy(int(target.rpartition(":")[2]), unreachable_b) as proxy,
+        Client(proxy.origin, retry=Retry(max_attempts=1)) as client,
+        pytest.raises(Unreachable),
+    ):
+        import_streams(client, "archive", verify=False)
     told = "imported 1 streams, 1 of them new, and appended 1 messages; it ended in b: run it again to go on there"
-    assert (ran.code, told in ran.err) == (4, True)
+    assert told in capsys.readouterr().err
 
 
 def test_a_stream_that_has_expired_is_left_out(run: Run, target: str, folder: Path) -> None:

@@ -6,16 +6,20 @@ import pytest
 
 from everbrook.stack import programs
 from everbrook.stack.errors import ProgramMissing
-from everbrook.stack.programs import find_programs
+from everbrook.stack.programs import FOLDER_VARIABLE
 
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """A machine without Postgres."""
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.delenv(programs.FOLDER_VARIABLE, raising=False)
-    monkeypatch.setattr(programs, "_PLACES", ())
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
     return monkeypatch
+
+
+def find_programs(major: int | None = None, places: tuple[str, ...] = ()) -> programs.Programs:
+    """Look for Postgres where no system keeps it, unless a test says otherwise."""
+    return programs.find_programs(major, places)
 
 
 def fake(folder: Path, version: str) -> Path:
@@ -44,11 +48,11 @@ def test_what_is_too_old_is_passed_over(bare: pytest.MonkeyPatch, tmp_path: Path
 def test_data_gets_the_programs_of_its_version(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for version in ("17.2", "18beta1"):
         fake(tmp_path / version / "bin", version)
-    bare.setattr(programs, "_PLACES", (f"{tmp_path}/*/bin",))
-    assert (find_programs().major, find_programs(17).major) == (18, 17)
+    places = (f"{tmp_path}/*/bin",)
+    assert (find_programs(None, places).major, find_programs(17, places).major) == (18, 17)
 
 
 def test_a_folder_that_somebody_names_is_the_only_one(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bare.setenv(programs.FOLDER_VARIABLE, str(tmp_path))
+    bare.setenv(FOLDER_VARIABLE, str(tmp_path))
     with pytest.raises(ProgramMissing, match=r"Postgres 14 or newer is needed \(found: none\)"):
         find_programs()

@@ -7,12 +7,11 @@ from typing import ClassVar
 
 import pytest
 
-from everbrook.stack import supervisor as supervising
 from everbrook.stack.errors import NotReady
 from everbrook.stack.leftovers import Processes
 from everbrook.stack.parts.part import Part
 from everbrook.stack.site import Site
-from everbrook.stack.supervisor import Supervised, Supervisor
+from everbrook.stack.supervisor import DEFAULT_TUNING, Supervised, Supervisor, SupervisorTuning
 from tests.stack.running import eventually
 
 
@@ -40,6 +39,27 @@ class Broken(Sleeper):
     name: ClassVar = "broken"
     program: ClassVar = "raise SystemExit('no bread')"
 
+    def ready(self) -> bool:
+        return False
+
+
+class Misconfigured(Broken):
+    hopeless_codes: ClassVar = frozenset({1})
+
+
+class Late(Sleeper):
+    ready_timeout_secs: ClassVar = 0.1
+
+    def ready(self) -> bool:
+        return False
+
+
+class Troubled(Sleeper):
+    """A part whose work fails for as long as a file says so."""
+
+    def trouble(self) -> str:
+        return "job failed" if (self.site.data_dir / "trouble").exists() else ""
+
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
@@ -47,12 +67,15 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path, "http://nowhere", "postgresql://nowhere")
 
 
-def supervise(site: Site, *parts: type[Part]) -> tuple[Supervisor, list[str]]:
+def supervise(
+    site: Site, *parts: type[Part], tuning: SupervisorTuning = DEFAULT_TUNING
+) -> tuple[Supervisor, list[str]]:
     told: list[str] = []
     supervisor = Supervisor(
         [part(site) for part in parts],
         Processes(site.data_dir),
         lambda part, state, _reason: told.append(f"{part.name} {state}"),
+        tuning,
     )
     return supervisor, told
 
@@ -73,26 +96,21 @@ def test_a_part_starts_after_what_it_needs_and_ends_before_it(site: Site) -> Non
     assert told[4:] == ["needy stopping", "needy stopped", "sleeper stopping", "sleeper stopped"]
 
 
-def test_a_part_that_never_starts_ends_the_stack_with_its_words(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Broken, "ready", lambda _self: False)
-    supervisor, _ = supervise(site, Sleeper, Broken)
+def test_a_part_that_never_starts_ends_the_stack_with_its_words(site: Site) -> None:
+    supervisor, _ = supervise(site, Sleeper, Broken, tuning=SupervisorTuning(first_pause_secs=0.01))
     with pytest.raises(NotReady, match=r"broken does not start: it ended: .*no bread .more in .*broken.log"):
         supervisor.run(lambda: False)
 
 
-def test_a_wrong_setting_is_not_tried_twice(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Broken, "ready", lambda _self: False)
-    monkeypatch.setattr(Broken, "hopeless_codes", frozenset({1}))
-    supervisor, told = supervise(site, Broken)
+def test_a_wrong_setting_is_not_tried_twice(site: Site) -> None:
+    supervisor, told = supervise(site, Misconfigured)
     with pytest.raises(NotReady, match="broken does not start"):
         supervisor.run(lambda: False)
     assert told == ["broken starting"]
 
 
-def test_a_part_that_is_not_ready_in_time_is_started_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Sleeper, "ready_timeout_secs", 0.1)
-    monkeypatch.setattr(Sleeper, "ready", lambda _self: False)
-    supervisor, told = supervise(site, Sleeper)
+def test_a_part_that_is_not_ready_in_time_is_started_again(site: Site) -> None:
+    supervisor, told = supervise(site, Late)
     steps_until(supervisor, told, "sleeper restarting")
     supervisor.stop()
     assert told == ["sleeper starting", "sleeper restarting"]
@@ -106,25 +124,22 @@ def test_pauses_double_up_to_a_bound(site: Site) -> None:
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
 
 
-def test_a_log_that_has_grown_is_put_aside(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervising, "MAX_LOG_BYTES", 10)
+def test_a_log_that_has_grown_is_put_aside(site: Site) -> None:
     (site.logs / "sleeper.log").write_text("a long story\n")
-    supervisor, told = supervise(site, Sleeper)
+    supervisor, told = supervise(site, Sleeper, tuning=SupervisorTuning(max_log_bytes=10))
     steps_until(supervisor, told, "sleeper ready")
     supervisor.stop()
     assert (site.logs / "sleeper.log.1").read_text() == "a long story\n"
     assert (site.logs / "sleeper.log").read_text() == ""
 
 
-def test_a_part_whose_work_has_failed_is_shown_as_failing_and_goes_on(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    supervisor, told = supervise(site, Sleeper, Needy)
+def test_a_part_whose_work_has_failed_is_shown_as_failing_and_goes_on(site: Site) -> None:
+    supervisor, told = supervise(site, Troubled, Needy)
     steps_until(supervisor, told, "needy ready")
-    monkeypatch.setattr(Sleeper, "trouble", lambda self: f"job of {self.name} failed" if self.name == "sleeper" else "")
+    (site.data_dir / "trouble").touch()
     supervisor.step()
     supervisor.step()
-    monkeypatch.undo()
+    (site.data_dir / "trouble").unlink()
     supervisor.step()
     supervisor.stop()
     assert told[4:6] == ["sleeper failing", "sleeper ready"]

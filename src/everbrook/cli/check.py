@@ -73,13 +73,13 @@ def facts_of(report: "Report") -> dict[str, object]:
     }
 
 
-def format_report(report: "Report") -> "Iterator[str]":
-    """Say what was found, the damage last, where it is read."""
+def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterator[str]":
+    """Say what was found, the damage last, where it is read; of much damage only a part."""
     tally = report.tally
     journal = f"; changes still in the journal: {tally.records}" if tally.records else ""
     yield f"{report.folder}: {report.mode}, streams: {tally.streams}, their bytes: {tally.stream_bytes}{journal}"
     yield from (f"  {remark.text}" for remark in report.remarks)
-    yield from (f"  damaged: {damage}" for damage in report.damages[:MOST_DAMAGES])
-    if len(report.damages) > MOST_DAMAGES:
-        yield f"  and {len(report.damages) - MOST_DAMAGES} more"
+    yield from (f"  damaged: {damage}" for damage in report.damages[:most_damages])
+    if len(report.damages) > most_damages:
+        yield f"  and {len(report.damages) - most_damages} more"
     yield "  every byte verifies" if report.sound else f"  damaged places: {len(report.damages)}"

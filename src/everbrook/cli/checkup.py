@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -50,7 +50,19 @@ def check_versions() -> Finding:
     return Finding("versions", "ok", f"everbrook {version('everbrook')}, {python}, {packages}")
 
 
-def check_storage(settings: Settings) -> Iterator[Finding]:
+def synced_ms(place: Path) -> float:
+    """Measure how long it takes to sync a small file."""
+    with tempfile.TemporaryFile(dir=place) as file:
+        file.write(b"." * 512)
+        file.flush()
+        began = time.perf_counter()
+        os.fsync(file.fileno())
+        return (time.perf_counter() - began) * 1000
+
+
+def check_storage(
+    settings: Settings, *, mounts: Path = MOUNTS, synced_ms: Callable[[Path], float] = synced_ms
+) -> Iterator[Finding]:
     """Look at where streams are kept."""
     mode, folder = settings.storage.mode, Path(settings.storage.data_dir)
     if mode is StorageMode.MEMORY:
@@ -66,8 +78,8 @@ def check_storage(settings: Settings) -> Iterator[Finding]:
     there = "" if folder.exists() else ", which will be made"
     yield Finding("storage", "ok", f"{mode.value} in {folder}{there}")
     yield _space(place)
-    yield _file_system(place, mode)
-    yield _sync(place, mode)
+    yield _file_system(_kind_of(place, mounts), mode)
+    yield _sync(place, mode, synced_ms)
 
 
 def _existing(folder: Path) -> Path:
@@ -96,8 +108,7 @@ def _space(place: Path) -> Finding:
     return Finding("disk space", state, f"{free / 2**30:.1f} GiB free{advice}")
 
 
-def _file_system(place: Path, mode: StorageMode) -> Finding:
-    kind = _kind_of(place)
+def _file_system(kind: str, mode: StorageMode) -> Finding:
     if kind in REMOTE and mode is StorageMode.ACID:
         return Finding("file system", "fail", f"{kind}: acid needs a local disk; set storage.data_dir to one")
     if kind in REMOTE:
@@ -107,20 +118,20 @@ def _file_system(place: Path, mode: StorageMode) -> Finding:
     return Finding("file system", "ok", kind or "not known")
 
 
-def _kind_of(place: Path) -> str:
+def _kind_of(place: Path, mounts: Path) -> str:
     """Give the kind of file system that a folder is on: that of the longest mount point above it."""
     try:
-        mounts = [line.split()[1:3] for line in MOUNTS.read_text().splitlines()]
+        kinds = [line.split()[1:3] for line in mounts.read_text().splitlines()]
     except OSError:
         return ""
-    above = [(point, kind) for point, kind in mounts if place.is_relative_to(point)]
+    above = [(point, kind) for point, kind in kinds if place.is_relative_to(point)]
     return max(above, key=lambda mount: len(mount[0]))[1] if above else ""
 
 
-def _sync(place: Path, mode: StorageMode) -> Finding:
+def _sync(place: Path, mode: StorageMode, synced_ms: Callable[[Path], float]) -> Finding:
     """Measure how long an append waits for the disk."""
     try:
-        took_ms = min(_synced_ms(place) for _ in range(SYNCS))
+        took_ms = min(synced_ms(place) for _ in range(SYNCS))
     except OSError as error:
         return Finding("disk sync", "fail", f"a file in {place} can't be synced: {error.strerror}")
     if took_ms > SLOW_SYNC_MS and mode is not StorageMode.FILE_FAST:
@@ -128,19 +139,18 @@ def _sync(place: Path, mode: StorageMode) -> Finding:
     return Finding("disk sync", "ok", f"{took_ms:.1f} ms")
 
 
-def _synced_ms(place: Path) -> float:
-    with tempfile.TemporaryFile(dir=place) as file:
-        file.write(b"." * 512)
-        file.flush()
-        began = time.perf_counter()
-        os.fsync(file.fileno())
-        return (time.perf_counter() - began) * 1000
+def clock_state() -> int:
+    """Give what `adjtimex(2)` says when nothing is to be adjusted."""
+    import ctypes  # noqa: PLC0415
+
+    adjust = ctypes.CDLL(None).adjtimex
+    return int(adjust(ctypes.create_string_buffer(_TIMEX_BYTES)))
 
 
-def check_clock() -> Iterator[Finding]:
+def check_clock(clock_state: Callable[[], int] = clock_state) -> Iterator[Finding]:
     """Ask the system whether something keeps its clock right: tokens and signed URLs end by it."""
     try:
-        state = _clock_state()
+        state = clock_state()
     except (OSError, AttributeError):
         return
     if state == _CLOCK_ADRIFT:
@@ -149,18 +159,10 @@ def check_clock() -> Iterator[Finding]:
         yield Finding("clock", "ok", "kept right by NTP")
 
 
-def _clock_state() -> int:
-    """Give what `adjtimex(2)` says when nothing is to be adjusted."""
-    import ctypes  # noqa: PLC0415
-
-    adjust = ctypes.CDLL(None).adjtimex
-    return int(adjust(ctypes.create_string_buffer(_TIMEX_BYTES)))
-
-
-def check_programs() -> Iterator[Finding]:
+def check_programs(programs: Mapping[str, Sequence[str]] = PROGRAMS) -> Iterator[Finding]:
     """Look for what `everbrook up` starts beside the server."""
-    found = [name for name, words in PROGRAMS.items() if any(map(_is_there, words))]
-    missing = [name for name in PROGRAMS if name not in found]
+    found = [name for name, words in programs.items() if any(map(_is_there, words))]
+    missing = [name for name in programs if name not in found]
     told = f"{', '.join(found) or 'none'} found"
     lacking = f"; no {', '.join(missing)}: `everbrook up` needs the extra stack" if missing else ""
     yield Finding("programs", "ok", told + lacking)

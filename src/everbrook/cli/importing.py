@@ -57,15 +57,20 @@ def import_(path: str, *, verify: bool, as_json: bool) -> int:
     with open_client() as client:
         next(iter(client.buckets()), None)  # whoever mistyped the URL wants to know soon
     with open_client(patient=True) as client:
-        work = _Import(client, verify=verify)
-        with open_input(path) as file, _telling_what_was_done(work):
-            _feed(work, file)
-    done = work.done
+        done = import_streams(client, path, verify=verify)
     if as_json:
         print_json({name: getattr(done, name) for name in done.__struct_fields__})
     else:
         click.echo(_summary(done))
     return REFUSED if done.failed else 0
+
+
+def import_streams(client: "Client", path: str, *, verify: bool) -> Imported:
+    """Make the streams of an archive. Says how far it came if it ends early."""
+    work = _Import(client, verify=verify)
+    with open_input(path) as file, _telling_what_was_done(work):
+        _feed(work, file)
+    return work.done
 
 
 def _summary(done: Imported) -> str:

@@ -17,10 +17,10 @@ def everbrook() -> None:
     """Durable Streams: append-only logs at a URL that every reader can resume."""
 
 
-def main(args: Sequence[str] | None = None) -> int:
+def main(args: Sequence[str] | None = None, command: click.Command = everbrook) -> int:
     """Run a command line and give its exit code."""
     try:
-        code = everbrook.main(args=args, prog_name=PROGRAM, standalone_mode=False)
+        code = command.main(args=args, prog_name=PROGRAM, standalone_mode=False)
     except SystemExit:
         # Click's way to say that a pipe was closed, and that nothing more will be flushed to it.
         return OUTPUT_GONE

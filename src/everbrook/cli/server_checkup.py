@@ -21,7 +21,7 @@ ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 
 _OK = 200
 
 
-def check_port(settings: Settings) -> Iterator[Finding]:
+def check_port(settings: Settings, *, timeout_secs: float = TIMEOUT_SECS) -> Iterator[Finding]:
     """Try to listen where the server would."""
     host, port = settings.server.host, settings.server.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -30,7 +30,7 @@ def check_port(settings: Settings) -> Iterator[Finding]:
         try:
             probe.bind((host, port))
         except OSError as error:
-            yield _taken(settings, error)
+            yield _taken(settings, error, timeout_secs)
             return
     yield Finding("port", "ok", f"{host}:{port} is free")
 
@@ -42,10 +42,11 @@ def near_url(settings: Settings) -> str:
     return f"{scheme}://{f'[{near}]' if ':' in near else near}:{settings.server.port}"
 
 
-def _taken(settings: Settings, error: OSError) -> Finding:
+def _taken(settings: Settings, error: OSError, timeout_secs: float) -> Finding:
     host, port, encrypted = settings.server.host, settings.server.port, settings.tls.configured
     near, url = ANYWHERE.get(host, host), near_url(settings)
-    if isinstance(_asked(url, _gullible()), _Answer) or (encrypted and _shows(settings.tls.cert_path, near, port)):
+    answers = isinstance(_asked(url, _gullible(), timeout_secs), _Answer)
+    if answers or (encrypted and _shows(settings.tls.cert_path, near, port, timeout_secs)):
         return Finding("port", "ok", f"a server is listening at {url}")
     return Finding("port", "fail", f"{host}:{port}: {error.strerror}; choose another with --port or server.port")
 
@@ -58,10 +59,10 @@ def _gullible() -> ssl.SSLContext:
     return context
 
 
-def _shows(path: str, host: str, port: int) -> bool:
+def _shows(path: str, host: str, port: int, timeout_secs: float) -> bool:
     """Tell whether a server shows the certificate in a file. One that wants to see ours first gives no other answer."""
     try:
-        shown = ssl.get_server_certificate((host, port), timeout=TIMEOUT_SECS)
+        shown = ssl.get_server_certificate((host, port), timeout=timeout_secs)
         own = Path(path).read_text()
     except (OSError, ValueError):
         return False
@@ -78,7 +79,7 @@ class _Answer(Struct, frozen=True):
 
 def check_server(url: str, context: ssl.SSLContext | None = None) -> Iterator[Finding]:
     """Ask the server that commands would speak to, as they would: `context` is what TLS believes and shows."""
-    answer = _asked(url, context)
+    answer = _asked(url, context, TIMEOUT_SECS)
     url = shown_url(url)
     if isinstance(answer, str):
         yield Finding("server", "fail", f"{url}: {answer}; start one with `everbrook serve`, or set EVERBROOK_URL")
@@ -99,11 +100,11 @@ def check_server(url: str, context: ssl.SSLContext | None = None) -> Iterator[Fi
         yield Finding("server's clock", "ok", "as that of this machine")
 
 
-def _asked(url: str, context: ssl.SSLContext | None = None) -> "_Answer | str":
+def _asked(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> "_Answer | str":
     """Ask for the health of a server, or say in words why there is no answer."""
     began = time.perf_counter()
     try:
-        response = _response(url, context)
+        response = _response(url, context, timeout_secs)
     except (OSError, http.client.HTTPException, ValueError) as error:
         return str(error) or type(error).__name__
     if response.status != _OK:
@@ -112,17 +113,17 @@ def _asked(url: str, context: ssl.SSLContext | None = None) -> "_Answer | str":
     return _Answer(response.headers.get("Stream-Extensions", ""), _skew_secs(response.headers.get("Date")), took_ms)
 
 
-def _response(url: str, context: ssl.SSLContext | None) -> http.client.HTTPResponse:
+def _response(url: str, context: ssl.SSLContext | None, timeout_secs: float) -> http.client.HTTPResponse:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("a URL begins with http:// or https://")
     connection: http.client.HTTPConnection
     if parts.scheme == "https":
         connection = http.client.HTTPSConnection(
-            parts.hostname, parts.port, timeout=TIMEOUT_SECS, context=context or ssl.create_default_context()
+            parts.hostname, parts.port, timeout=timeout_secs, context=context or ssl.create_default_context()
         )
     else:
-        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=TIMEOUT_SECS)
+        connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_secs)
     try:
         connection.request("GET", parts.path.rstrip("/").removesuffix("/v1/stream") + "/healthz")
         response = connection.getresponse()

