@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,11 +22,15 @@ ROUNDS, DURABLE_ROUNDS, QUICK_ROUNDS = 5, 3, 2
 SECONDS, QUICK_SECONDS = 2.0, 0.5
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(
+    arguments: Sequence[str] | None = None,
+    subjects: Mapping[str, Subject] = SUBJECTS,
+    node_version: Callable[[], str] = node_version,
+) -> int:
     """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
-    options = _parse(arguments)
+    options = _parse(arguments, subjects)
     try:
-        report = _run(options)
+        report = _run(options, subjects, {"everbrook": version("everbrook"), "node": node_version()})
     except (RoundFailed, StartFailed, NodeUnavailable) as error:
         print(f"the benchmark failed: {error}", file=sys.stderr)
         return 1
@@ -36,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None, subjects: Mapping[str, Subject]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=f"Cases: {', '.join(CASES)}.")
     parser.add_argument("--quick", action="store_true", help="2 rounds of half a second: a check, not a measurement")
     parser.add_argument(
@@ -46,7 +50,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
     parser.add_argument("--cases", type=names_of(CASES), help="comma-separated")
-    parser.add_argument("--subjects", type=names_of(SUBJECTS), default=DEFAULT_SUBJECTS, help="comma-separated")
+    parser.add_argument("--subjects", type=names_of(subjects), default=DEFAULT_SUBJECTS, help="comma-separated")
     parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else None)
@@ -67,14 +71,14 @@ def names_of(known: Collection[str]) -> Callable[[str], tuple[str, ...]]:
     return parse
 
 
-def _run(options: argparse.Namespace) -> Report:
+def _run(options: argparse.Namespace, subjects: Mapping[str, Subject], versions: Mapping[str, str]) -> Report:
     report = Report(
         rounds=options.rounds or ROUNDS,
         seconds=options.seconds,
-        versions={"everbrook": version("everbrook"), "node": node_version()},
+        versions=versions,
         generator_us=generator_cost_us(min(options.seconds, 1.0)),
     )
-    for contest in _contests([SUBJECTS[name] for name in options.subjects]):
+    for contest in contests([subjects[name] for name in options.subjects], subjects):
         durable = contest.memory is not None
         rounds = options.rounds or (DURABLE_ROUNDS if durable else ROUNDS)
         for case in (CASES[name] for name in options.cases or (DURABLE_CASES if durable else DEFAULT_CASES)):
@@ -84,13 +88,13 @@ def _run(options: argparse.Namespace) -> Report:
     return report
 
 
-def _contests(subjects: list[Subject]) -> list[Contest]:
+def contests(chosen: Sequence[Subject], subjects: Mapping[str, Subject] = SUBJECTS) -> list[Contest]:
     """Let those with the same reference take turns together, so that it is measured once for all of them."""
     groups: dict[tuple[str, str | None], list[Subject]] = {}
-    for subject in subjects:
+    for subject in chosen:
         groups.setdefault((subject.reference or subject.name, subject.beside), []).append(subject)
     return [
-        Contest(tuple(group), SUBJECTS[reference], SUBJECTS[beside] if beside else None)
+        Contest(tuple(group), subjects[reference], subjects[beside] if beside else None)
         for (reference, beside), group in groups.items()
     ]
 

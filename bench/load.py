@@ -10,15 +10,14 @@ from bench.channel import Channel, Expectation, LoadRun, connect, disconnect
 from bench.meter import Meter
 from bench.streams import StreamPlan
 
-STALL_SECS = 30.0
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A load ends at whichever comes first."""
+    """A load ends at whichever comes first; a server that lets it stall for too long has failed."""
 
     seconds: float
     operations: int
+    stall_secs: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ async def run_closed_loop(
             run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
             for worker in workers:
                 worker.send_next()
-            async with asyncio.timeout(bounds.seconds + STALL_SECS):
+            async with asyncio.timeout(bounds.seconds + bounds.stall_secs):
                 await run.outcome
     finally:
         disconnect(workers)

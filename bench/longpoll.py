@@ -6,7 +6,7 @@ from time import perf_counter_ns
 
 from bench.answers import header_value
 from bench.channel import Channel, Expectation, LoadFailed, LoadRun, connect, disconnect
-from bench.load import STALL_SECS, Bounds, Load, Target
+from bench.load import Bounds, Load, Target
 from bench.meter import Meter
 from bench.requests import format_request
 from bench.streams import StreamPlan
@@ -44,7 +44,7 @@ class LongPoll:
                 run.deadline_ns = perf_counter_ns() + int(bounds.seconds * 1e9)
                 for pair in pairs:
                     pair.go_round()
-                async with asyncio.timeout(bounds.seconds + STALL_SECS):
+                async with asyncio.timeout(bounds.seconds + bounds.stall_secs):
                     await run.outcome
         finally:
             disconnect(connections)

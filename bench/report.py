@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench.cases import AIMS, CASES
+from bench.load import Case
 from bench.rounds import Turns
 from bench.summary import Comparison, Figures, Sample, compare
 
@@ -46,9 +47,9 @@ def machine() -> dict[str, str]:
     }
 
 
-def format_report(report: Report) -> str:
+def format_report(report: Report, cases: Mapping[str, Case] = CASES) -> str:
     """The table and what one has to know to read it."""
-    lines = [line for table in _tables(report.comparisons) for line in table]
+    lines = [line for table in _tables(report.comparisons, cases) for line in table]
     lines.append("Each pair is ours | reference. Ratios are medians of the rounds' ratios; above 1 is in our favour.")
     if any(comparison.memory_ratio is not None for comparison in report.comparisons):
         lines.append("x memory: what is left of the speed of our memory mode in the same rounds.")
@@ -68,29 +69,29 @@ def write_json(report: Report, path: Path) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _tables(comparisons: Sequence[Comparison]) -> list[list[str]]:
+def _tables(comparisons: Sequence[Comparison], cases: Mapping[str, Case]) -> list[list[str]]:
     """One table for each pair of servers."""
     pairs: dict[tuple[str, str], list[Comparison]] = {}
     for comparison in comparisons:
         pairs.setdefault((comparison.ours.subject, comparison.reference.subject), []).append(comparison)
-    return [[f"{ours} | {theirs}", *_table(rows), ""] for (ours, theirs), rows in pairs.items()]
+    return [[f"{ours} | {theirs}", *_table(rows, cases), ""] for (ours, theirs), rows in pairs.items()]
 
 
-def _table(comparisons: Sequence[Comparison]) -> list[str]:
+def _table(comparisons: Sequence[Comparison], cases: Mapping[str, Case]) -> list[str]:
     if all(comparison.memory_ratio is None for comparison in comparisons):
-        return align([_HEADINGS, *(_row(comparison) for comparison in comparisons)])
-    return align([_DURABLE_HEADINGS, *(_durable_row(comparison) for comparison in comparisons)])
+        return align([_HEADINGS, *(_row(comparison, cases) for comparison in comparisons)])
+    return align([_DURABLE_HEADINGS, *(_durable_row(comparison, cases) for comparison in comparisons)])
 
 
-def _durable_row(comparison: Comparison) -> tuple[str, ...]:
-    return (*_row(comparison), f"{comparison.memory_ratio:.2f}", AIMS.get(comparison.case, ""))
+def _durable_row(comparison: Comparison, cases: Mapping[str, Case]) -> tuple[str, ...]:
+    return (*_row(comparison, cases), f"{comparison.memory_ratio:.2f}", AIMS.get(comparison.case, ""))
 
 
-def _row(comparison: Comparison) -> tuple[str, ...]:
+def _row(comparison: Comparison, cases: Mapping[str, Case]) -> tuple[str, ...]:
     ours, theirs = comparison.ours, comparison.reference
     bound = "*" if ours.generator_share > _BUSY_SHARE else ""
     return (
-        CASES[comparison.case].title,
+        cases[comparison.case].title,
         f"{ours.per_second:,.0f}{bound} | {theirs.per_second:,.0f}",
         f"{comparison.speed_ratio:.2f}",
         f"{ours.cpu_us:.1f} | {theirs.cpu_us:.1f}",

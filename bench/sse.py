@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 
 from bench.channel import Channel, Expectation, LoadConnection, LoadRun, connect, disconnect
-from bench.load import STALL_SECS, Bounds, Load, Target
+from bench.load import Bounds, Load, Target
 from bench.meter import Meter
 from bench.requests import format_request
 from bench.streams import StreamPlan
@@ -18,7 +18,6 @@ from bench.streams import StreamPlan
 _MARK = b"#"
 _NUMBER_DIGITS = 8
 _MESSAGE_BYTES = 100
-_DRAIN_SECS = 15.0
 _STATUS_LINE = b"HTTP/1.1 200 "
 _NO_CONTENT = 204
 
@@ -33,6 +32,7 @@ class FanOut:
     rate: int
     max_operations: int = 1_000_000
     streams: tuple[StreamPlan, ...] = (StreamPlan("text/plain"),)
+    drain_secs: float = 15.0
     stretch: float = 2.0  # a server that falls behind needs some seconds to show it
 
     async def load(self, target: Target, bounds: Bounds, meter: Meter) -> Load:
@@ -42,23 +42,23 @@ class FanOut:
         writer = _Writer(run, target.paths[0], self.rate)
         readers = [_Reader(run, number) for number in range(self.readers)]
         try:
-            await _open_readers(target, run, readers)
+            await _open_readers(target, run, readers, bounds.stall_secs)
             await connect(target.port, [writer])
             with meter:
                 writer.send_due()
-                await _wait_for_deliveries(run, len(run.due) / self.rate + _DRAIN_SECS)
+                await _wait_for_deliveries(run, len(run.due) / self.rate + self.drain_secs)
         finally:
             writer.stop()
             disconnect([writer, *readers])
         return run.load
 
 
-async def _open_readers(target: Target, run: "_FanOutRun", readers: list["_Reader"]) -> None:
+async def _open_readers(target: Target, run: "_FanOutRun", readers: list["_Reader"], stall_secs: float) -> None:
     await connect(target.port, readers)
     subscribe = format_request("GET", f"{target.paths[0]}?offset=now&live=sse")
     for reader in readers:
         reader.transport.write(subscribe)
-    async with asyncio.timeout(STALL_SECS):
+    async with asyncio.timeout(stall_secs):
         await asyncio.wait([run.ready, run.outcome], return_when=asyncio.FIRST_COMPLETED)
     if run.outcome.done():
         run.outcome.result()

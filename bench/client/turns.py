@@ -75,6 +75,11 @@ def take_turn(port: int, case: Case, client: str, round_number: int) -> Turn:
             if case.live
             else _run(command(client, driver, options))
         )
+    return turn_of(case, client, round_number, result)
+
+
+def turn_of(case: Case, client: str, round_number: int, result: Mapping[str, Any]) -> Turn:
+    """Give the figures of a client that has done all that it was to do."""
     if result["done"] != case.messages or result.get("last", case.messages - 1) != case.messages - 1:
         raise LoadFailed(f"{client} was to do {case.messages} in {case.name!r}, and did {result['done']}")
     latencies = sorted(result.get("latencies", ())) or [0.0]
@@ -130,7 +135,7 @@ def _stream(port: int, case: Case) -> Iterator[str]:
     """Give a stream: one that is read keeps its messages for all turns, any other is new for each."""
     path = stream_path(f"bench-{case.name if case.filled else time.monotonic_ns()}")
     if not (case.filled and path in _filled):
-        create_stream(port, path, StreamPlan(JSON, tuple(_batches(case)) if case.filled else ()))
+        create_stream(port, path, StreamPlan(JSON, tuple(batches(case)) if case.filled else ()))
         _filled.add(path)
     yield f"http://{HOST}:{port}{path}"
     if not case.filled:
@@ -140,7 +145,7 @@ def _stream(port: int, case: Case) -> Iterator[str]:
 _filled: set[str] = set()
 
 
-def _batches(case: Case) -> Iterator[bytes]:
+def batches(case: Case) -> Iterator[bytes]:
     room = "x" * case.room_bytes
     for start in range(0, case.messages, _FILL_BATCH):
         numbers = range(start, min(start + _FILL_BATCH, case.messages))

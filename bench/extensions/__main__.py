@@ -31,9 +31,9 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, quick: Size = QUICK) -> int:
     """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
-    options = _parse(arguments)
+    options = _parse(arguments, quick)
     try:
         sections = list(_run(options))
     except (LoadFailed, SetupFailed, StartFailed, OSError) as error:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None, quick: Size) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.extensions", description=f"Parts: {', '.join(PARTS)}.")
     parser.add_argument("--quick", action="store_true", help="one round of small sizes: a check, not a measurement")
     parser.add_argument("--rounds", type=int, help=f"how often everything takes turns (default {FULL.rounds})")
@@ -54,7 +54,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--streams", type=_counts, help="how many streams the buckets of the listings have")
     parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-extensions.json")
     options = parser.parse_args(arguments)
-    size = QUICK if options.quick else FULL
+    size = quick if options.quick else FULL
     options.size = replace(size, rounds=options.rounds or size.rounds, streams=options.streams or size.streams)
     return options
 

@@ -29,9 +29,9 @@ PARTS: Mapping[str, Part] = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None, quick: Size = QUICK) -> int:
     """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
-    options = _parse(arguments)
+    options = _parse(arguments, quick)
     sections: list[Section] = []
     try:
         for section in _run(options):
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None, quick: Size) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.subscriptions", description=f"Parts: {', '.join(PARTS)}.")
     parser.add_argument("--quick", action="store_true", help="one round of small sizes: a check, not a measurement")
     parser.add_argument("--rounds", type=int, help=f"how often everything takes turns (default {FULL.rounds})")
@@ -55,7 +55,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-subscriptions.json"
     )
     options = parser.parse_args(arguments)
-    size = QUICK if options.quick else FULL
+    size = quick if options.quick else FULL
     options.size = replace(size, rounds=options.rounds) if options.rounds else size
     return options
 

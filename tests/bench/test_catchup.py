@@ -3,7 +3,6 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -39,40 +38,41 @@ class Reader(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, Page]], Load]:
-    monkeypatch.setattr(Meter, "wait_until_idle", lambda _meter: None)
+class HastyMeter(Meter):
+    """Meters this process, which is never idle."""
 
-    def run(pages: dict[str, Page]) -> Load:
-        handler = type("Pages", (Reader,), {"pages": pages})
-        with HTTPServer(("127.0.0.1", 0), handler) as server:
-            thread = threading.Thread(target=server.handle_request)
-            thread.start()
-            try:
-                target = Target(server.server_port, ("/v1/stream/a",), ("4",))
-                return asyncio.run(CASE.load(target, Bounds(60, 1), Meter(os.getpid())))
-            finally:
-                thread.join()
+    def __init__(self) -> None:
+        super().__init__(os.getpid())
 
-    return run
+    def wait_until_idle(self) -> None:
+        """Begin at once."""
 
 
-Read = Callable[[dict[str, Page]], Load]
+def read(pages: dict[str, Page]) -> Load:
+    handler = type("Pages", (Reader,), {"pages": pages})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        try:
+            target = Target(server.server_port, ("/v1/stream/a",), ("4",))
+            return asyncio.run(CASE.load(target, Bounds(60, 1), HastyMeter()))
+        finally:
+            thread.join()
 
 
-def test_a_reader_follows_the_pages_until_it_is_up_to_date(read: Read) -> None:
+def test_a_reader_follows_the_pages_until_it_is_up_to_date() -> None:
     seen = read({"-1": (200, FULL, "2"), "2": (200, FULL, "4")})
 
     assert len(seen.latencies_ns) == 2
     assert seen.done == 2 * len(FULL) / 1e6
 
 
-def test_a_message_that_is_missing_fails_the_run(read: Read) -> None:
+def test_a_message_that_is_missing_fails_the_run() -> None:
     with pytest.raises(LoadFailed, match="expected a payload of 46 bytes in 2 pages, got 35"):
         read({"-1": (200, FULL, "2"), "2": (200, b"[%b]" % MESSAGE, "4")})
 
 
-def test_a_refusal_fails_the_run(read: Read) -> None:
+def test_a_refusal_fails_the_run() -> None:
     with pytest.raises(LoadFailed, match="got 410"):
         read({"-1": (410, b"gone", "4")})
 

@@ -7,9 +7,8 @@ import pytest
 
 from bench.channel import LoadFailed
 from bench.client import __main__ as command
-from bench.client import turns
 from bench.client.__main__ import CASES
-from bench.client.turns import CLIENTS, take_turn
+from bench.client.turns import CLIENTS, batches, turn_of
 
 
 def test_every_client_takes_its_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,14 +25,11 @@ def test_every_client_takes_its_turns(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_catch_up_read_is_of_a_hundred_megabytes() -> None:
-    batch = next(turns._batches(CASES["list"]))
+    batch = next(batches(CASES["list"]))
     each = len(batch) / len(json.loads(batch))
     assert each * CASES["list"].messages > 95_000_000
 
 
-def test_a_client_that_does_less_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_run", lambda _arguments: {"done": 999, "took": 1.0, "cpu": 1.0})
-    monkeypatch.setattr(turns, "create_stream", lambda *_: "")
-    monkeypatch.setattr(turns, "delete_stream", lambda *_: None)
+def test_a_client_that_does_less_has_no_figures() -> None:
     with pytest.raises(LoadFailed, match="did 999"):
-        take_turn(1, CASES["append"], "sync", 0)
+        turn_of(CASES["append"], "sync", 0, {"done": 999, "took": 1.0, "cpu": 1.0})

@@ -149,13 +149,10 @@ def test_an_aim_that_is_missed_stands_out() -> None:
     assert "Slowest p99 30 ms, aim < 20: MISSED" in format_sections([section])
 
 
-def test_every_part_runs_against_a_real_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_part_runs_against_a_real_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tiny = replace(QUICK, seconds=0.02, messages=10_000, snapshot_bytes=1_500_000, appending_secs=0.1)
-    monkeypatch.setattr(command, "QUICK", tiny)
 
-    assert command.main(["--quick", "--modes=memory", f"--json={tmp_path / 'results.json'}"]) == 0
+    assert command.main(["--quick", "--modes=memory", f"--json={tmp_path / 'results.json'}"], tiny) == 0
 
     sections = json.loads((tmp_path / "results.json").read_text())["sections"]
     titles = [section["title"].partition(" ")[0] for section in sections]

@@ -4,10 +4,10 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from bench import sse
 from bench.channel import LoadFailed
 from bench.load import Bounds, Case, Load, Target
 from bench.longpoll import LongPoll
@@ -59,8 +59,7 @@ def test_every_delivery_to_every_reader_is_counted() -> None:
     assert (len(seen.latencies_ns), seen.missing) == (3 * 10, 0)
 
 
-def test_a_message_may_be_torn_between_two_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_DRAIN_SECS", 0.1)
+def test_a_message_may_be_torn_between_two_reads() -> None:
     held_back = b""
 
     def torn_in_its_number(number: int, message: bytes) -> bytes:
@@ -70,7 +69,9 @@ def test_a_message_may_be_torn_between_two_reads(monkeypatch: pytest.MonkeyPatch
         sent, held_back = held_back + event[:cut], event[cut:]
         return sent
 
-    seen = run_against(FanOut(name="fan-out", title="", readers=1, rate=200), fan_out(torn_in_its_number))
+    seen = run_against(
+        FanOut(name="fan-out", title="", readers=1, rate=200, drain_secs=0.1), fan_out(torn_in_its_number)
+    )
 
     assert (len(seen.latencies_ns), seen.missing) == (9, 1)  # the rest of the last message stays held back
 
@@ -85,10 +86,10 @@ def test_a_repeated_message_fails_the_run() -> None:
         run_against(FAN_OUT, fan_out(lambda number, message: faithful(number, message) * 2))
 
 
-def test_deliveries_that_come_too_late_are_counted_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "_DRAIN_SECS", 0.1)
+def test_deliveries_that_come_too_late_are_counted_as_missing() -> None:
+    impatient = replace(FAN_OUT, drain_secs=0.1)
 
-    seen = run_against(FAN_OUT, fan_out(lambda number, message: faithful(number, message) if number < 8 else b""))
+    seen = run_against(impatient, fan_out(lambda number, message: faithful(number, message) if number < 8 else b""))
 
     assert (len(seen.latencies_ns), seen.missing) == (3 * 8, 3 * 2)
 

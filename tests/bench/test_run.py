@@ -14,22 +14,21 @@ from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject
 from bench.summary import Sample
 from tests.bench.test_summary import sample
 
-
-@pytest.fixture
-def constant_subject(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A subject that acknowledges whatever it is sent, the creation of a stream included."""
-    subject = Subject(name="constant", command=lambda port: [sys.executable, "-m", "bench.constant", str(port)])
-    monkeypatch.setattr(command, "SUBJECTS", {"constant": subject})
-    monkeypatch.setattr(command, "node_version", lambda: "v0")
+CONSTANT = {
+    "constant": Subject(name="constant", command=lambda port: [sys.executable, "-m", "bench.constant", str(port)])
+}
+"""A subject that acknowledges whatever it is sent, the creation of a stream included."""
+KNOWN = {"append": CASES["head"]}
 
 
-@pytest.mark.usefixtures("constant_subject")
 def test_a_wrong_answer_ends_the_run_with_an_error_and_no_results(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "results.json"
 
-    status = command.main(["--subjects=constant", "--cases=head", "--seconds=0.05", f"--json={path}"])
+    status = command.main(
+        ["--subjects=constant", "--cases=head", "--seconds=0.05", f"--json={path}"], CONSTANT, lambda: "v0"
+    )
 
     assert status == 1
     assert (
@@ -38,10 +37,9 @@ def test_a_wrong_answer_ends_the_run_with_an_error_and_no_results(
     assert not path.exists()
 
 
-@pytest.mark.usefixtures("constant_subject")
 def test_an_unknown_case_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        command.main(["--subjects=constant", "--cases=haed"])
+        command.main(["--subjects=constant", "--cases=haed"], CONSTANT)
 
     assert "unknown: haed" in capsys.readouterr().err
 
@@ -53,23 +51,16 @@ def report_of(*samples: Sample) -> Report:
     return report
 
 
-@pytest.fixture
-def _known_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.report.CASES", {"append": CASES["head"]})
-
-
-@pytest.mark.usefixtures("_known_case")
 def test_the_table_shows_both_servers_and_both_ratios() -> None:
-    row = next(line for line in format_report(report_of(sample())).splitlines() if line.startswith("HEAD"))
+    row = next(line for line in format_report(report_of(sample()), KNOWN).splitlines() if line.startswith("HEAD"))
 
     assert "100 | 50" in row
     assert "2.00" in row
     assert "4.00" in row
 
 
-@pytest.mark.usefixtures("_known_case")
 def test_missing_deliveries_are_reported() -> None:
-    assert "left 12 deliveries" in format_report(report_of(sample(missing=12)))
+    assert "left 12 deliveries" in format_report(report_of(sample(missing=12)), KNOWN)
 
 
 def test_the_json_holds_every_sample(tmp_path: Path) -> None:
@@ -80,16 +71,14 @@ def test_the_json_holds_every_sample(tmp_path: Path) -> None:
     assert content["comparisons"][0]["speed_ratio"] == 2
 
 
-@pytest.mark.usefixtures("_known_case")
 def test_a_durable_table_shows_what_is_left_of_the_speed_of_memory() -> None:
     report = Report(rounds=1, seconds=1, versions={}, generator_us=7.0)
     report.add(Turns({}, [sample()], [sample(per_second=50)], [sample(per_second=400)]))
 
-    assert "x memory" in format_report(report)
-    assert " 0.25 " in format_report(report)
+    assert "x memory" in format_report(report, KNOWN)
+    assert " 0.25 " in format_report(report, KNOWN)
 
 
-@pytest.mark.usefixtures("_known_case")
 def test_the_turns_of_a_shared_reference_are_reported_once() -> None:
     report = Report(rounds=1, seconds=1, versions={}, generator_us=7.0)
     shared = [sample(per_second=50)]
@@ -100,7 +89,7 @@ def test_the_turns_of_a_shared_reference_are_reported_once() -> None:
 
 
 def test_subjects_with_one_reference_take_turns_together() -> None:
-    contests = command._contests([SUBJECTS[name] for name in DEFAULT_SUBJECTS])
+    contests = command.contests([SUBJECTS[name] for name in DEFAULT_SUBJECTS])
 
     assert [[subject.name for subject in contest.servers] for contest in contests] == [
         ["everbrook-memory", "node-memory"],

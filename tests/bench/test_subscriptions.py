@@ -48,12 +48,10 @@ def test_the_full_run_has_the_sizes_of_its_aims() -> None:
     assert name_of(42) == "sub-00042"
 
 
-def test_every_part_runs_against_real_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(command, "QUICK", replace(QUICK, subscriptions=20, seconds=0.05, waking_secs=0.1))
+def test_every_part_runs_against_real_servers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = replace(QUICK, subscriptions=20, seconds=0.05, waking_secs=0.1)
 
-    assert command.main(["--quick", "--modes=file-fast", f"--json={tmp_path / 'results.json'}"]) == 0
+    assert command.main(["--quick", "--modes=file-fast", f"--json={tmp_path / 'results.json'}"], tiny) == 0
 
     sections = json.loads((tmp_path / "results.json").read_text())["sections"]
     assert {section["title"].partition(" ")[0] for section in sections} == TITLES

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -41,28 +41,8 @@ TARGETS = [
 ]
 
 
-@contextmanager
-def serving(target: Target, folder: Path) -> Iterator[str]:
-    """Run `target` in the empty `folder`, so that no settings of the checkout reach it, and give its base URL."""
-    port = _free_port()
-    log = folder / "server.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            _command(target.transport, port),
-            cwd=folder,
-            env=_environment(target),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    try:
-        _wait_until_healthy(process, port, log)
-        yield f"http://{HOST}:{port}"
-    finally:
-        _stop(process)
-        print(log.read_text(errors="replace")[-4000:])  # noqa: T201 - pytest shows it when the test fails
-
-
-def _command(transport: str, port: int) -> list[str]:
+def command_of(transport: str, port: int) -> list[str]:
+    """Give the command line of a server."""
     address = ["--host", HOST, "--port", str(port)]
     if transport == "http1":
         return [str(Path(sys.executable).parent / "everbrook"), "serve", *address]
@@ -70,7 +50,35 @@ def _command(transport: str, port: int) -> list[str]:
     return [sys.executable, "-m", "uvicorn", *application, *address, "--log-level", "warning"]
 
 
-def _environment(target: Target) -> dict[str, str]:
+@contextmanager
+def serving(
+    target: Target,
+    folder: Path,
+    *,
+    command: Callable[[str, int], list[str]] = command_of,
+    stop_timeout_secs: float = STOP_TIMEOUT_SECS,
+) -> Iterator[str]:
+    """Run `target` in the empty `folder`, so that no settings of the checkout reach it, and give its base URL."""
+    port = _free_port()
+    log = folder / "server.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command(target.transport, port),
+            cwd=folder,
+            env=environment_of(target),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        _wait_until_healthy(process, port, log)
+        yield f"http://{HOST}:{port}"
+    finally:
+        _stop(process, stop_timeout_secs)
+        print(log.read_text(errors="replace")[-4000:])  # noqa: T201 - pytest shows it when the test fails
+
+
+def environment_of(target: Target) -> dict[str, str]:
+    """Give the variables of a server: those of this process, but for its settings."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("DS_")}
     return inherited | SETTINGS | {"DS_STORAGE__MODE": target.storage}
 
@@ -101,10 +109,10 @@ def _healthy(port: int) -> bool:
         connection.close()
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop(process: subprocess.Popen[bytes], timeout_secs: float) -> None:
     process.terminate()
     try:
-        process.wait(STOP_TIMEOUT_SECS)
+        process.wait(timeout_secs)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
