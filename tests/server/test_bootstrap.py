@@ -39,7 +39,7 @@ def test_a_bootstrap_of_a_stream_that_is_dropped_breaks_off(start: Start, connec
     fill(writer, path)
     reader = begin(server, connect, path)
     assert writer.request("DELETE", path).status == 204
-    with pytest.raises((AssertionError, ConnectionError, EOFError)):
+    with pytest.raises(EOFError):
         reader.read()
 
 
@@ -54,7 +54,7 @@ def test_a_bootstrap_of_a_fork_that_is_dropped_after_its_source_was_cut_breaks_o
     reader = begin(server, connect, f"{path}-fork")
     assert writer.request("PUT", f"{path}/__ds/snapshot/{tail}", b"all").status == 204
     assert writer.request("DELETE", f"{path}-fork").status == 204
-    with pytest.raises((AssertionError, ConnectionError, EOFError)):
+    with pytest.raises(EOFError):
         reader.read()
 
 

@@ -160,6 +160,49 @@ def test_a_stop_that_comes_during_a_restart_is_not_lost(server: ServerProcess, t
         assert server.ended()[0] in {0, -signal.SIGTERM}
 
 
+STOPPED_AT_ITS_START = """
+import os, signal
+if "EVERBROOK_HANDOVER" in os.environ:
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+def test_a_stop_that_comes_before_the_next_image_has_handlers_is_kept_for_it(tmp_path: Path) -> None:
+    """Python runs the hook first of all: the signal is there before anything of ours is."""
+    (tmp_path / "sitecustomize.py").write_text(STOPPED_AT_ITS_START)
+    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data", "PYTHONPATH": str(tmp_path)}
+    with serving(tmp_path, **settings) as server:
+        server.stop(signal.SIGUSR2)
+        assert awaited(lambda: server.process.poll() is not None)
+        code, out, _ = server.ended()
+    assert (code, "everbrook is stopping" in out, report(tmp_path).phase) == (0, True, "ready")
+
+
+TAKEN_BY_ANOTHER_THREAD = """
+import os, signal, sys, threading, time
+from everbrook.server.handover import delay_signals, take_delayed_signals
+
+if sys.argv[1:] == ["next"]:
+    signal.signal(signal.SIGTERM, lambda *_: print("taken"))
+    take_delayed_signals()
+else:
+    thread = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+    thread.start()
+    delay_signals()
+    signal.pthread_kill(thread.ident, signal.SIGTERM)
+    while signal.SIGTERM not in signal.sigpending():
+        time.sleep(0.001)
+    os.execv(sys.executable, [*sys.orig_argv, "next"])
+"""
+
+
+def test_a_stop_that_another_thread_takes_before_the_next_image_is_kept_for_it() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", TAKEN_BY_ANOTHER_THREAD], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, ran.stdout) == (0, "taken\n")
+
+
 @pytest.mark.timing
 def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(server: ServerProcess, tmp_path: Path) -> None:
     with server.connect() as sender:
