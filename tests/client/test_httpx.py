@@ -1,13 +1,28 @@
 """Errors of httpx2 in the client's words: what was never sent, what came too late, and what merely broke."""
 
+from pathlib import Path
+
 import httpx2
 import pytest
 
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.httpx import translated
+from everbrook.client.httpx import tls_context, translated
 from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
 
 ASKED = Request("GET", "http://host/a?key=secret", {}, None, 1.0, 2.0)
+
+
+def test_authorities_are_loaded_once_for_each_place_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for variable in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    usual = tls_context()
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    none = tls_context()
+    assert (none.get_ca_certs(), none is usual, none is tls_context()) == ([], False, True)
+    monkeypatch.delenv("SSL_CERT_DIR")
+    assert tls_context() is usual
 
 
 @pytest.mark.parametrize(

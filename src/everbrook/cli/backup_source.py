@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from everbrook.cli.connection import shown_url
 from everbrook.client.errors import InvalidAnswer, Unreachable
+from everbrook.client.httpx import tls_context
 from everbrook.client.refusals import refusal_of
 from everbrook.storage.backups.backup import BackupError, format_name, require_store
 from everbrook.storage.backups.pieces import Asked, Mangled, Piece, parse_pieces
@@ -56,8 +57,7 @@ class ServerSource:
         headers = {"Accept-Encoding": "identity"}
         if token:
             headers["Authorization"] = f"Bearer {token}"
-        verify = True if context is None else context
-        self._http = httpx2.Client(headers=headers, verify=verify, timeout=TIMEOUT_SECS)
+        self._http = httpx2.Client(headers=headers, verify=context or tls_context(), timeout=TIMEOUT_SECS)
         self._lease_secs = lease_secs
         self._begun: Begun | None = None
         self._ended = threading.Event()

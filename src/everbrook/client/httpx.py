@@ -1,7 +1,10 @@
 """What both sides of the client have in common where they meet httpx2: its errors, in the client's words."""
 
+import os
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import httpx2
 
@@ -12,6 +15,19 @@ from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Re
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 
 _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+def tls_context() -> ssl.SSLContext:
+    """Give the certificate authorities to believe. All clients share them: to load them takes far longer than
+    anything else that making a client takes.
+    """
+    return _loaded(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@cache
+def _loaded(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """Load the authorities that httpx2 finds with such variables."""
+    return httpx2.create_ssl_context()
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.client.base64url import parse_base64url
+from everbrook.client.httpx import tls_context
 
 REFRESH_SECS = 60.0
 RETRY_SECS = 5.0
@@ -131,7 +132,7 @@ class Jwks:
             if self._client is not None:
                 self._known.learn(self._fetch(self._client), now)
             else:
-                with httpx2.Client() as client:
+                with httpx2.Client(verify=tls_context()) as client:
                     self._known.learn(self._fetch(client), now)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             self._known.failure = error
@@ -168,7 +169,7 @@ class AsyncJwks:
             if self._client is not None:
                 self._known.learn(await self._fetch(self._client), now)
             else:
-                async with httpx2.AsyncClient() as client:
+                async with httpx2.AsyncClient(verify=tls_context()) as client:
                     self._known.learn(await self._fetch(client), now)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             self._known.failure = error

@@ -11,6 +11,8 @@ from typing import Any, Self
 import httpx2
 
 TIMEOUT_SECS = 10.0
+TLS = httpx2.create_ssl_context()
+"""Loaded once: that takes longer than everything else about a client."""
 
 
 class Writer:
@@ -20,7 +22,7 @@ class Writer:
         self.name = name
         self.url = f"{server_url}/v1/stream/{name}"
         self._content_type = ""
-        self._http = httpx2.Client(timeout=TIMEOUT_SECS)
+        self._http = httpx2.Client(timeout=TIMEOUT_SECS, verify=TLS)
         self._threads: list[threading.Thread] = []
         self._errors: list[Exception] = []
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import httpx2
 
 from everbrook.client._async.wire import AsyncAnswer, AsyncWire
-from everbrook.client.httpx import LIMITS, timeouts_of, translated
+from everbrook.client.httpx import LIMITS, timeouts_of, tls_context, translated
 from everbrook.client.wire import Request, shut
 
 
@@ -13,7 +13,7 @@ class AsyncHttpxWire(AsyncWire):
     """The connections of an httpx2 client."""
 
     def __init__(self, client: httpx2.AsyncClient | None = None) -> None:
-        self.client = client or httpx2.AsyncClient(limits=LIMITS)
+        self.client = client or httpx2.AsyncClient(limits=LIMITS, verify=tls_context())
 
     async def send(self, request: Request) -> AsyncAnswer:
         with translated(request):

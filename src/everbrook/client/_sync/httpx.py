@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx2
 
 from everbrook.client._sync.wire import Answer, Wire
-from everbrook.client.httpx import LIMITS, timeouts_of, translated
+from everbrook.client.httpx import LIMITS, timeouts_of, tls_context, translated
 from everbrook.client.wire import Request, shut
 
 
@@ -14,7 +14,7 @@ class HttpxWire(Wire):
     """The connections of an httpx2 client."""
 
     def __init__(self, client: httpx2.Client | None = None) -> None:
-        self.client = client or httpx2.Client(limits=LIMITS)
+        self.client = client or httpx2.Client(limits=LIMITS, verify=tls_context())
 
     def send(self, request: Request) -> Answer:
         with translated(request):
