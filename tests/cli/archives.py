@@ -8,17 +8,29 @@ from pathlib import Path
 from typing import Any
 
 from everbrook import Bucket, Client, Stream
+from everbrook.server.assembly import open_storage
+from everbrook.settings import StorageMode
 from tests.server.process import EVERBROOK, serving
+from tests.server.running import RunningServer, configured
 
 TIMEOUT_SECS = 120
 
 
 @contextmanager
 def server_in(folder: Path, mode: str = "memory") -> Iterator[str]:
-    """A server of a storage mode, with its data in a folder."""
+    """A server of a storage mode, with its data in a folder, in a process of its own."""
     folder.mkdir(exist_ok=True)
     with serving(folder, DS_STORAGE__MODE=mode, DS_STORAGE__DATA_DIR="data") as server:
         yield "http://{}:{}".format(*server.address)
+
+
+@contextmanager
+def running_in(folder: Path, mode: str = "memory", **settings: object) -> Iterator[str]:
+    """The same in a thread of this process, which starts at once."""
+    folder.mkdir(exist_ok=True)
+    chosen = configured(storage__mode=StorageMode(mode), storage__data_dir=str(folder / "data"), **settings)
+    with RunningServer(chosen, open_storage(chosen)) as server:
+        yield server.origin
 
 
 def fill(url: str) -> None:

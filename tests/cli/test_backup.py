@@ -16,7 +16,7 @@ from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage.backups.backup import BackupError, next_name
 from everbrook.storage.backups.file_copy import FileCopy
 from everbrook.storage.backups.pieces import Asked, Piece
-from tests.cli.archives import contents, fill, server_in
+from tests.cli.archives import contents, fill, running_in
 from tests.cli.backups import MODES, back_up, line, ran, restore
 from tests.cli.conftest import Run
 from tests.server.running import eventually
@@ -35,7 +35,7 @@ every_mode = pytest.mark.parametrize("mode", MODES, indirect=True)
 
 @pytest.fixture
 def url(tmp_path: Path, mode: str) -> Iterator[str]:
-    with server_in(tmp_path / "source", mode) as url:
+    with running_in(tmp_path / "source", mode) as url:
         fill(url)
         yield url
 
@@ -52,11 +52,11 @@ def test_what_is_restored_is_what_was_there(url: str, mode: str, tmp_path: Path)
     back_up(url, tmp_path / "dest")
     grow(url, "later", b"not in it")
     facts = restore(tmp_path / "dest", tmp_path / "target" / ".." / "restored")
-    with server_in(tmp_path / "other", mode) as empty:
+    with running_in(tmp_path / "other", mode) as empty:
         assert contents(empty) != expected
     (tmp_path / "third").mkdir()
     (tmp_path / "restored").rename(tmp_path / "third" / "data")
-    with server_in(tmp_path / "third", mode) as restored:
+    with running_in(tmp_path / "third", mode) as restored:
         assert contents(restored) == expected
     assert facts["streams"] >= len(expected)
 
@@ -148,7 +148,7 @@ def test_the_eleventh_backup_of_one_moment_comes_after_the_tenth() -> None:
 
 @every_mode
 def test_a_stopped_store_is_backed_up_without_its_server(tmp_path: Path, mode: str) -> None:
-    with server_in(tmp_path / "source", mode) as url:
+    with running_in(tmp_path / "source", mode) as url:
         fill(url)
         expected = contents(url)
         busy = ran("backup", "--data-dir", tmp_path / "source" / "data", tmp_path / "dest")
@@ -157,7 +157,7 @@ def test_a_stopped_store_is_backed_up_without_its_server(tmp_path: Path, mode: s
     assert done.returncode == 0, done.stderr
     (tmp_path / "other").mkdir()
     restore(tmp_path / "dest", tmp_path / "other" / "data")
-    with server_in(tmp_path / "other", mode) as restored:
+    with running_in(tmp_path / "other", mode) as restored:
         assert contents(restored) == expected
     assert json.loads(done.stdout)["checked"]
 
@@ -172,8 +172,12 @@ def test_backups_go_where_nothing_else_is(url: str, tmp_path: Path) -> None:
 def test_a_full_disk_is_said_and_leaves_no_backup(
     url: str, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_descriptor: int, _data: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        if Path(f"/proc/self/fd/{descriptor}").readlink().is_relative_to(tmp_path / "dest"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
@@ -210,7 +214,7 @@ def test_a_password_of_the_url_is_neither_kept_nor_printed(url: str, tmp_path: P
 
 
 def test_memory_is_told_to_export(tmp_path: Path) -> None:
-    with server_in(tmp_path / "source") as url:
+    with running_in(tmp_path / "source") as url:
         refused = ran("backup", url, tmp_path / "dest")
     assert (refused.returncode, "everbrook export" in refused.stderr) == (1, True)
 

@@ -12,18 +12,18 @@ import pytest
 from everbrook import Client, Retry
 from everbrook.cli.importing import import_streams
 from everbrook.client.errors import Unreachable
-from tests.cli.archives import contents, fill, lines_of, server_in
+from tests.cli.archives import contents, fill, lines_of, running_in
 from tests.cli.conftest import Run
 from tests.client.faults.exchange import Request
 from tests.client.faults.kinds import Fault, NeverSent, Sound
 from tests.client.faults.proxy import Proxy
-from tests.server.process import EVERBROOK, serving
+from tests.server.process import EVERBROOK
 
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server with streams of every kind."""
-    with server_in(tmp_path_factory.mktemp("source"), "acid") as url:
+    with running_in(tmp_path_factory.mktemp("source"), "acid") as url:
         fill(url)
         yield url
 
@@ -31,7 +31,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(params=["memory"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A server that has nothing yet."""
-    with server_in(tmp_path / "target", request.param) as url:
+    with running_in(tmp_path / "target", request.param) as url:
         yield url
 
 
@@ -232,8 +232,8 @@ def test_a_stream_of_another_configuration_is_told_of(run: Run, target: str, arc
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[str]:
     """A server that takes ten bytes at once."""
-    with serving(tmp_path, DS_STORAGE__MODE="memory", DS_LIMITS__MAX_APPEND_BYTES="10") as server:
-        yield "http://{}:{}".format(*server.address)
+    with running_in(tmp_path / "small", limits__max_append_bytes=10) as url:
+        yield url
 
 
 def archive_of(folder: Path, **streams: list[str]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.archives import fill, server_in
+from tests.cli.archives import fill, running_in
 from tests.cli.backups import back_up, ran, restore
 
 
@@ -16,7 +16,7 @@ from tests.cli.backups import back_up, ran, restore
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One backup, which nobody touches."""
     folder = tmp_path_factory.mktemp("kept")
-    with server_in(folder / "source", "acid") as url:
+    with running_in(folder / "source", "acid") as url:
         fill(url)
         back_up(url, folder / "dest")
     return folder / "dest"
