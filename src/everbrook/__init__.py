@@ -3,8 +3,9 @@
 Everything below is loaded when it is first used, so that `import everbrook` costs next to nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from everbrook.client._async.bucket import AsyncBucket
@@ -60,66 +61,6 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
-
-_PLACES = {
-    "Append": "protocol.dialects",
-    "AppendUncertain": "client.errors",
-    "AsyncBucket": "client._async.bucket",
-    "AsyncClient": "client._async.client",
-    "AsyncMaterialiser": "client._async.materialise",
-    "AsyncProducer": "client._async.producer",
-    "AsyncReader": "client._async.reader",
-    "AsyncStream": "client._async.stream",
-    "AsyncSubscription": "client._async.subscription",
-    "Bucket": "client._sync.bucket",
-    "BucketNotFound": "protocol.errors",
-    "Client": "client._sync.client",
-    "ClientError": "client.errors",
-    "Conflict": "protocol.errors",
-    "ContentTypeMismatch": "protocol.errors",
-    "DurableResponse": "client.responses",
-    "FileOffsets": "client.offsets",
-    "Forbidden": "protocol.errors",
-    "Head": "client.heads",
-    "InvalidAnswer": "client.errors",
-    "InvalidChange": "protocol.dialects",
-    "InvalidMessage": "client.errors",
-    "InvalidOffset": "protocol.errors",
-    "Materialiser": "client._sync.materialise",
-    "NotAStream": "client.errors",
-    "NotFound": "protocol.errors",
-    "OffsetGone": "protocol.errors",
-    "Page": "client.page",
-    "PayloadTooLarge": "protocol.errors",
-    "Producer": "client._sync.producer",
-    "ProducerReused": "client.errors",
-    "ProtocolError": "protocol.errors",
-    "Reader": "client._sync.reader",
-    "Remove": "protocol.dialects",
-    "Reset": "protocol.dialects",
-    "Retry": "client.retry",
-    "SequenceGap": "protocol.errors",
-    "SequenceRegression": "protocol.errors",
-    "Set": "protocol.dialects",
-    "Snapshot": "client.heads",
-    "StaleEpoch": "protocol.errors",
-    "Stream": "client._sync.stream",
-    "StreamClosed": "protocol.errors",
-    "StreamExists": "protocol.errors",
-    "StreamGone": "protocol.errors",
-    "StreamInfo": "client.heads",
-    "StreamNotFound": "protocol.errors",
-    "StreamRewound": "client.errors",
-    "Subscription": "client._sync.subscription",
-    "TailMoved": "protocol.errors",
-    "UIMessageResponse": "client.responses",
-    "Unauthorized": "protocol.errors",
-    "Unavailable": "protocol.errors",
-    "Unreachable": "client.errors",
-    "Unsupported": "client.errors",
-    "record": "client.tee",
-    "tee": "client.tee",
-}
 
 __all__ = [
     "Append",
@@ -181,14 +122,38 @@ __all__ = [
     "tee",
 ]
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES})
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".client._async.bucket": "AsyncBucket",
+        ".client._async.client": "AsyncClient",
+        ".client._async.materialise": "AsyncMaterialiser",
+        ".client._async.producer": "AsyncProducer",
+        ".client._async.reader": "AsyncReader",
+        ".client._async.stream": "AsyncStream",
+        ".client._async.subscription": "AsyncSubscription",
+        ".client._sync.bucket": "Bucket",
+        ".client._sync.client": "Client",
+        ".client._sync.materialise": "Materialiser",
+        ".client._sync.producer": "Producer",
+        ".client._sync.reader": "Reader",
+        ".client._sync.stream": "Stream",
+        ".client._sync.subscription": "Subscription",
+        ".client.errors": (
+            "AppendUncertain ClientError InvalidAnswer InvalidMessage NotAStream ProducerReused "
+            "StreamRewound Unreachable Unsupported"
+        ),
+        ".client.heads": "Head Snapshot StreamInfo",
+        ".client.offsets": "FileOffsets",
+        ".client.page": "Page",
+        ".client.responses": "DurableResponse UIMessageResponse",
+        ".client.retry": "Retry",
+        ".client.tee": "record tee",
+        ".protocol.dialects": "Append InvalidChange Remove Reset Set",
+        ".protocol.errors": (
+            "BucketNotFound Conflict ContentTypeMismatch Forbidden InvalidOffset NotFound OffsetGone "
+            "PayloadTooLarge ProtocolError SequenceGap SequenceRegression StaleEpoch StreamClosed "
+            "StreamExists StreamGone StreamNotFound TailMoved Unauthorized Unavailable"
+        ),
+    },
+)

@@ -10,7 +10,8 @@ Everything below is loaded when it is first used: tasks need only a part of it.
 
 from typing import TYPE_CHECKING
 
-from everbrook.spark.lazily import lazily
+from everbrook.lazy_imports import lazy_imports
+from everbrook.spark.extras import EXTRAS
 
 if TYPE_CHECKING:
     from everbrook.spark.folds.functions import Folded
@@ -22,20 +23,6 @@ if TYPE_CHECKING:
     from everbrook.spark.sessions import register, session
     from everbrook.spark.source import EverbrookDataSource
     from everbrook.spark.writing import write_stream
-
-_PLACES = {
-    "EverbrookDataSource": "source",
-    "Folded": "folds.functions",
-    "ProgressListener": "progress",
-    "fold_due": "folds.queries",
-    "fold_streams": "folds.queries",
-    "lag": "lags",
-    "register": "sessions",
-    "session": "sessions",
-    "write_lake": "lake.writing",
-    "write_postgres": "postgres.writing",
-    "write_stream": "writing",
-}
 
 __all__ = [
     "EverbrookDataSource",
@@ -51,4 +38,18 @@ __all__ = [
     "write_stream",
 ]
 
-__getattr__ = lazily(__name__, _PLACES)
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".folds.functions": "Folded",
+        ".folds.queries": "fold_due fold_streams",
+        ".lags": "lag",
+        ".lake.writing": "write_lake",
+        ".postgres.writing": "write_postgres",
+        ".progress": "ProgressListener",
+        ".sessions": "register session",
+        ".source": "EverbrookDataSource",
+        ".writing": "write_stream",
+    },
+    EXTRAS,
+)

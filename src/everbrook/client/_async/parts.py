@@ -3,8 +3,9 @@
 A command that appends a message has no use for readers, and would wait longer for them than for its server.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from everbrook.client._async.bucket import AsyncBucket
@@ -31,23 +32,18 @@ __all__ = [
     "table_of",
 ]
 
-_PLACES = {
-    "AsyncBucket": "_async.bucket",
-    "AsyncMaterialiser": "_async.materialise",
-    "AsyncProducer": "_async.producer",
-    "AsyncReader": "_async.reader",
-    "AsyncSnapshots": "_async.snapshots",
-    "AsyncSubscription": "_async.subscription",
-    "Batching": "flow.producing",
-    "Reading": "flow.reading",
-    "read_frames": "_async.frames",
-    "table_of": "_async.tables",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"everbrook.client.{_PLACES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".bucket": "AsyncBucket",
+        ".frames": "read_frames",
+        ".materialise": "AsyncMaterialiser",
+        ".producer": "AsyncProducer",
+        ".reader": "AsyncReader",
+        ".snapshots": "AsyncSnapshots",
+        ".subscription": "AsyncSubscription",
+        ".tables": "table_of",
+        "..flow.producing": "Batching",
+        "..flow.reading": "Reading",
+    },
+)

@@ -4,8 +4,9 @@
 A command that appends a message has no use for readers, and would wait longer for them than for its server.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
     from everbrook.client._sync.bucket import Bucket
@@ -32,23 +33,18 @@ __all__ = [
     "table_of",
 ]
 
-_PLACES = {
-    "Bucket": "_sync.bucket",
-    "Materialiser": "_sync.materialise",
-    "Producer": "_sync.producer",
-    "Reader": "_sync.reader",
-    "Snapshots": "_sync.snapshots",
-    "Subscription": "_sync.subscription",
-    "Batching": "flow.producing",
-    "Reading": "flow.reading",
-    "read_frames": "_sync.frames",
-    "table_of": "_sync.tables",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"everbrook.client.{_PLACES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".bucket": "Bucket",
+        ".frames": "read_frames",
+        ".materialise": "Materialiser",
+        ".producer": "Producer",
+        ".reader": "Reader",
+        ".snapshots": "Snapshots",
+        ".subscription": "Subscription",
+        ".tables": "table_of",
+        "..flow.producing": "Batching",
+        "..flow.reading": "Reading",
+    },
+)

@@ -9,23 +9,13 @@ committed. So a batch can be asked for again after every crash, and is the same.
 
 from typing import TYPE_CHECKING
 
-from everbrook.spark.lazily import lazily
+from everbrook.lazy_imports import lazy_imports
+from everbrook.spark.extras import EXTRAS
 
 if TYPE_CHECKING:
     from everbrook.spark.capture.errors import CaptureError, CaptureRefused, ChangesLost, PostgresAway
     from everbrook.spark.capture.slots import Status, drop, status
     from everbrook.spark.capture.source import PostgresDataSource
-
-_PLACES = {
-    "CaptureError": "errors",
-    "CaptureRefused": "errors",
-    "ChangesLost": "errors",
-    "PostgresAway": "errors",
-    "PostgresDataSource": "source",
-    "Status": "slots",
-    "drop": "slots",
-    "status": "slots",
-}
 
 __all__ = [
     "CaptureError",
@@ -38,4 +28,12 @@ __all__ = [
     "status",
 ]
 
-__getattr__ = lazily(__name__, _PLACES)
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".errors": "CaptureError CaptureRefused ChangesLost PostgresAway",
+        ".slots": "Status drop status",
+        ".source": "PostgresDataSource",
+    },
+    EXTRAS,
+)
