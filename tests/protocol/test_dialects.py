@@ -143,15 +143,33 @@ def test_the_state_protocol_cannot_append() -> None:
         format_state(Append("chunk", "msg:1", "Hel"))
 
 
-@generated
-@given(controls)
+@pytest.mark.parametrize("control", [SnapshotStart(), SnapshotEnd("3"), Reset()])
 def test_session_events_have_no_control_messages(control: Control) -> None:
     with pytest.raises(InvalidChange, match="session events have no control messages, got "):
         format_session(control)
 
 
-def test_the_words_of_each_dialect() -> None:
-    change = Set("user", "1", "x", txid="7")
-    headers = {"operation": "upsert", "txid": "7"}
-    assert format_state(change) == {"type": "user", "key": "1", "value": "x", "headers": headers}
-    assert format_session(change) == {"key": "1", "type": "user", "operation": "set", "value": "x"}
+@pytest.mark.parametrize(
+    "message, written",
+    [
+        (Set("user", "1", "x", txid="7"), {**USER, "value": "x", "headers": {"operation": "upsert", "txid": "7"}}),
+        (Remove("user", "1", old_value=None), {**USER, "old_value": None, "headers": {"operation": "delete"}}),
+        (SnapshotStart("3"), {"headers": {"control": "snapshot-start", "offset": "3"}}),
+        (SnapshotEnd(), {"headers": {"control": "snapshot-end"}}),
+        (Reset(), {"headers": {"control": "reset"}}),
+    ],
+)
+def test_the_words_of_the_state_protocol(message: StateMessage, written: object) -> None:
+    assert format_state(message) == written
+
+
+@pytest.mark.parametrize(
+    "change, written",
+    [
+        (Set("user", "1", "x", txid="7"), {**USER, "operation": "set", "value": "x"}),
+        (Remove("user", "1"), {**USER, "operation": "remove"}),
+        (Append("user", "1", "y"), {**USER, "operation": "append", "value": "y"}),
+    ],
+)
+def test_the_words_of_session_events(change: StateMessage, written: object) -> None:
+    assert format_session(change) == written

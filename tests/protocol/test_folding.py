@@ -218,6 +218,11 @@ def test_a_state_is_read_as_it_was_written(messages: list[StateMessage]) -> None
     assert fold(*parse_snapshot(format_snapshot(state))) == state
 
 
+def test_a_snapshot_is_an_insert_for_each_entity() -> None:
+    state = fold(Set("user", "1", "x", txid="7"), Set("user", "1", "y"))
+    assert format_snapshot(state) == b'[{"type":"user","key":"1","value":"y","headers":{"operation":"insert"}}]'
+
+
 def test_a_snapshot_may_be_in_either_dialect_and_may_be_empty() -> None:
     event = b'[{"key": "m", "type": "chunk", "operation": "append", "value": "x"}]'
     assert (parse_snapshot(event), parse_snapshot(b""), parse_snapshot(b"[]")) == ([Append("chunk", "m", "x")], [], [])

@@ -81,6 +81,15 @@ def test_the_comma_behind_a_json_message_is_no_part_of_it(content_type: bytes, p
     assert list(page) == [Frame(4, 6, 9, payload)]
 
 
+@pytest.mark.parametrize("length", [0, HEADER.size - 1, HEADER.size, HEADER.size + 2 * 8, HEADER.size + 2 * 8 + 1])
+def test_a_page_that_ends_in_any_of_its_parts_is_refused(length: int) -> None:
+    body = encode_frames(frames(0, [(b"12", 7)]))
+
+    assert list(decode_frames(body)) == [Frame(0, 2, 7, b"12")]
+    with pytest.raises(InvalidFrames):
+        decode_frames(body[:length])
+
+
 @generated
 @given(pages, st.data())
 def test_a_page_that_was_cut_off_is_refused(page: Frames, data: st.DataObject) -> None:

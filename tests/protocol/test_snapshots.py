@@ -273,6 +273,12 @@ def test_another_wish_for_history_is_refused(value: bytes) -> None:
         parse_history(value)
 
 
+def test_a_digest_is_base64_between_colons() -> None:
+    """RFC 9530 §2: the example of the section, over `{"hello": "world"}` and a line break."""
+    digest = sha256(b'{"hello": "world"}\n').digest()
+    assert format_digest(digest) == b"sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:"
+
+
 @generated
 @given(st.binary(max_size=40).map(lambda data: sha256(data).digest()))
 def test_a_digest_is_read_as_it_is_written(digest: bytes) -> None:

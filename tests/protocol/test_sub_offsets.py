@@ -54,6 +54,16 @@ def test_a_sub_offset_counts_bytes_up_to_the_end_of_the_next_append(bodies: list
         assert streams.fork(b"f", b"s", anchor, sub_offset).stored == b"".join(bodies)[: anchor + sub_offset]
 
 
+def test_a_sub_offset_stops_at_the_end_of_a_batch() -> None:
+    """§4.2, gap G-16: two messages follow, and a third is in the next batch."""
+    streams = Streams()
+    streams.hold(b"s", b"[1,2]", b"[3]", content_type=JSON)
+
+    assert messages(streams.fork(b"f", b"s", 0, parse_sub_offset(b"2"))) == [1, 2]
+    with pytest.raises(InvalidHeader, match="reaches past the append"):
+        streams.fork(b"g", b"s", 0, 3)
+
+
 @generated
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
 def test_a_sub_offset_counts_messages_of_the_next_batch_in_json(batches: list[int], data: st.DataObject) -> None:

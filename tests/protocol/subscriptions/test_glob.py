@@ -40,6 +40,7 @@ def found(pattern: str, path: str) -> bool:
         ("events/**", "event", False),
         ("**", "a", True),
         ("**/b", "b", True),
+        ("**/**", "a/b", True),
         ("a/**/b", "a/b", True),
         ("a/**/b", "a/x/y/b", True),
         ("a/**/b", "a/x/y", False),
@@ -51,6 +52,15 @@ def found(pattern: str, path: str) -> bool:
 def test_a_star_is_one_segment_and_two_are_any_number(pattern: str, path: str, *, matched: bool) -> None:
     """§6.2: `*` matches one path segment and `**` matches zero or more path segments."""
     assert found(pattern, path) is matched
+
+
+@pytest.mark.parametrize("path, matched", [("*/x", ["*/x"]), ("a/x", ["*/x", "a/x"]), ("a", []), ("b/y", [])])
+def test_a_star_in_a_path_is_a_segment_like_any_other(path: str, matched: list[str]) -> None:
+    trie: GlobTrie[str] = GlobTrie()
+    for pattern in ("a/x", "*/x"):
+        trie.add(pattern, pattern)
+
+    assert sorted(trie.match(path)) == matched
 
 
 @generated
@@ -81,6 +91,17 @@ def test_what_was_removed_is_not_found_and_leaves_nothing_behind(
         expected = [(kept, n) for kept, n in order if matches(kept.split("/"), path.split("/"))]
         assert sorted(trie.match(path)) == sorted(expected)
     assert trie._root.children == {}
+
+
+def test_a_pattern_that_was_removed_leaves_those_above_it() -> None:
+    trie: GlobTrie[int] = GlobTrie()
+    trie.add("a/b", 1)
+    trie.add("a/b/c", 2)
+    trie.remove("a/b/c", 2)
+    assert (trie.match("a/b/c"), trie.match("a/b")) == ([], [1])
+    trie.remove("a/b", 1)
+    trie.add("x/b", 3)
+    assert (trie.match("a/b"), trie.match("x/b")) == ([], [3])
 
 
 def test_one_pattern_may_have_many_values() -> None:
