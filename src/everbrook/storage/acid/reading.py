@@ -10,7 +10,6 @@ import lmdb
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.acid.chunks import unpack_extent, unpack_index
-from everbrook.storage.acid.residency import Residency
 from everbrook.storage.acid.rows import (
     CHECKSUM,
     INCARNATION,
@@ -29,7 +28,6 @@ class ShardReader:
     """What can be asked of one LMDB environment."""
 
     _folder: Path
-    _residency: Residency
     _env: lmdb.Environment
     _names: "lmdb._Database"
     _streams: "lmdb._Database"
@@ -41,7 +39,6 @@ class ShardReader:
     _damaged: "lmdb._Database"
 
     def _get(self, database: "lmdb._Database", key: bytes) -> bytes | None:
-        self._residency.look()
         with self._env.begin() as transaction:
             sealed = transaction.get(key, db=database)
         return None if sealed is None else self._unsealed(key, bytes(sealed))
@@ -73,7 +70,6 @@ class ShardReader:
 
     def glance(self) -> "Glance":
         """Begin to look at names and heads."""
-        self._residency.look()
         return Glance(self._env.begin(), self._names, self._streams)
 
     def producers(self, incarnation: int) -> dict[bytes, Producer]:
@@ -109,7 +105,6 @@ class ShardReader:
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
         """Give the bytes of a stream from `start` to `end`."""
-        self._residency.look()
         parts: list[bytes] = []
         with self._env.begin(buffers=True) as transaction:
             cursor = transaction.cursor(self._chunks)
@@ -144,7 +139,6 @@ class ShardReader:
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         """Give the messages that end after `start` and not after `end`."""
-        self._residency.look()
         ends, times = array("Q"), array("Q")
         with self._env.begin(buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
@@ -158,7 +152,6 @@ class ShardReader:
 
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
         """Go `count` messages on from an offset, backwards if negative, as far as there are any."""
-        self._residency.look()
         with self._env.begin(buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
             if not seek_chunk(cursor, incarnation, offset if count >= 0 else offset - 1):

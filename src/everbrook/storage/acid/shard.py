@@ -11,7 +11,6 @@ from everbrook.storage.acid.chunks import CHUNK_BYTES, Chunk, cut_chunks, joined
 from everbrook.storage.acid.pinned_shard import PinnedShard
 from everbrook.storage.acid.reading import ShardReader
 from everbrook.storage.acid.recent import RecentStream
-from everbrook.storage.acid.residency import Residency
 from everbrook.storage.acid.rows import CHECKSUM, INCARNATION, PLACE, holds, seal, seek_before, start_of, unseal
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
@@ -34,7 +33,6 @@ class Shard(ShardReader):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._residency = Residency(folder / DATA)
         try:
             self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
             self._open_databases()
@@ -68,7 +66,6 @@ class Shard(ShardReader):
             fold = Fold(self, transaction)
             for incarnation, floor in floors.items():
                 fold.discard(incarnation, floor)
-        self.let_go()
 
     def pin(self) -> PinnedShard:
         """Hold on to what is in the shard now."""
@@ -76,10 +73,6 @@ class Shard(ShardReader):
             with suppress(BlockingIOError):
                 return PinnedShard(self._env, self._folder / DATA)
         return PinnedShard(self._env, self._folder / DATA)
-
-    def let_go(self) -> None:
-        """Let go of the pages that a fold has left in the process."""
-        self._residency.check()
 
     def databases(self) -> "dict[str, lmdb._Database]":
         """Give the databases by their names, for a fold."""

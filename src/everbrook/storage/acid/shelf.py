@@ -165,7 +165,6 @@ class Shelf:
                     continue
                 fold.commit(number)
                 self._applied[shard_number] = number
-                self._shards[shard_number].let_go()
         finally:
             for fold in folds:
                 fold.abort()
