@@ -150,8 +150,9 @@ def test_the_keys_of_a_store_in_use_are_asked_of_its_server(server: ServerProces
 HOLDER = """
 import sys
 from pathlib import Path
-from everbrook.storage.manifest import FolderLock
-lock = FolderLock(Path("data/streams/acid"))
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.manifest import lock_folder
+lock = lock_folder(OsDisk(), Path("data/streams/acid"))
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import lmdb
-import pytest
 
+from everbrook.storage.acid.shard import open_environment
 from tests.crash.recorder import RecordingDisk
 
 DATA = "data.mdb"
@@ -62,22 +62,17 @@ class WatchedEnvironment:
 
 
 class Databases:
-    """Watches every environment that is opened."""
+    """Opens environments whose commits are recorded on a disk."""
 
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.disk: RecordingDisk | None = None
-        """Where to record. If it is None nobody may write."""
+    def __init__(self, disk: RecordingDisk) -> None:
+        self._disk = disk
         self._open: list[lmdb.Environment] = []
-        self._really_open = lmdb.Environment
-        patch.setattr(lmdb, "open", self.open)
 
-    def open(self, *args: Any, **options: Any) -> WatchedEnvironment | lmdb.Environment:  # noqa: ANN401
-        if self.disk is None:
-            return self._really_open(*args, **options)
+    def open(self, folder: Path) -> lmdb.Environment:
         # A commit is an operation by itself here, so there is nothing to wait for.
-        environment = self._really_open(*args, **{**options, "sync": False})
+        environment = open_environment(folder, sync=False)
         self._open.append(environment)
-        return WatchedEnvironment(environment, self.disk)
+        return cast("lmdb.Environment", WatchedEnvironment(environment, self._disk))
 
     def abandon(self) -> None:
         """Close what is open, as the end of a process does."""

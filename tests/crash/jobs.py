@@ -32,15 +32,23 @@ class Job(Future[Result]):
         return super().exception(timeout)
 
 
+class Inline(Executor):
+    """Stands in for a pool of threads where nothing is gained by waiting: work is done when it is submitted."""
+
+    def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Result]:
+        future: Future[Result] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except BaseException as error:  # noqa: BLE001 - whoever asks for the result gets it
+            future.set_exception(error)
+        return future
+
+
 class Jobs(Executor):
     """Stands in for a pool of threads."""
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], object]] = []
-
-    def __call__(self, *_args: object, **_options: object) -> "Jobs":
-        """Be made as a pool is."""
-        return self
 
     def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Job[Result]:
         job = Job(lambda: fn(*args, **kwargs))

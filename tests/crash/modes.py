@@ -1,19 +1,26 @@
 """The durable storage modes, how a crash test opens them, and what each promises. A new mode is one more line."""
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from pathlib import Path
 
 from msgspec import Struct
 
 from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.shard import OpenEnvironment
+from everbrook.storage.acid.tuning import AcidTuning
 from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.tuning import FilesTuning
+from tests.crash.jobs import Inline
 
 DATA_FOLDER = "data"
 SHARD_COUNTS = (1, 2, 4)
 FOLD_AT_BYTES = (500, 2_000, 20_000)
 SEGMENT_BYTES = (200, 1_000, 2**20)
+# Sizes that workloads as small as ours meet.
+CHUNK_BYTES, CRUMB_BYTES, BLOB_SYNC_BYTES = 400, 150, 500
 
 
 class Opening(Struct, frozen=True):
@@ -24,10 +31,18 @@ class Opening(Struct, frozen=True):
     salt: int
 
 
+class Held(Struct, frozen=True):
+    """What a storage would get from the system, and here from the test."""
+
+    disk: Disk
+    executor: Executor
+    open_environment: OpenEnvironment
+
+
 class Mode(Struct, frozen=True):
     """A storage mode."""
 
-    open: Callable[[Disk, Path, Opening], Storage]
+    open: Callable[[Held, Path, Opening], Storage]
     atomic: bool
     """Whether changes are durable in their order over all streams, and not only within each."""
     survives_power: Callable[[int], bool]
@@ -51,18 +66,37 @@ def _every_other_time(turn: int) -> bool:
     return turn % 2 == 1
 
 
-def _open_acid(disk: Disk, root: Path, opening: Opening) -> Storage:
+def _open_acid(held: Held, root: Path, opening: Opening) -> Storage:
     shard_count = SHARD_COUNTS[opening.variant % len(SHARD_COUNTS)]
     fold_at_bytes = FOLD_AT_BYTES[opening.variant // len(SHARD_COUNTS) % len(FOLD_AT_BYTES)]
-    folder = root / DATA_FOLDER
-    return AcidStorage(disk, folder, shard_count=shard_count, salt=opening.salt, fold_at_bytes=fold_at_bytes)
+    return AcidStorage(
+        held.disk,
+        root / DATA_FOLDER,
+        shard_count=shard_count,
+        salt=opening.salt,
+        tuning=AcidTuning(
+            fold_at_bytes=fold_at_bytes,
+            chunk_bytes=CHUNK_BYTES,
+            crumb_bytes=CRUMB_BYTES,
+            blob_sync_bytes=BLOB_SYNC_BYTES,
+        ),
+        executor=held.executor,
+        open_environment=held.open_environment,
+    )
 
 
 def _files(survives_power: Callable[[int], bool]) -> Mode:
-    def open_files(disk: Disk, root: Path, opening: Opening) -> Storage:
+    def open_files(held: Held, root: Path, opening: Opening) -> Storage:
         segment_bytes = SEGMENT_BYTES[opening.variant % len(SEGMENT_BYTES)]
-        durable = survives_power(opening.turn)
-        return FileStorage(disk, root / DATA_FOLDER, durable=durable, salt=opening.salt, segment_bytes=segment_bytes)
+        return FileStorage(
+            held.disk,
+            root / DATA_FOLDER,
+            durable=survives_power(opening.turn),
+            salt=opening.salt,
+            tuning=FilesTuning(segment_bytes=segment_bytes, blob_sync_bytes=BLOB_SYNC_BYTES),
+            removal_executor=held.executor,
+            sync_executor=Inline(),
+        )
 
     return Mode(open_files, atomic=False, survives_power=survives_power)
 

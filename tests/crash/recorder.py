@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from everbrook.storage.disk import File, OsDisk
+from everbrook.storage.disk import File, Lock, OsDisk
 from tests.crash.operations import (
     Committed,
     Created,
@@ -62,6 +62,19 @@ class RecordingFile:
             self._file.close()
 
 
+class HeldLock:
+    """A lock that the disk can release, as the end of a process does."""
+
+    def __init__(self, lock: Lock, held: "list[HeldLock]") -> None:
+        self._lock = lock
+        self._held = held
+        held.append(self)
+
+    def release(self) -> None:
+        self._held.remove(self)
+        self._lock.release()
+
+
 class RecordingDisk(OsDisk):
     """A disk that records. What it `forgets` it only pretends to have done."""
 
@@ -73,6 +86,7 @@ class RecordingDisk(OsDisk):
         self.room_bytes: int | None = None
         """How much can be written before the disk is full, if that is to happen."""
         self._forgets = forgets
+        self._locks: list[HeldLock] = []
         present = before.everything()
         self._folders = {Path(), *present.folders}
         self._places: dict[Path, Path] = {}
@@ -156,7 +170,12 @@ class RecordingDisk(OsDisk):
             self._images[number] = image
             self.record(Committed(number, image, synced))
 
+    def lock(self, path: Path) -> Lock:
+        return HeldLock(super().lock(path), self._locks)
+
     def abandon(self) -> None:
-        """Let the descriptors go, as the end of a process does."""
+        """Let the descriptors and locks go, as the end of a process does."""
         for file in list(self.open_files):
             file.close()
+        for lock in list(self._locks):
+            lock.release()

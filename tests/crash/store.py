@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from hashlib import sha256
 from random import Random
 
-import pytest
-
 from everbrook.protocol.commands import Append, Command, Create, ForkFrom, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.storage.api import Storage
@@ -33,9 +31,9 @@ def append(name: bytes, body: bytes) -> Append:
 class Store:
     """Commits commands to a store that can crash."""
 
-    def __init__(self, mode: str, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, mode: str) -> None:
         # The first variant rolls its files after a few hundred bytes.
-        self.machine = Machine(MODES[mode], 0, patch)
+        self.machine = Machine(MODES[mode], 0)
         self.tape = Tape()
         self.streams = Streams()
 

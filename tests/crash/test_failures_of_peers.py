@@ -1,6 +1,5 @@
 """What a crash simulator found in another server of this protocol must not be found here."""
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -20,15 +19,13 @@ from tests.protocol.views import NOW, TEXT
 
 
 @pytest.fixture(params=MODES)
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield Store(request.param, patch)
+def store(request: pytest.FixtureRequest) -> Store:
+    return Store(request.param)
 
 
 @pytest.fixture(params=DURABLE)
-def durable(request: pytest.FixtureRequest) -> Iterator[Store]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield Store(request.param, patch)
+def durable(request: pytest.FixtureRequest) -> Store:
+    return Store(request.param)
 
 
 def test_files_that_rolled_between_two_starts_are_neither_made_again_nor_forgotten(store: Store) -> None:

@@ -1,6 +1,5 @@
 """The simulated crash: what is synced stays, what is not may go, and a recording is what happened."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -77,15 +76,9 @@ def test_a_killed_process_leaves_everything_and_nothing_of_it_is_safer_than_befo
     assert any(not tape.fail_power(3, Random(number)).base.files for number in range(TRIES))
 
 
-@pytest.fixture
-def patch() -> Iterator[pytest.MonkeyPatch]:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
 @pytest.mark.parametrize("mode", MODES)
-def test_a_recording_replays_to_what_is_in_the_file_system(mode: str, patch: pytest.MonkeyPatch) -> None:
-    machine, tape = Machine(MODES[mode], 0, patch), Tape()
+def test_a_recording_replays_to_what_is_in_the_file_system(mode: str) -> None:
+    machine, tape = Machine(MODES[mode], 0), Tape()
     with machine.running(tape) as storage:
         serve(machine, storage, Promises(MODES[mode], {}), Workload(Random(1), START_MS), Random(2))
         machine.disk.sync_folder(machine.disk.root)

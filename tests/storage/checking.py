@@ -19,6 +19,7 @@ from everbrook.storage.check import Damage, Notebook, Position, Remark, Tally
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.files.check import check_files
 from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.tuning import FilesTuning
 from tests.storage.drafts import Draft
 
 LARGE = bytes(range(256)) * 1200
@@ -29,7 +30,7 @@ def open_acid(folder: Path, shard_count: int = 1) -> AcidStorage:
 
 
 def open_files(folder: Path, segment_bytes: int = 300) -> FileStorage:
-    return FileStorage(OsDisk(), folder, durable=False, salt=7, segment_bytes=segment_bytes)
+    return FileStorage(OsDisk(), folder, durable=False, salt=7, tuning=FilesTuning(segment_bytes=segment_bytes))
 
 
 def commit(storage: Storage, *group: Change) -> None:

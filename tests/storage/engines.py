@@ -13,10 +13,12 @@ from typing import Self
 from msgspec import Struct
 
 from everbrook.protocol.change import Change
-from everbrook.storage.acid.engine import FOLD_AT_BYTES, AcidStorage
+from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.tuning import AcidTuning
 from everbrook.storage.api import Storage
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.tuning import FilesTuning
 from everbrook.storage.memory import MemoryStorage
 
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - only where it is, and under a name of its own
@@ -34,19 +36,20 @@ class StorageEngine(Struct, frozen=True):
     durable: bool
 
 
-def open_acid(folder: Path, fold_at_bytes: int) -> Storage:
-    return AcidStorage(OsDisk(), folder / "acid", shard_count=2, salt=7, fold_at_bytes=fold_at_bytes)
+def open_acid(folder: Path, **sizes: int) -> Storage:
+    return AcidStorage(OsDisk(), folder / "acid", shard_count=2, salt=7, tuning=AcidTuning(**sizes))
 
 
-def open_files(folder: Path, *, durable: bool, segment_bytes: int) -> Storage:
-    return FileStorage(OsDisk(), folder / "files", durable=durable, salt=7, segment_bytes=segment_bytes)
+def open_files(folder: Path, *, durable: bool, **sizes: int) -> Storage:
+    return FileStorage(OsDisk(), folder / "files", durable=durable, salt=7, tuning=FilesTuning(**sizes))
 
 
 ENGINES = {
     "memory": StorageEngine(lambda _folder: MemoryStorage(), durable=False),
-    "acid": StorageEngine(lambda folder: open_acid(folder, FOLD_AT_BYTES), durable=True),
-    "acid-folding": StorageEngine(lambda folder: open_acid(folder, 300), durable=True),
-    "file-fast": StorageEngine(lambda folder: open_files(folder, durable=False, segment_bytes=2**20), durable=True),
+    "acid": StorageEngine(open_acid, durable=True),
+    # Its bounds are so small that everything here meets them.
+    "acid-folding": StorageEngine(lambda folder: open_acid(folder, fold_at_bytes=300, max_counts=2), durable=True),
+    "file-fast": StorageEngine(lambda folder: open_files(folder, durable=False), durable=True),
     "file-durable": StorageEngine(lambda folder: open_files(folder, durable=True, segment_bytes=300), durable=True),
 }
 
@@ -60,7 +63,7 @@ class Store:
 
     def __init__(self, engine: StorageEngine, folder: Path, *, reopening: bool) -> None:
         self._engine = engine
-        self._folder = folder
+        self.folder = folder
         self._reopening = reopening
         self.storage = engine.open(folder)
 
@@ -80,7 +83,7 @@ class Store:
     def reopen(self) -> None:
         """Let everything go, as a process does that ends, and begin again."""
         self.storage.close()
-        self.storage = self._engine.open(self._folder)
+        self.storage = self._engine.open(self.folder)
 
     def reopen_if_durable(self) -> None:
         """Do so if anything would be left."""

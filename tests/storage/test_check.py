@@ -224,9 +224,8 @@ def test_an_lmdb_file_that_is_none_is_found(store: Path) -> None:
     assert str(damage) == "shard-000/data.mdb: it is not a file of LMDB"
 
 
-def test_a_reader_that_dies_of_the_damage_is_damage_where_it_was(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_inspect", die)
-    report = check_store(store, no_progress)
+def test_a_reader_that_dies_of_the_damage_is_damage_where_it_was(store: Path) -> None:
+    report = check_store(store, no_progress, die)
     assert str(report.damages[0]) == "here: so damaged that reading it ended the reader with SIGSEGV"
 
 

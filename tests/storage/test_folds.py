@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.shard import Fold
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.manifest import StoreError
 from tests.storage.checking import mortal
 from tests.storage.drafts import Draft
+from tests.storage.folding import HeldAcid
 
 
 class StuckDisk(OsDisk):
@@ -24,16 +24,15 @@ class StuckDisk(OsDisk):
         super().remove(path)
 
 
-def open_acid(folder: Path, disk: OsDisk | None = None, shard_count: int = 1) -> AcidStorage:
-    return AcidStorage(disk or OsDisk(), folder, shard_count=shard_count, salt=7, fold_at_bytes=1)
+def open_acid(folder: Path, disk: OsDisk | None = None, shard_count: int = 1) -> HeldAcid:
+    return HeldAcid(folder, disk, shard_count=shard_count, fold_at_bytes=1)
 
 
-def commit(storage: AcidStorage, draft: Draft, data: bytes) -> None:
+def commit(storage: HeldAcid, draft: Draft, data: bytes) -> None:
     change = (draft.write(data),)
     storage.persist([change])
     storage.apply([change])
-    if storage._fold:
-        storage._fold.exception()
+    storage.background.finish()
 
 
 def test_a_fold_that_is_tried_again_takes_nothing_in_twice(tmp_path: Path) -> None:
@@ -90,7 +89,7 @@ def test_a_store_can_be_closed_when_a_fold_has_failed(tmp_path: Path, monkeypatc
 
 def test_a_stream_of_which_a_part_was_lost_stays_damaged_when_the_journal_is_gone(tmp_path: Path) -> None:
     stream = Draft(b"a", 1)
-    storage = AcidStorage(OsDisk(), tmp_path, shard_count=1, salt=7)
+    storage = HeldAcid(tmp_path)
     for data in (b"one", b"LOST", b"three"):
         storage.persist([(stream.write(data),)])
     storage.close()
@@ -122,12 +121,12 @@ def test_a_store_without_its_manifest_is_not_taken_for_a_new_one(tmp_path: Path)
 
 
 def test_streams_that_were_dropped_do_not_hide_the_mortal_ones_behind_them(tmp_path: Path) -> None:
-    storage = AcidStorage(OsDisk(), tmp_path, shard_count=1, salt=7)
+    storage = HeldAcid(tmp_path)
     streams = [mortal(b"%d" % number, number) for number in range(1, 4)]
     for stream in streams:
         commit(storage, stream, b"x")
     storage.close()
-    again = AcidStorage(OsDisk(), tmp_path, shard_count=1, salt=7)
+    again = HeldAcid(tmp_path)
     dropped = [(stream.drop(),) for stream in streams[:2]]
     again.persist(dropped)
     again.apply(dropped)

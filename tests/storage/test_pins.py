@@ -83,8 +83,9 @@ def test_a_copy_is_as_good_while_others_write(name: str, seed: int, target: Path
 
 
 def files_in(store: Store) -> set[Path]:
-    folder = Path(store._folder)
-    return {path for path in folder.rglob("*") if path.suffix in {".blob", ".log"} and "catalogue" not in path.name}
+    return {
+        path for path in store.folder.rglob("*") if path.suffix in {".blob", ".log"} and "catalogue" not in path.name
+    }
 
 
 def test_what_is_dropped_goes_when_the_last_pin_does(durable_store: Store) -> None:

@@ -3,7 +3,6 @@
 import random
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from threading import Event
 
@@ -11,14 +10,13 @@ import pytest
 
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.acid.chunks import CHUNK_BYTES
-from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.rows import INCARNATION
 from everbrook.storage.acid.shard import Shard
-from everbrook.storage.disk import OsDisk
+from everbrook.storage.acid.tuning import DEFAULTS
 from tests.storage.checking import commit, inspect, rows
 from tests.storage.drafts import Draft
 from tests.storage.engines import scratch_folder
+from tests.storage.folding import HeldAcid
 from tests.storage.test_discarding import Life, assert_whole_from
 from tests.storage.test_messages import found_messages, model_messages, model_seek
 
@@ -31,29 +29,19 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def open_acid(folder: Path, fold_at_bytes: int = MEBIBYTE, shard_count: int = 1) -> AcidStorage:
-    return AcidStorage(OsDisk(), folder, shard_count=shard_count, salt=7, fold_at_bytes=fold_at_bytes)
+def open_acid(folder: Path, fold_at_bytes: int = MEBIBYTE, shard_count: int = 1) -> HeldAcid:
+    return HeldAcid(folder, shard_count=shard_count, fold_at_bytes=fold_at_bytes)
 
 
-def settle(storage: AcidStorage) -> None:
-    """Wait for what is done in the background."""
-    storage._thread.submit(lambda: None).result()
-    storage._end_fold()
-
-
-def write_much(storage: AcidStorage, stream: Draft, chance: random.Random, total_bytes: int) -> None:
+def write_much(storage: HeldAcid, stream: Draft, chance: random.Random, total_bytes: int) -> None:
     end = stream.head.tail + total_bytes
     while stream.head.tail < end:
         commit(storage, (stream.write(chance.randbytes(chance.randrange(500, 60_000))),))
-    settle(storage)
+    storage.settle()
 
 
 def data_bytes(folder: Path) -> int:
     return (folder / "shard-000" / "data.mdb").stat().st_size
-
-
-def shelved_bytes(storage: AcidStorage, incarnation: int) -> int:
-    return storage._shelf.bytes_before(incarnation, 2**62)
 
 
 def test_the_room_of_what_was_cut_is_used_again(folder: Path) -> None:
@@ -63,7 +51,7 @@ def test_the_room_of_what_was_cut_is_used_again(folder: Path) -> None:
         write_much(storage, stream, chance, 3 * MEBIBYTE)
         commit(storage, (stream.cut(stream.head.tail),))
         storage.discard(1)
-        settle(storage)
+        storage.settle()
         sizes.append(data_bytes(folder))
         stream.data = b""
     assert sizes[0] >= 2 * MEBIBYTE
@@ -75,11 +63,11 @@ def test_much_that_was_cut_goes_without_further_writes(folder: Path) -> None:
     chance, stream, storage = random.Random(1), Draft(b"a", 1), open_acid(folder)
     write_much(storage, stream, chance, 3 * MEBIBYTE)
     commit(storage, (stream.cut(stream.boundaries[-2]),))
-    before = shelved_bytes(storage, 1)
+    before = storage.shelved_bytes(1)
     storage.discard(1)
-    settle(storage)
+    storage.settle()
     assert before > MEBIBYTE
-    assert shelved_bytes(storage, 1) < CHUNK_BYTES
+    assert storage.shelved_bytes(1) < DEFAULTS.chunk_bytes
     assert_whole_from(storage, stream, stream.boundaries[-2], chance)
     storage.close()
 
@@ -91,11 +79,11 @@ def test_little_that_was_cut_goes_with_the_next_fold(folder: Path) -> None:
     storage = open_acid(folder)
     commit(storage, (stream.cut(40_000),))
     storage.discard(1)
-    settle(storage)
-    assert shelved_bytes(storage, 1) == 40_000
+    storage.settle()
+    assert storage.shelved_bytes(1) == 40_000
     storage.close()
     storage = open_acid(folder)
-    assert shelved_bytes(storage, 1) == 0
+    assert storage.shelved_bytes(1) == 0
     storage.close()
 
 
@@ -122,46 +110,36 @@ def test_a_discard_that_failed_is_done_by_the_next_fold(folder: Path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(Shard, "discard", fail)
         storage.discard(1)
-        settle(storage)
-    assert shelved_bytes(storage, 1) > MEBIBYTE
+        storage.settle()
+    assert storage.shelved_bytes(1) > MEBIBYTE
     commit(storage, (stream.write(b"more"),))
     storage.close()
     assert inspect(folder).damages == []
     storage = open_acid(folder)
-    assert shelved_bytes(storage, 1) < CHUNK_BYTES
+    assert storage.shelved_bytes(1) < DEFAULTS.chunk_bytes
     storage.close()
 
 
-class Gate:
-    """Keeps the background waiting."""
-
-    def __init__(self, storage: AcidStorage) -> None:
-        self._event = Event()
-        self._waiting: Future[bool] = storage._thread.submit(self._event.wait, 60)
-
-    def open(self) -> None:
-        self._event.set()
-
-
-def three_layers(storage: AcidStorage, stream: Draft, chance: random.Random) -> Gate:
-    """Leave a stream partly on the shelf, partly in a fold that waits, and partly in memory only."""
+def three_layers(storage: HeldAcid, stream: Draft, chance: random.Random) -> Event:
+    """Leave a stream partly on the shelf, partly in a fold that waits for an event, and partly in memory only."""
     write_much(storage, stream, chance, MEBIBYTE)
-    gate = Gate(storage)
-    while storage._folding is None:
+    go_on = storage.background.hold()
+    before = storage.background.submitted
+    while storage.background.submitted == before:
         commit(storage, (stream.write(*(chance.randbytes(9_000) for _ in range(3))),))
     for _ in range(20):
         commit(storage, (stream.write(*(chance.randbytes(900) for _ in range(3))),))
-    return gate
+    return go_on
 
 
 def test_messages_are_found_across_all_layers(folder: Path) -> None:
     chance, stream, storage = random.Random(1), Draft(b"a", 1, json=True), open_acid(folder)
-    gate = three_layers(storage, stream, chance)
+    go_on = three_layers(storage, stream, chance)
     boundaries = stream.boundaries
     for waiting in (True, False):
         if not waiting:
-            gate.open()
-            storage._thread.submit(lambda: None).result()
+            go_on.set()
+            storage.background.finish()
         for _ in range(300):
             offset, count = chance.choice(boundaries), chance.randrange(-len(boundaries), len(boundaries))
             assert storage.seek(1, offset, count) == model_seek(stream, offset, count)
@@ -175,13 +153,13 @@ def test_messages_are_found_across_all_layers(folder: Path) -> None:
 @pytest.mark.parametrize("where", [0.2, 0.7, 0.99])
 def test_what_is_cut_while_a_fold_is_under_way_goes_after_it(folder: Path, where: float) -> None:
     chance, stream, storage = random.Random(1), Draft(b"a", 1, json=True), open_acid(folder)
-    gate = three_layers(storage, stream, chance)
+    go_on = three_layers(storage, stream, chance)
     floor = stream.boundaries[int(len(stream.boundaries) * where)]
     commit(storage, (stream.cut(floor),))
     storage.discard(1)
     assert_whole_from(storage, stream, floor, chance)
-    gate.open()
-    settle(storage)
+    go_on.set()
+    storage.settle()
     assert_whole_from(storage, stream, floor, chance)
     commit(storage, (stream.write(b"after it,"),))
     storage.close()
@@ -194,14 +172,14 @@ def test_what_is_cut_while_a_fold_is_under_way_goes_after_it(folder: Path, where
 class Killed:
     """A store that is not closed before it is opened anew."""
 
-    def __init__(self, storage: AcidStorage) -> None:
+    def __init__(self, storage: HeldAcid) -> None:
         self.storage = storage
 
     def commit(self, *group: Change) -> None:
         commit(self.storage, *group)
 
     def reopen_if_durable(self) -> None:
-        settle(self.storage)
+        self.storage.settle()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -212,7 +190,7 @@ def test_a_store_that_is_killed_at_any_point_has_what_somebody_retains(folder: P
         life.step()
         if number % 4:
             continue
-        settle(storage)
+        storage.settle()
         copy = folder / f"copy-{number}"
         shutil.copytree(folder / "store", copy)
         assert inspect(copy, 2).damages == []

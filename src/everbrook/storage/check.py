@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.manifest import FORMAT, MANIFEST, FolderLock, Manifest, StoreError, parse_manifest
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.manifest import FORMAT, MANIFEST, Manifest, StoreError, lock_folder, parse_manifest
 
 SPAWN = get_context("spawn")
 TELL_EVERY_BYTES = 1 << 20
@@ -72,6 +73,7 @@ class Report(Struct):
 
 
 Progress = Callable[[int, int], None]
+Inspect = Callable[[Path, Manifest, Connection], None]
 
 
 class Notebook:
@@ -121,16 +123,19 @@ def find_stores(folder: Path) -> list[Path]:
     return stores
 
 
-def check_store(folder: Path, progress: Progress) -> Report:
-    """Read a whole store. `progress` is told how many bytes have been read, and of how many."""
-    lock = FolderLock(folder)
+def check_store(folder: Path, progress: Progress, inspect: Inspect | None = None) -> Report:
+    """Read a whole store. `progress` is told how many bytes have been read, and of how many.
+
+    `inspect` reads it in a process of its own, and sends what it finds; the default is `inspect_store`.
+    """
+    lock = lock_folder(OsDisk(), folder)
     try:
-        return _check(folder, progress)
+        return _check(folder, progress, inspect or inspect_store)
     finally:
         lock.release()
 
 
-def _check(folder: Path, progress: Progress) -> Report:
+def _check(folder: Path, progress: Progress, inspect: Inspect) -> Report:
     try:
         manifest = parse_manifest((folder / MANIFEST).read_bytes())
     except msgspec.MsgspecError as error:
@@ -141,7 +146,7 @@ def _check(folder: Path, progress: Progress) -> Report:
     total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     place = ""
     incoming, outgoing = SPAWN.Pipe(duplex=False)
-    process = SPAWN.Process(target=_inspect, args=(folder, manifest, outgoing), daemon=True)
+    process = SPAWN.Process(target=inspect, args=(folder, manifest, outgoing), daemon=True)
     process.start()
     outgoing.close()
     with closing(incoming):
@@ -179,7 +184,7 @@ def _ending(code: int) -> str:
     return f"ended the reader with {signal.Signals(-code).name}" if code < 0 else f"ended the reader with code {code}"
 
 
-def _inspect(folder: Path, manifest: Manifest, outgoing: Connection) -> None:
+def inspect_store(folder: Path, manifest: Manifest, outgoing: Connection) -> None:
     """Check a store of any mode, in a process of its own."""
     notebook = Notebook(folder, outgoing.send)
     match manifest.mode:

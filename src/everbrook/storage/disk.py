@@ -3,6 +3,7 @@
 A test replaces it to record every write, sync, rename and removal, and to replay each prefix of them as a crash.
 """
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +38,21 @@ class Reader(Protocol):
         """Let the descriptor go."""
 
 
+class LockHeld(Exception):
+    """A lock is held by another process. `owner` is what that process wrote into the file, its number."""
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"held by process {owner}")
+        self.owner = owner
+
+
+class Lock(Protocol):
+    """A file that one process at a time holds."""
+
+    def release(self) -> None:
+        """Let another process in."""
+
+
 class Disk(Protocol):
     """The operations on files and folders that storage engines use."""
 
@@ -66,6 +82,9 @@ class Disk(Protocol):
 
     def sync_folder(self, folder: Path) -> None:
         """Return when the names in a folder are on the disk."""
+
+    def lock(self, path: Path) -> Lock:
+        """Hold a lock file until it is released or the process ends. `LockHeld` says that another process does."""
 
 
 class OsFile:
@@ -103,6 +122,24 @@ class OsReader:
         return os.read(self._descriptor, size)
 
     def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class OsLock:
+    """A lock of the operating system, which releases it when the process ends, however it does."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            owner = os.pread(self._descriptor, 32, 0).decode() or "unknown"
+            os.close(self._descriptor)
+            raise LockHeld(owner) from None
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
+
+    def release(self) -> None:
         os.close(self._descriptor)
 
 
@@ -145,3 +182,6 @@ class OsDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def lock(self, path: Path) -> Lock:
+        return OsLock(path)

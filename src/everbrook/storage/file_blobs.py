@@ -37,10 +37,11 @@ def parse_blob_name(name: str) -> tuple[int, int] | None:
 class FileBlobs:
     """The blobs in a folder. It is made when the first of them comes."""
 
-    def __init__(self, disk: Disk, folder: Path, *, durable: bool) -> None:
+    def __init__(self, disk: Disk, folder: Path, *, durable: bool, sync_bytes: int = SYNC_BYTES) -> None:
         self._disk = disk
         self._folder = folder
         self._durable = durable
+        self._sync_bytes = sync_bytes
         self._made: set[Path] = set()
         self.hold = Hold(disk)
 
@@ -49,7 +50,8 @@ class FileBlobs:
         try:
             self._make(path.parent)
             self.hold.note(path, ABSENT)
-            return FileDraft(self._disk, path, self._disk.create(path), durable=self._durable)
+            file = self._disk.create(path)
+            return FileDraft(self._disk, path, file, durable=self._durable, sync_bytes=self._sync_bytes)
         except OSError as error:
             raise refusal(error) from error
 
@@ -84,18 +86,19 @@ class FileBlobs:
 class FileDraft:
     """A blob that is being written. After an error nothing is left of it."""
 
-    def __init__(self, disk: Disk, path: Path, file: File, *, durable: bool) -> None:
+    def __init__(self, disk: Disk, path: Path, file: File, *, durable: bool, sync_bytes: int) -> None:
         self._disk = disk
         self._path = path
         self._file: File | None = file
         self._durable = durable
+        self._sync_bytes = sync_bytes
         self._synced_bytes = 0
 
     def write(self, data: bytes) -> None:
         file = self._writable()
         try:
             file.write(data)
-            if self._durable and file.size - self._synced_bytes >= SYNC_BYTES:
+            if self._durable and file.size - self._synced_bytes >= self._sync_bytes:
                 file.sync()
                 self._synced_bytes = file.size
         except OSError as error:

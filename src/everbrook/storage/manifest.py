@@ -1,13 +1,11 @@
 """The manifest of a data folder: who owns it, which format it has, and with which layout it was made."""
 
-import fcntl
-import os
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.disk import Disk
+from everbrook.storage.disk import Disk, Lock, LockHeld
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -29,13 +27,21 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     shard_count: int = 1
 
 
-def open_folder(disk: Disk, folder: Path) -> "FolderLock":
+def open_folder(disk: Disk, folder: Path) -> Lock:
     """Make the folder of a store, unless it is there, and keep others away from it."""
     try:
         disk.make_folder(folder)
     except OSError as error:
         raise StoreError(f"{folder} can't be used as a folder for a store: {error.strerror}") from None
-    return FolderLock(folder)
+    return lock_folder(disk, folder)
+
+
+def lock_folder(disk: Disk, folder: Path) -> Lock:
+    """Keep other servers away from the store in a folder."""
+    try:
+        return disk.lock(folder / LOCK)
+    except LockHeld as held:
+        raise StoreError(f"{folder} is in use by another server (process {held.owner})") from None
 
 
 def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
@@ -87,22 +93,3 @@ def _write(disk: Disk, folder: Path, manifest: Manifest) -> None:
     file.close()
     disk.rename(draft, folder / MANIFEST)
     disk.sync_folder(folder)
-
-
-class FolderLock:
-    """Keeps a second server away from a data folder. The system lets go of it when the process ends, however."""
-
-    def __init__(self, folder: Path) -> None:
-        self._descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(self._descriptor, 32, 0).decode() or "unknown"
-            os.close(self._descriptor)
-            raise StoreError(f"{folder} is in use by another server (process {owner})") from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
-
-    def release(self) -> None:
-        """Let another server in."""
-        os.close(self._descriptor)

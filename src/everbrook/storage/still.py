@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from everbrook.storage.disk import Lock, OsDisk
 from everbrook.storage.file_blobs import BLOBS
-from everbrook.storage.manifest import LOCK, MANIFEST, FolderLock, Manifest, StoreError, parse_manifest
+from everbrook.storage.manifest import LOCK, MANIFEST, Manifest, StoreError, lock_folder, parse_manifest
 from everbrook.storage.pin import PinnedFile, pinned_files, read_part, subfolders
 
 _DRAFT = ".new"
@@ -18,7 +19,7 @@ class StillStore:
             raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it")
         self._folder = folder
         self.released = False
-        self._lock: FolderLock | None = FolderLock(folder)
+        self._lock: Lock | None = lock_folder(OsDisk(), folder)
         self.manifest: Manifest = parse_manifest((folder / MANIFEST).read_bytes())
         self.store = self.manifest.mode
 

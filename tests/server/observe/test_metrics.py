@@ -15,6 +15,7 @@ from everbrook.server.observe.operations import OPERATIONS
 from everbrook.server.serving import reload
 from everbrook.settings import StorageMode
 from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage.acid.tuning import AcidTuning
 from everbrook.storage.disk import OsDisk
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
@@ -183,7 +184,8 @@ def test_what_waits_for_the_disk_is_told_with_its_age(start: Start, connect: Con
 def test_a_durable_store_tells_of_its_groups_journal_and_disk(
     start: Start, connect: Connect, path: str, tmp_path: Path
 ) -> None:
-    storage = AcidStorage(OsDisk(), tmp_path / "acid", shard_count=1, salt=1, fold_at_bytes=1000)
+    tuning = AcidTuning(fold_at_bytes=1000)
+    storage = AcidStorage(OsDisk(), tmp_path / "acid", shard_count=1, salt=1, tuning=tuning)
     wire = connect(start(storage, storage__data_dir=str(tmp_path), storage__mode=StorageMode.ACID))
     wire.create(path, body=b"x" * 5000)
     wire.append(path, b"more")

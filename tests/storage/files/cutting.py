@@ -4,39 +4,40 @@ from pathlib import Path
 
 from everbrook.protocol.state import Producer
 from everbrook.storage.api import Record
-from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.logs import Logs
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
-from tests.storage.files.opening import commit, finish_removals, numbers, open_files
+from tests.storage.files.opening import HeldFiles, commit, finish_removals, numbers, open_files
 
 SEGMENT_BYTES = 300
 
 
-def open_small(folder: Path, disk: WatchedDisk | None = None, *, durable: bool = True) -> FileStorage:
+def open_small(folder: Path, disk: WatchedDisk | None = None, *, durable: bool = True) -> HeldFiles:
     return open_files(folder, disk, durable=durable, segment_bytes=SEGMENT_BYTES)
 
 
-def fill(storage: FileStorage, stream: Draft, appends: int = 12) -> None:
+def fill(storage: HeldFiles, stream: Draft, appends: int = 12) -> None:
     for number in range(appends):
         messages = [b"%d:%d," % (number, part) for part in range(9)]
         commit(storage, (stream.write(*messages, producer=(b"p", Producer(0, number, number))),))
 
 
-def cut(storage: FileStorage, stream: Draft, earliest: int) -> None:
+def cut(storage: HeldFiles, stream: Draft, earliest: int) -> None:
     """Let a stream retain what is from an offset on, and remove the rest."""
     commit(storage, (stream.cut(earliest),))
     storage.discard(stream.incarnation)
     finish_removals(storage)
 
 
-def starts(storage: FileStorage, incarnation: int) -> list[int]:
+def starts(storage: HeldFiles, incarnation: int) -> list[int]:
     """Give where the segments of a stream begin."""
-    log = storage._reader.log(incarnation)
-    first = numbers(storage._layout.streams.parent, incarnation)[0]
-    return [storage._logs.start(incarnation, log, number) for number in range(first, log.segment + 1)]
+    logs, found = Logs(storage.disk, storage.layout), numbers(storage.folder, incarnation)
+    logs.locate(incarnation, found)
+    log = logs.open(incarnation)
+    return [logs.start(incarnation, log, number) for number in range(found[0], log.segment + 1)]
 
 
-def verify(storage: FileStorage, stream: Draft, floor: int) -> None:
+def verify(storage: HeldFiles, stream: Draft, floor: int) -> None:
     """See that everything of a stream from an offset on is there."""
     tail = stream.head.tail
     assert storage.load(stream.name) == Record(stream.head, stream.producers)

@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from everbrook.storage.disk import File, OsDisk
+from everbrook.storage.disk import File, Lock, OsDisk
 
 
 class Stopped(BaseException):
@@ -50,6 +50,19 @@ class WatchedFile:
         self._file.close()
 
 
+class WatchedLock:
+    """A lock that the disk can release, as the end of a process does."""
+
+    def __init__(self, disk: "WatchedDisk", lock: Lock) -> None:
+        self._disk = disk
+        self._lock = lock
+        disk.locks.add(self)
+
+    def release(self) -> None:
+        self._disk.locks.discard(self)
+        self._lock.release()
+
+
 class WatchedDisk(OsDisk):
     """The file system, watched."""
 
@@ -59,6 +72,7 @@ class WatchedDisk(OsDisk):
         self.room_bytes: int | None = None
         self.sync_error: int | None = None
         self.open_files: set[WatchedFile] = set()
+        self.locks: set[WatchedLock] = set()
         self.most_open = 0
 
     def step(self, kind: str, path: Path) -> None:
@@ -108,7 +122,12 @@ class WatchedDisk(OsDisk):
         self.step("sync", folder)
         self.check_sync()
 
+    def lock(self, path: Path) -> Lock:
+        return WatchedLock(self, super().lock(path))
+
     def forget(self) -> None:
-        """Close every file, as the end of a process does."""
+        """Close every file and release every lock, as the end of a process does."""
         for file in list(self.open_files):
             file.close()
+        for lock in list(self.locks):
+            lock.release()

@@ -1,21 +1,45 @@
 """Opening file storages for tests, and looking at all that they hold."""
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from everbrook.protocol.change import Change
 from everbrook.storage.api import Record
 from everbrook.storage.disk import Disk
 from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.layout import Layout
+from everbrook.storage.files.tuning import FilesTuning
+from tests.crash.jobs import Inline
 from tests.storage.files.disks import WatchedDisk
 
 Contents = dict[bytes, tuple[Record, bytes, int]]
 
 
+class HeldFiles(FileStorage):
+    """A file storage whose disk and threads the test holds."""
+
+    def __init__(self, disk: Disk, folder: Path, *, durable: bool, salt: int, tuning: FilesTuning) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.layout = Layout(folder)
+        self.removing = ThreadPoolExecutor(1)
+        super().__init__(
+            disk,
+            folder,
+            durable=durable,
+            salt=salt,
+            tuning=tuning,
+            removal_executor=self.removing,
+            sync_executor=Inline(),
+        )
+
+
 def open_files(
-    folder: Path, disk: Disk | None = None, *, durable: bool = True, salt: int = 7, segment_bytes: int = 2**20
-) -> FileStorage:
-    return FileStorage(disk or WatchedDisk(), folder, durable=durable, salt=salt, segment_bytes=segment_bytes)
+    folder: Path, disk: Disk | None = None, *, durable: bool = True, salt: int = 7, **sizes: int
+) -> HeldFiles:
+    """Open a store. `sizes` are those of its tuning that are not the default."""
+    return HeldFiles(disk or WatchedDisk(), folder, durable=durable, salt=salt, tuning=FilesTuning(**sizes))
 
 
 def commit(storage: FileStorage, *group: Change) -> None:
@@ -24,10 +48,11 @@ def commit(storage: FileStorage, *group: Change) -> None:
     storage.apply(group)
 
 
-def abandon(storage: FileStorage) -> None:
+def abandon(storage: HeldFiles) -> None:
     """Let a store go without closing it, as the end of a process does."""
-    storage._lock.release()
-    storage._writer.close()
+    assert isinstance(storage.disk, WatchedDisk)
+    storage.removing.shutdown()
+    storage.disk.forget()
 
 
 def contents(storage: FileStorage, names: Iterable[bytes]) -> Contents:
@@ -48,11 +73,9 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("streams/*/*.log"))
 
 
-def finish_removals(storage: FileStorage) -> None:
+def finish_removals(storage: HeldFiles) -> None:
     """Return when what was discarded so far has been removed."""
-    thread = storage._removals._thread
-    if thread:
-        thread.submit(int).result()
+    storage.removing.submit(int).result()
 
 
 def numbers(folder: Path, incarnation: int) -> list[int]:

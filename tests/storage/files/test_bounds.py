@@ -3,12 +3,9 @@
 from pathlib import Path
 from random import Random
 
-import pytest
-
 from everbrook.storage.api import Record
 from everbrook.storage.disk import OsDisk
-from everbrook.storage.files import pens, reader
-from everbrook.storage.files.handles import OPEN_FILES
+from everbrook.storage.files.tuning import DEFAULTS
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
 from tests.storage.files.opening import commit, open_files
@@ -27,7 +24,7 @@ def test_descriptors_do_not_grow_with_streams(tmp_path: Path) -> None:
     for stream in streams:
         commit(storage, (stream.write(b"z"),))
         assert storage.read(stream.incarnation, 0, 3) == b"xyz"
-    assert descriptors() - before <= OPEN_FILES + 10
+    assert descriptors() - before <= DEFAULTS.open_files + 10
     storage.close()
     assert descriptors() <= before  # what others left behind may have gone meanwhile
 
@@ -40,7 +37,7 @@ def test_files_are_not_closed_before_they_are_synced(tmp_path: Path) -> None:
     written = {path for kind, path in disk.steps if kind == "write"}
     assert written == {path for kind, path in disk.steps if kind == "sync" and path.suffix}
     # One more for the catalogue.
-    assert disk.most_open <= OPEN_FILES + 2
+    assert disk.most_open <= DEFAULTS.open_files + 2
     storage.close()
 
 
@@ -82,11 +79,8 @@ def test_loading_a_long_stream_reads_its_last_segment_only(tmp_path: Path) -> No
     storage.close()
 
 
-def test_cold_streams_leave_memory_and_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "HOT_BYTES", 20_000)
-    monkeypatch.setattr(reader, "OLDER_BYTES", 5_000)
-    monkeypatch.setattr(pens, "PENS_BYTES", 20_000)
-    storage = open_files(tmp_path, segment_bytes=300)
+def test_cold_streams_leave_memory_and_come_back(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, segment_bytes=300, hot_bytes=20_000, older_bytes=5_000, pens_bytes=20_000)
     streams = [Draft(b"%d" % number, number) for number in range(1, 101)]
     commit(storage, *((stream.write(b"first"),) for stream in streams))
     chance = Random(1)
@@ -96,9 +90,10 @@ def test_cold_streams_leave_memory_and_come_back(tmp_path: Path, monkeypatch: py
         read = chance.choice(streams)
         assert storage.load(read.name) == Record(read.head, {})
         assert storage.read(read.incarnation, 0, read.head.tail) == read.data
-        assert storage._reader._hot.weight <= 25_000
-        assert storage._reader._older.weight <= 6_000
-        assert storage._writer._pens._pens.weight <= 21_000
+        held = storage.inspect()
+        assert held.hot_bytes <= 25_000
+        assert held.older_bytes <= 6_000
+        assert held.pens_bytes <= 21_000
     storage.close()
 
 
@@ -110,5 +105,5 @@ def test_dropped_streams_leave_nothing(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("streams/*/*"))) > 3
     commit(storage, (stream.drop(),))
     assert list(tmp_path.glob("streams/*/*")) == []
-    assert len(storage._writer._pens.handles) == 0
+    assert storage.inspect().open_files == 0
     storage.close()

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol.change import Write
-from everbrook.storage.files import writer
 from everbrook.storage.files.entries import Entries
+from everbrook.storage.files.logs import Logs
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import abandon, commit, open_files
 
@@ -50,9 +49,8 @@ def test_only_a_few_streams_that_can_expire_are_read_at_once(tmp_path: Path) -> 
     storage.close()
 
 
-def test_it_does_not_grow_with_what_is_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "RENEW_AT_BYTES", 2000)
-    storage = open_files(tmp_path)
+def test_it_does_not_grow_with_what_is_past(tmp_path: Path) -> None:
+    storage = open_files(tmp_path, renew_at_bytes=2000)
     commit(storage, (Draft(b"kept", 1).write(b"x"),))
     for number in range(2, 200):
         stream = Draft(b"a", number)
@@ -72,7 +70,7 @@ def test_numbers_of_a_crashed_time_are_not_used_again(tmp_path: Path) -> None:
     numbers = []
     for number in range(1, 4):
         commit(storage, (Draft(b"%d" % number, number).write(b"x"),))
-        numbers.append(storage._writer.number)
+        numbers.append(Logs(storage.disk, storage.layout).open(number).number)
         abandon(storage)
         storage = open_files(tmp_path)
     storage.close()

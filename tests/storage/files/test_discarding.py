@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.api import Record
 from everbrook.storage.disk import OsDisk
-from everbrook.storage.files.engine import FileStorage
 from tests.storage.drafts import Draft
 from tests.storage.files.cutting import SEGMENT_BYTES, cut, fill, open_small, starts, verify
 from tests.storage.files.disks import WatchedDisk
@@ -107,7 +106,7 @@ def test_after_a_clean_end_no_folder_has_to_be_listed_for_a_cut_stream(tmp_path:
             return super().names(folder)
 
     for _ in range(2):
-        storage = FileStorage(Listing(), tmp_path, durable=True, salt=1, segment_bytes=SEGMENT_BYTES)
+        storage = open_files(tmp_path, Listing(), segment_bytes=SEGMENT_BYTES)
         verify(storage, stream, stream.boundaries[70])
         assert set(listed) <= {tmp_path, tmp_path / "streams"}
         storage.close()
@@ -136,7 +135,7 @@ def test_the_folder_of_removed_segments_is_synced_with_the_next_group(tmp_path: 
     cut(storage, stream, stream.boundaries[70])
     disk.steps.clear()
     commit(storage, (other.write(b"y"),))
-    assert ("sync", storage._layout.bucket(1)) in disk.steps
+    assert ("sync", storage.layout.bucket(1)) in disk.steps
     storage.close()
 
 
@@ -154,12 +153,13 @@ def test_a_dropped_stream_leaves_nothing_though_it_begins_later(tmp_path: Path) 
 
 
 def test_a_stream_that_left_memory_is_written_to_where_it_ends(tmp_path: Path) -> None:
-    storage = open_small(tmp_path)
-    stream = Draft(b"a", 1, json=True)
+    storage = open_files(tmp_path, segment_bytes=SEGMENT_BYTES, hot_bytes=1, pens_bytes=1)
+    stream, other = Draft(b"a", 1, json=True), Draft(b"b", 2)
     fill(storage, stream)
     cut(storage, stream, stream.boundaries[70])
-    storage._writer._pens.clear()
-    storage._reader.clear()
+    commit(storage, (other.write(b"x"),))
+    storage.load(b"b")
+    assert storage.inspect().hot_logs == 1
     fill(storage, stream)
     verify(storage, stream, stream.boundaries[70])
     storage.close()
@@ -197,7 +197,5 @@ def test_what_was_let_go_is_not_read_any_more(tmp_path: Path) -> None:
     fill(storage, stream)
     with pytest.raises(StreamDamaged):
         storage.read(1, 0, 5)
-    assert storage.seek(1, stream.head.tail, -10_000)[0] >= storage._logs.start(
-        1, storage._reader.log(1), numbers(tmp_path, 1)[0]
-    )
+    assert storage.seek(1, stream.head.tail, -10_000)[0] >= starts(storage, 1)[0]
     storage.close()

@@ -30,7 +30,7 @@ class Scene:
         self.first = 4
         self.floor = next(end for end in self.stream.boundaries if end > begin[self.first])
         commit(storage, (self.stream.cut(self.floor),))
-        self._layout = storage._layout
+        self.layout = storage.layout
         abandon(storage)
         self._files = {path: path.read_bytes() for path in sorted(folder.rglob("*.log"))}
 
@@ -41,7 +41,7 @@ class Scene:
         for path, data in self._files.items():
             path.write_bytes(data)
         for number in removed:
-            self._layout.segment(1, number).unlink()
+            self.layout.segment(1, number).unlink()
 
     def lose_catalogue(self) -> None:
         for path in self.folder.glob("catalogue-*"):
@@ -128,7 +128,7 @@ def test_a_retained_segment_that_is_lost_is_damage_and_the_others_are_readable(t
     if lost:
         scene.lose_catalogue()
     storage = open_small(tmp_path)
-    path = scene._layout.segment(1, scene.first)
+    path = scene.layout.segment(1, scene.first)
     assert [damage.path for damage in storage.damages] == ([path] if lost else [])
     assert storage.load(b"a")
     begin = starts(storage, 1)[0]
@@ -151,7 +151,7 @@ def test_a_segment_lost_in_the_middle_is_not_taken_for_one_that_was_let_go(tmp_p
     begin = dict(zip(numbers(tmp_path, 1), starts(storage, 1), strict=True))
     abandon(storage)
     lost = numbers(tmp_path, 1)[1]
-    storage._layout.segment(1, lost).unlink()
+    storage.layout.segment(1, lost).unlink()
     storage = open_small(tmp_path, durable=False)
     record = storage.load(b"a")
     assert record
@@ -169,7 +169,7 @@ def test_what_a_fork_needs_is_not_swept_away(tmp_path: Path) -> None:
     commit(storage, (Draft(b"f", 2, json=True, source=source, offset=source.boundaries[20]).write(b"x,"),))
     cut(storage, source, begin[5])
     abandon(storage)
-    (storage._layout.segment(1, 3)).unlink()
+    (storage.layout.segment(1, 3)).unlink()
     storage = open_small(tmp_path)
     assert set(numbers(tmp_path, 1)) >= {0, 1, 2, 4}
     storage.close()

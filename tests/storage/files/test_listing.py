@@ -38,7 +38,7 @@ def test_listing_puts_nothing_out_of_memory_that_is_being_read(tmp_path: Path) -
     storage = open_files(tmp_path, durable=False)
     storage.load(b"/0007")
     storage.scan(b"/", b"", 1000)
-    assert len(storage._reader._hot) == 1
+    assert storage.inspect().hot_logs == 1
     storage.close()
 
 
@@ -58,7 +58,8 @@ def test_what_is_not_applied_is_not_listed(tmp_path: Path) -> None:
     stream = Draft(b"/a", 1)
     commit(storage, (stream.write(b"one"),))
     visible = stream.head
-    storage._reader.clear()
+    storage.close()
+    storage = open_files(tmp_path)
     storage.persist([(stream.write(b"two"),), (Draft(b"/b", 2).write(),)])
     assert storage.scan(b"/", b"", 10) == [(b"/a", visible)]
     storage.close()

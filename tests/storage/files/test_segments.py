@@ -91,8 +91,9 @@ def test_what_is_not_applied_is_not_seen_by_a_stream_that_comes_back(tmp_path: P
     stream = Draft(b"a", 1)
     commit(storage, (stream.write(b"one"),))
     visible = stream.head
+    storage.close()
+    storage = open_files(tmp_path, segment_bytes=1)
     storage.persist([(stream.write(b"two"),)])
-    storage._reader.clear()
     assert storage.load(b"a") == Record(visible, {})
     assert storage.boundary_at_or_before(1, 99) == 3
     storage.close()

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage.files.engine import FileStorage
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import Stopped, WatchedDisk
-from tests.storage.files.opening import abandon, commit, contents, open_files
+from tests.storage.files.opening import HeldFiles, abandon, commit, contents, open_files
 from tests.storage.files.scenes import NAMES, SEGMENT_BYTES, changes, states
 
 
 def run(folder: Path, disk: WatchedDisk) -> int:
     """Go through the changes until the disk stops. Gives how many were acknowledged."""
     acknowledged = 0
-    storage: FileStorage | None = None
+    storage: HeldFiles | None = None
     try:
         storage = open_files(folder, disk, segment_bytes=SEGMENT_BYTES)
         for change in changes():
@@ -26,7 +25,6 @@ def run(folder: Path, disk: WatchedDisk) -> int:
         pass
     disk.steps_left = None
     if storage:
-        storage._writer.failed = True
         abandon(storage)
     disk.forget()
     return acknowledged
@@ -95,7 +93,6 @@ def test_a_source_is_not_softly_deleted_without_the_fork_that_kept_it(tmp_path: 
         with suppress(Stopped):
             storage.persist([(Draft(b"f", 2, source=source, offset=3).write(b"two"),), (source.write(deleted=True),)])
         disk.steps_left = None
-        storage._writer.failed = True
         abandon(storage)
         storage = open_files(tmp_path / str(steps))
         record = storage.load(b"s")
@@ -115,7 +112,6 @@ def test_a_change_that_was_done_again_can_be_built_upon(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         storage.persist([scene[2]])
     disk.steps_left = None
-    storage._writer.failed = True
     abandon(storage)
     for _ in range(2):
         storage = open_files(tmp_path)

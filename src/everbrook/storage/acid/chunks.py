@@ -13,7 +13,6 @@ from msgspec import Struct as Value
 from everbrook.storage.index import MessageIndex
 from everbrook.storage.run import Run
 
-CHUNK_BYTES = 128 * 1024
 COUNTS = Struct("<III")
 END = Struct("<I")
 TIME_BYTES = 8
@@ -59,12 +58,12 @@ def unpack_extent(packed: bytes | memoryview) -> tuple[int, int] | None:
     return messages, END.unpack_from(packed, COUNTS.size + (messages - 1) * END.size)[0]
 
 
-def cut_chunks(run: Run) -> list[Chunk]:
-    """Cut a run into chunks at message boundaries. A message larger than a chunk is one by itself."""
+def cut_chunks(run: Run, chunk_bytes: int) -> list[Chunk]:
+    """Cut a run into chunks at message boundaries. A message larger than `chunk_bytes` is a chunk by itself."""
     chunks: list[Chunk] = []
     start = run.first
     while start < run.tail:
-        end = run.boundary_at_or_before(min(start + CHUNK_BYTES, run.tail))
+        end = run.boundary_at_or_before(min(start + chunk_bytes, run.tail))
         if end <= start:
             end = run.boundary_after(start)
         chunks.append(Chunk(start, run.read(start, end), _index_between(run, start, end)))

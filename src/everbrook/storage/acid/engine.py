@@ -5,8 +5,8 @@ Opening replays the journal over the shelf, skipping what a shard has already, s
 
 import logging
 import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from everbrook.storage.acid.journal import Damage, Journal
 from everbrook.storage.acid.listing import Counts, Listing
 from everbrook.storage.acid.pinning import AcidPin
 from everbrook.storage.acid.recent import Recent
+from everbrook.storage.acid.shard import OpenEnvironment, Shard, open_environment
 from everbrook.storage.acid.shelf import Shelf
+from everbrook.storage.acid.tuning import DEFAULTS, AcidTuning
 from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
@@ -31,7 +33,6 @@ from everbrook.storage.retained import floor_of, needs_blob
 logger = logging.getLogger(__name__)
 
 JOURNAL = "journal"
-FOLD_AT_BYTES = 32 * 1024 * 1024
 # How many forks are asked whether they need a blob. Where there are more, one of them does.
 MAX_ASKED_FORKS = 1000
 
@@ -44,37 +45,51 @@ class AcidStorage(Listing):
     used_bytes = 0
 
     def __init__(
-        self, disk: Disk, folder: Path, *, shard_count: int, salt: int, fold_at_bytes: int = FOLD_AT_BYTES
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        shard_count: int,
+        salt: int,
+        tuning: AcidTuning = DEFAULTS,
+        executor: Executor | None = None,
+        open_environment: OpenEnvironment = open_environment,
     ) -> None:
-        """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
+        """Open the store in `folder`, or make one. `salt` is a random number of 32 bits.
+
+        `executor` folds the journal, one step after the other, and is shut down with the storage; the default is a
+        thread. `open_environment` opens the LMDB environment of a shard.
+        """
+        self._tuning = tuning
+        self._executor = executor or ThreadPoolExecutor(1, "everbrook-fold")
         self._lock = open_folder(disk, folder)
         try:
-            self._open(disk, folder, shard_count, salt, fold_at_bytes)
+            self._open(disk, folder, shard_count, salt, lambda path: Shard(path, tuning, open_environment))
         except BaseException:
             self._lock.release()
             raise
 
-    def _open(self, disk: Disk, folder: Path, shard_count: int, salt: int, fold_at_bytes: int) -> None:
+    def _open(self, disk: Disk, folder: Path, shard_count: int, salt: int, open_shard: Callable[[Path], Shard]) -> None:
         open_manifest(disk, folder, Manifest(FORMAT, "acid", shard_count))
         # The journal's folder is made when all shards are: without it there can't be anything in them yet.
         made = JOURNAL in disk.names(folder)
-        self._shelf = Shelf(disk, folder, shard_count, made=made)
+        self._shelf = Shelf(disk, folder, shard_count, open_shard, made=made)
         try:
-            self._begin(disk, folder, salt, fold_at_bytes, made=made)
+            self._begin(disk, folder, salt, made=made)
         except BaseException:
             self._shelf.close()
             raise
 
-    def _begin(self, disk: Disk, folder: Path, salt: int, fold_at_bytes: int, *, made: bool) -> None:
+    def _begin(self, disk: Disk, folder: Path, salt: int, *, made: bool) -> None:
         if self._shelf.newest_applied and not made:
             raise StoreError(f"{folder} holds a store without its {JOURNAL}")
         disk.make_folder(folder / JOURNAL)
-        self._fold_at_bytes = fold_at_bytes
+        self._fold_at_bytes = self._tuning.fold_at_bytes
         self._journal = Journal(disk, folder / JOURNAL, salt)
-        self.blobs = FileBlobs(disk, folder / BLOBS, durable=True)
+        self.blobs = FileBlobs(disk, folder / BLOBS, durable=True, sync_bytes=self._tuning.blob_sync_bytes)
         self.last_incarnation = self._shelf.last_incarnation
         self._recent = Recent()
-        self._counts = Counts()
+        self._counts = Counts(self._tuning.max_counts)
         self._damaged = self._shelf.damaged()
         self._applied = 0
         self._folding: Recent | None = None
@@ -83,7 +98,6 @@ class AcidStorage(Listing):
         self._fold_number = 0
         self._fold_paths: list[Path] = []
         self._retry_at_bytes = 0
-        self._thread = ThreadPoolExecutor(1, "everbrook-fold")
         self._folder = folder
         self._pins: set[AcidPin] = set()
         self.checkpoints = Checkpoints()
@@ -170,7 +184,7 @@ class AcidStorage(Listing):
             self._recent.order.sort()
         self._fold_number, self._fold_paths = self._journal.last, self._journal.roll()
         self._retry_at_bytes = 0
-        self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
+        self._fold = self._executor.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     def _fold_aside(self, recent: Recent, number: int, paths: list[Path]) -> None:
         began = time.perf_counter()
@@ -192,7 +206,7 @@ class AcidStorage(Listing):
         elif self._journal.size >= self._retry_at_bytes:
             logger.error("the journal could not be folded into LMDB and will be again: %s", error)
             self._retry_at_bytes = self._journal.size + self._fold_at_bytes
-            self._fold = self._thread.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
+            self._fold = self._executor.submit(self._fold_aside, self._folding, self._fold_number, self._fold_paths)
 
     # Giving space back
 
@@ -211,7 +225,7 @@ class AcidStorage(Listing):
         """Discard in the background, after the fold that is under way. If it waits already it takes this in."""
         self._recent.discardable_bytes = 0
         if self._discarding is None or self._discarding.running() or self._discarding.done():
-            self._discarding = self._thread.submit(self._discard_aside)
+            self._discarding = self._executor.submit(self._discard_aside)
 
     def _discard_aside(self) -> None:
         """Discard what is noted now. It stays noted: should this fail, the next fold does it."""
@@ -252,7 +266,7 @@ class AcidStorage(Listing):
     def _unpin(self, pin: AcidPin, removable: list[Path]) -> None:
         self._pins.discard(pin)
         if removable:
-            self._thread.submit(self._remove_blobs, removable)
+            self._executor.submit(self._remove_blobs, removable)
 
     def _remove_blobs(self, paths: list[Path]) -> None:
         """Remove what was put off. What can't be, the next start finds."""
@@ -267,7 +281,7 @@ class AcidStorage(Listing):
         """
         for pin in list(self._pins):
             pin.release()
-        self._thread.shutdown()
+        self._executor.shutdown()
         if self._fold and self._fold.exception() is None:
             self._folding = None
         if self._folding is None and self._journal.size and self._applied == self._journal.last:

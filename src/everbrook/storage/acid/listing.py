@@ -13,7 +13,6 @@ from everbrook.protocol.state import Head
 from everbrook.storage.acid.layers import Layers
 from everbrook.storage.acid.shelf import ShelfGlance
 
-MAX_COUNTS = 4096
 # Stands for a stream whose name is damaged. None has this incarnation.
 UNKNOWN = 0
 
@@ -21,7 +20,8 @@ UNKNOWN = 0
 class Counts:
     """How many names begin with each of some prefixes."""
 
-    def __init__(self) -> None:
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
         self._counts: dict[bytes, int] = {}
         self._lengths: Counter[int] = Counter()
 
@@ -31,7 +31,7 @@ class Counts:
 
     def put(self, prefix: bytes, count: int) -> None:
         """Keep a count from now on, in place of the oldest one if there are many."""
-        if len(self._counts) >= MAX_COUNTS:
+        if len(self._counts) >= self._bound:
             oldest = next(iter(self._counts))
             del self._counts[oldest]
             self._lengths[len(oldest)] -= 1

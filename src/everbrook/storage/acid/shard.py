@@ -1,26 +1,24 @@
 """A shard: one LMDB environment with everything that was folded into it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
 import lmdb
 
-from everbrook.storage.acid.chunks import CHUNK_BYTES, Chunk, cut_chunks, joined, pack_index, unpack_index
+from everbrook.storage.acid.chunks import Chunk, cut_chunks, joined, pack_index, unpack_index
 from everbrook.storage.acid.pinned_shard import PinnedShard
 from everbrook.storage.acid.reading import ShardReader
 from everbrook.storage.acid.recent import RecentStream
 from everbrook.storage.acid.rows import CHECKSUM, INCARNATION, PLACE, holds, seal, seek_before, start_of, unseal
+from everbrook.storage.acid.tuning import DEFAULTS, AcidTuning
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 
 DATA = "data.mdb"
 # An address range, not memory and not disk: the file grows as it is written.
 MAP_BYTES = 1 << 40
-# A last chunk smaller than this takes the next appends in, so that a slow stream is not a heap of crumbs.
-CRUMB_BYTES = 16 * 1024
-
 # Each of them fails only if two folds end while a page is read.
 PIN_ATTEMPTS = 100
 
@@ -28,13 +26,24 @@ NUMBER = Struct("<Q")
 APPLIED = b"applied"
 
 
+OpenEnvironment = Callable[[Path], lmdb.Environment]
+
+
+def open_environment(folder: Path, *, sync: bool = True) -> lmdb.Environment:
+    """Open the LMDB environment in a folder, or make one. Without `sync` a commit does not wait for the disk."""
+    return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False, sync=sync)
+
+
 class Shard(ShardReader):
     """Reads from, and folds into, one LMDB environment."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, tuning: AcidTuning = DEFAULTS, open_environment: OpenEnvironment = open_environment
+    ) -> None:
         self._folder = folder
+        self._tuning = tuning
         try:
-            self._env = lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
+            self._env = open_environment(folder)
             self._open_databases()
         except lmdb.Error as error:
             raise StoreError(f"{folder / DATA} can't be opened: {error}") from error
@@ -58,12 +67,12 @@ class Shard(ShardReader):
 
     def begin(self) -> "Fold":
         """Begin to fold."""
-        return Fold(self, self._env.begin(write=True))
+        return Fold(self._env.begin(write=True), self._databases(), self._tuning)
 
     def discard(self, floors: Mapping[int, int]) -> None:
         """Remove the chunks of streams that lie wholly before offsets, in a transaction of their own."""
         with self._env.begin(write=True) as transaction:
-            fold = Fold(self, transaction)
+            fold = Fold(transaction, self._databases(), self._tuning)
             for incarnation, floor in floors.items():
                 fold.discard(incarnation, floor)
 
@@ -74,7 +83,7 @@ class Shard(ShardReader):
                 return PinnedShard(self._env, self._folder / DATA)
         return PinnedShard(self._env, self._folder / DATA)
 
-    def databases(self) -> "dict[str, lmdb._Database]":
+    def _databases(self) -> "dict[str, lmdb._Database]":
         """Give the databases by their names, for a fold."""
         return {
             "meta": self._meta,
@@ -96,9 +105,13 @@ class Shard(ShardReader):
 class Fold:
     """A transaction that takes changes into a shard: all of them, with their number, or none."""
 
-    def __init__(self, shard: Shard, transaction: lmdb.Transaction) -> None:
+    def __init__(
+        self, transaction: lmdb.Transaction, databases: "Mapping[str, lmdb._Database]", tuning: AcidTuning
+    ) -> None:
         self._transaction = transaction
-        self._databases = shard.databases()
+        self._databases = databases
+        self._chunk_bytes = tuning.chunk_bytes
+        self._crumb_bytes = tuning.crumb_bytes
 
     def _put(self, database: str, key: bytes, value: bytes) -> None:
         self._transaction.put(key, seal(key, value), db=self._databases[database])
@@ -132,12 +145,12 @@ class Fold:
             self._delete("producers", key + producer_id)
         for producer_id, producer in stream.producers.items():
             self._put("producers", key + producer_id, pack_producer(producer))
-        if stream.run and (chunks := cut_chunks(stream.run)):
+        if stream.run and (chunks := cut_chunks(stream.run, self._chunk_bytes)):
             self._append(identity.incarnation, chunks)
 
     def _append(self, incarnation: int, chunks: list[Chunk]) -> None:
         last = self._last_crumb(incarnation, chunks[0].start)
-        if last and len(last.data) + len(chunks[0].data) <= CHUNK_BYTES:
+        if last and len(last.data) + len(chunks[0].data) <= self._chunk_bytes:
             chunks[0] = joined(last, chunks[0])
         for chunk in chunks:
             place = PLACE.pack(incarnation, chunk.start)
@@ -150,7 +163,7 @@ class Fold:
         if not seek_before(cursor, PLACE.pack(incarnation + 1, 0)) or not holds(cursor, incarnation):
             return None
         start, size = start_of(cursor), len(cursor.value()) - CHECKSUM.size
-        if size >= CRUMB_BYTES or start + size != end:
+        if size >= self._crumb_bytes or start + size != end:
             return None
         place = PLACE.pack(incarnation, start)
         data = unseal(place, bytes(cursor.value()))

@@ -5,7 +5,7 @@ of its source. Each shard says how far it has got: after a crash between two of 
 """
 
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from heapq import merge
 from pathlib import Path
@@ -28,13 +28,21 @@ _WORD_BITS = 64
 class Shelf:
     """All shards of a store."""
 
-    def __init__(self, disk: Disk, folder: Path, shard_count: int, *, made: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        shard_count: int,
+        open_shard: Callable[[Path], Shard],
+        *,
+        made: bool,
+    ) -> None:
         """Open the shards. If the store was `made` before they must be there."""
         self._bits = shard_count.bit_length() - 1
         self._shards: list[Shard] = []
         try:
             for number in range(shard_count):
-                self._shards.append(_open_shard(disk, folder / f"shard-{number:03d}", made=made))
+                self._shards.append(_open_shard(disk, folder / f"shard-{number:03d}", open_shard, made=made))
             self._applied = [shard.applied for shard in self._shards]
         except BaseException:
             self.close()
@@ -231,7 +239,7 @@ class ShelfGlance:
         return self._glances[self._shelf.number_of(incarnation)].head(incarnation)
 
 
-def _open_shard(disk: Disk, folder: Path, *, made: bool) -> Shard:
+def _open_shard(disk: Disk, folder: Path, open_shard: Callable[[Path], Shard], *, made: bool) -> Shard:
     """Open a shard. The names of its files are durable before anything relies on them."""
     disk.make_folder(folder)
     problem = problem_of(folder / DATA)
@@ -240,6 +248,6 @@ def _open_shard(disk: Disk, folder: Path, *, made: bool) -> Shard:
     if problem and DATA in disk.names(folder):
         # A crash came while it was made, and nothing can be in it.
         disk.remove(folder / DATA)
-    shard = Shard(folder)
+    shard = open_shard(folder)
     disk.sync_folder(folder)
     return shard

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.protocol.change import Change, Drop, Write
@@ -21,11 +23,12 @@ from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.handles import Syncer
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.logs import Logs
-from everbrook.storage.files.pens import SEGMENT_BYTES, Pens
+from everbrook.storage.files.pens import Pens
 from everbrook.storage.files.pinning import FilesPin
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.recovery import recover, sweep
 from everbrook.storage.files.removals import Removals
+from everbrook.storage.files.tuning import DEFAULTS, FilesTuning
 from everbrook.storage.files.writer import Writer, refusal_of
 from everbrook.storage.index import Messages
 from everbrook.storage.manifest import FORMAT, Manifest, open_folder, open_manifest
@@ -41,6 +44,16 @@ _TIDY_BYTES = 64 * 1024
 _MORTAL_AT_ONCE = 16
 
 
+class FilesInspection(Struct, frozen=True, kw_only=True):
+    """What a file storage holds in memory, by the parts that its tuning bounds."""
+
+    hot_logs: int
+    hot_bytes: int
+    older_bytes: int
+    pens_bytes: int
+    open_files: int
+
+
 class FileStorage:
     """Streams in files. A store can be opened as the fast or the durable mode, in turn."""
 
@@ -49,23 +62,38 @@ class FileStorage:
     checkpoints = None
 
     def __init__(
-        self, disk: Disk, folder: Path, *, durable: bool, salt: int, segment_bytes: int = SEGMENT_BYTES
+        self,
+        disk: Disk,
+        folder: Path,
+        *,
+        durable: bool,
+        salt: int,
+        tuning: FilesTuning = DEFAULTS,
+        removal_executor: Executor | None = None,
+        sync_executor: Executor | None = None,
     ) -> None:
-        """Open the store in `folder`, or make one. `salt` is a random number of 32 bits."""
+        """Open the store in `folder`, or make one. `salt` is a random number of 32 bits.
+
+        `removal_executor` removes segments, one after the other, and `sync_executor` syncs several files beside each
+        other. They are shut down with the storage. The default of each is threads.
+        """
         self.promise = f"what is acknowledged survives the end of this {'machine' if durable else 'process'}"
+        self._tuning = tuning
         self._lock = open_folder(disk, folder)
         try:
-            self._open(disk, folder, Syncer(disk, durable=durable), salt, segment_bytes)
+            self._open(disk, folder, Syncer(disk, durable=durable, executor=sync_executor), salt, removal_executor)
         except BaseException:
             self._lock.release()
             raise
 
-    def _open(self, disk: Disk, folder: Path, syncer: Syncer, salt: int, segment_bytes: int) -> None:
+    def _open(self, disk: Disk, folder: Path, syncer: Syncer, salt: int, removal_executor: Executor | None) -> None:
         open_manifest(disk, folder, Manifest(FORMAT, MODE))
         self._disk = disk
         self._layout = Layout(folder)
         disk.make_folder(self._layout.streams)
-        self.blobs = FileBlobs(disk, self._layout.blobs, durable=syncer.durable)
+        self.blobs = FileBlobs(
+            disk, self._layout.blobs, durable=syncer.durable, sync_bytes=self._tuning.blob_sync_bytes
+        )
         self._folder, self._pins = folder, set[FilesPin]()
         hold = self._hold = self.blobs.hold
         logs = self._logs = Logs(disk, self._layout)
@@ -74,12 +102,14 @@ class FileStorage:
         logs.beginnings = contents.entries.beginnings
         generation = contents.generation + 1
         doubt = self._doubt = Doubt(disk, self._layout, logs, syncer, _doubts(contents))
-        pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, segment_bytes=segment_bytes)
+        pens = self._pens = Pens(disk, self._layout, logs, doubt, syncer, salt=salt, tuning=self._tuning)
         self._catalogue = Catalogue(disk, folder, salt, syncer)
         number = generation << GENERATION_SHIFT
-        self._writer = Writer(disk, self._catalogue, pens, number, hold)
-        self._removals = Removals(disk, self._layout, self._writer.removed, hold, durable=syncer.durable)
-        self._reader = Reader(disk, self._layout, logs, doubt, number)
+        self._writer = Writer(disk, self._catalogue, pens, number, hold, self._tuning.renew_at_bytes)
+        self._removals = Removals(
+            disk, self._layout, self._writer.removed, hold, durable=syncer.durable, executor=removal_executor
+        )
+        self._reader = Reader(disk, self._layout, logs, doubt, number, self._tuning)
         self._reader.damages += damages
         self._discarder = Discarder(self._entries, logs, self._reader, self._removals)
         self._finish(contents)
@@ -116,6 +146,16 @@ class FileStorage:
             self._writer.redo(number, write, salt)
         except Damage as damage:
             self._reader.report(damage)
+
+    def inspect(self) -> FilesInspection:
+        """Give what is held in memory and open at the moment."""
+        return FilesInspection(
+            hot_logs=len(self._reader.hot),
+            hot_bytes=self._reader.hot.weight,
+            older_bytes=self._reader.older.weight,
+            pens_bytes=self._pens.weight,
+            open_files=len(self._pens.handles),
+        )
 
     @property
     def damages(self) -> list[Damage]:

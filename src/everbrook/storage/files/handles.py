@@ -2,13 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from everbrook.storage.disk import Disk, File
 
-OPEN_FILES = 64
 SYNC_THREADS = 8
 
 
@@ -22,7 +21,7 @@ class Handles:
     A file must be synced before `bound` others are used, if it has to be.
     """
 
-    def __init__(self, disk: Disk, bound: int = OPEN_FILES) -> None:
+    def __init__(self, disk: Disk, bound: int) -> None:
         self._disk = disk
         self.bound = bound
         self._open: OrderedDict[Path, File] = OrderedDict()
@@ -63,10 +62,11 @@ class Handles:
 class Syncer:
     """Syncs files and folders: one at once, several beside each other. A store that is not durable has none."""
 
-    def __init__(self, disk: Disk, *, durable: bool) -> None:
+    def __init__(self, disk: Disk, *, durable: bool, executor: Executor | None = None) -> None:
+        """Sync with `executor` where several things have to be. The default is a pool of threads."""
         self._disk = disk
+        self._executor = executor or ThreadPoolExecutor(SYNC_THREADS, "everbrook-sync")
         self.durable = durable
-        self._threads: ThreadPoolExecutor | None = None
 
     def sync(self, files: Iterable[File] = (), folders: Iterable[Path] = (), *, always: bool = False) -> None:
         """Return when all of them are on the disk, in a store that is not durable only if `always` is set."""
@@ -84,9 +84,8 @@ class Syncer:
 
     def _sync_beside(self, tasks: list[Callable[[], None]]) -> None:
         """Give each thread its share, and wait for all of them, whatever one meets."""
-        self._threads = self._threads or ThreadPoolExecutor(SYNC_THREADS, "everbrook-sync")
         shares = [tasks[first::SYNC_THREADS] for first in range(min(SYNC_THREADS, len(tasks)))]
-        futures = [self._threads.submit(_do_all, share) for share in shares]
+        futures = [self._executor.submit(_do_all, share) for share in shares]
         errors = [future.exception() for future in futures]
         for error in errors:
             if error:
@@ -94,8 +93,7 @@ class Syncer:
 
     def close(self) -> None:
         """End the threads."""
-        if self._threads:
-            self._threads.shutdown()
+        self._executor.shutdown()
 
 
 def _do_all(tasks: list[Callable[[], None]]) -> None:

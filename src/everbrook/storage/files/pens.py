@@ -14,11 +14,9 @@ from everbrook.storage.files.layout import Layout, exists, segments_of
 from everbrook.storage.files.log import proves_loss
 from everbrook.storage.files.logs import Logs
 from everbrook.storage.files.state import StreamState, pack_state
+from everbrook.storage.files.tuning import FilesTuning
 from everbrook.storage.packing import pack_edit
 from everbrook.storage.record import frame, log_header
-
-SEGMENT_BYTES = 1024 * 1024
-PENS_BYTES = 32 * 1024 * 1024
 
 # A segment is at least so many times as large as the state that it begins with.
 _STATE_SHARE = 8
@@ -46,17 +44,22 @@ class Pens:
     """The pens of a store, and the files under them."""
 
     def __init__(
-        self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, syncer: Syncer, *, salt: int, segment_bytes: int
+        self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, syncer: Syncer, *, salt: int, tuning: FilesTuning
     ) -> None:
         self._disk = disk
         self._layout = layout
         self._logs = logs
         self._doubt = doubt
         self._salt = salt
-        self._segment_bytes = segment_bytes
-        self._pens: Cache[int, Pen] = Cache(PENS_BYTES, lambda pen: pen.state.weight)
+        self._segment_bytes = tuning.segment_bytes
+        self._pens: Cache[int, Pen] = Cache(tuning.pens_bytes, lambda pen: pen.state.weight)
         self.syncer = syncer
-        self.handles = Handles(disk)
+        self.handles = Handles(disk, tuning.open_files)
+
+    @property
+    def weight(self) -> int:
+        """How much memory the pens take."""
+        return self._pens.weight
 
     def path(self, incarnation: int, pen: Pen) -> Path:
         """Give the file that a pen writes to."""

@@ -18,10 +18,8 @@ from everbrook.storage.files.index import SegmentIndex
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.log import StreamLog
 from everbrook.storage.files.logs import Logs
+from everbrook.storage.files.tuning import FilesTuning
 from everbrook.storage.index import Messages
-
-HOT_BYTES = 64 * 1024 * 1024
-OLDER_BYTES = 32 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +27,13 @@ logger = logging.getLogger(__name__)
 class Reader:
     """Reads streams. `applied` is the number of the last change that is visible."""
 
-    def __init__(self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, applied: int) -> None:
+    def __init__(self, disk: Disk, layout: Layout, logs: Logs, doubt: Doubt, applied: int, tuning: FilesTuning) -> None:
         self._disk = disk
         self._layout = layout
         self._logs = logs
         self._doubt = doubt
-        self._hot: Cache[int, StreamLog] = Cache(HOT_BYTES, lambda log: log.weight)
-        self._older: Cache[tuple[int, int], SegmentIndex] = Cache(OLDER_BYTES, lambda index: index.weight)
+        self.hot: Cache[int, StreamLog] = Cache(tuning.hot_bytes, lambda log: log.weight)
+        self.older: Cache[tuple[int, int], SegmentIndex] = Cache(tuning.older_bytes, lambda index: index.weight)
         self._heads = Heads()
         self._reported: set[tuple[str, int]] = set()
         self.damages: list[Damage] = []
@@ -63,21 +61,21 @@ class Reader:
     def apply(self, number: int, change: Change) -> None:
         """Let the streams that are being read know how far they may be read."""
         for edit in change:
-            log = self._hot.peek(edit.head.identity.incarnation)
+            log = self.hot.peek(edit.head.identity.incarnation)
             if log:
                 log.target = number
             self._heads.apply(edit)
 
     def forget(self, incarnation: int) -> None:
         """Let go of a stream that was dropped."""
-        log = self._hot.peek(incarnation)
+        log = self.hot.peek(incarnation)
         if log:
             self._forget_before(incarnation, log, log.segment)
-        self._hot.forget(incarnation)
+        self.hot.forget(incarnation)
 
     def _forget_before(self, incarnation: int, log: StreamLog, segment: int) -> None:
         for each in range(self._logs.beginnings.of(incarnation), segment):
-            self._older.forget((incarnation, each))
+            self.older.forget((incarnation, each))
             log.starts.pop(each, None)
 
     def let_go(self, incarnation: int, floor: int) -> range:
@@ -96,13 +94,13 @@ class Reader:
         head = self._heads.get(incarnation)
         if head is None:
             with self._confined():
-                head = (self._log(incarnation) if self._hot.peek(incarnation) else self._open(incarnation)).state.head
+                head = (self._log(incarnation) if self.hot.peek(incarnation) else self._open(incarnation)).state.head
             self._heads.put(head)
         return head
 
     def has(self, incarnation: int) -> bool:
         """Tell whether there is anything of a log."""
-        return self._hot.peek(incarnation) is not None or self._logs.first(incarnation) is not None
+        return self.hot.peek(incarnation) is not None or self._logs.first(incarnation) is not None
 
     def log(self, incarnation: int) -> StreamLog:
         """Give a log, read as far as it is visible."""
@@ -110,10 +108,10 @@ class Reader:
             return self._log(incarnation)
 
     def _log(self, incarnation: int) -> StreamLog:
-        log = self._hot.use(incarnation)
+        log = self.hot.use(incarnation)
         if log is None:
             log = self._open(incarnation)
-            self._hot.put(incarnation, log)
+            self.hot.put(incarnation, log)
         elif log.number < log.target:
             self._logs.follow(incarnation, log)
         return log
@@ -129,10 +127,10 @@ class Reader:
         if offset >= log.index.first or log.segment == 0:
             return log.segment, log.index
         segment = self._logs.find(incarnation, log, offset)
-        index = self._older.use((incarnation, segment))
+        index = self.older.use((incarnation, segment))
         if index is None:
             index = self._logs.index(incarnation, log, segment)
-            self._older.put((incarnation, segment), index)
+            self.older.put((incarnation, segment), index)
         return segment, index
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
@@ -192,5 +190,5 @@ class Reader:
     def clear(self) -> None:
         """Let go of everything."""
         self._heads.clear()
-        self._hot.clear()
-        self._older.clear()
+        self.hot.clear()
+        self.older.clear()

@@ -5,7 +5,7 @@ What is removed was durably cut before. A crash may leave any of it: an opening 
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,23 +20,32 @@ class Removals:
     """Removes files in a thread, so that nobody has to wait for it."""
 
     def __init__(
-        self, disk: Disk, layout: Layout, removed: Callable[[Path], None], hold: Hold, *, durable: bool
+        self,
+        disk: Disk,
+        layout: Layout,
+        removed: Callable[[Path], None],
+        hold: Hold,
+        *,
+        durable: bool,
+        executor: Executor | None = None,
     ) -> None:
-        """Call `removed` with each folder that something was removed from."""
+        """Call `removed` with each folder that something was removed from.
+
+        `executor` removes one after the other, and is shut down in the end. The default is a thread.
+        """
         self._disk = disk
         self._layout = layout
         self._removed = removed
         self._hold = hold
         self._durable = durable
-        self._thread: ThreadPoolExecutor | None = None
+        self._executor = executor or ThreadPoolExecutor(1, "everbrook-discard")
         self.failed = False
         """Whether something is left."""
 
     def add(self, incarnation: int, segments: range, last: int) -> None:
         """Remove segments of a log soon. The segment `last` says that they may go."""
         if segments:
-            self._thread = self._thread or ThreadPoolExecutor(1, "everbrook-discard")
-            self._thread.submit(self._remove, incarnation, segments, last)
+            self._executor.submit(self._remove, incarnation, segments, last)
 
     def _remove(self, incarnation: int, segments: range, last: int) -> None:
         try:
@@ -53,8 +62,7 @@ class Removals:
     def add_files(self, paths: list[Path]) -> None:
         """Remove files soon that were kept for somebody."""
         if paths:
-            self._thread = self._thread or ThreadPoolExecutor(1, "everbrook-discard")
-            self._thread.submit(self._remove_files, paths)
+            self._executor.submit(self._remove_files, paths)
 
     def _remove_files(self, paths: list[Path]) -> None:
         for path in paths:
@@ -79,5 +87,4 @@ class Removals:
 
     def close(self) -> None:
         """Return when nothing is under way."""
-        if self._thread:
-            self._thread.shutdown()
+        self._executor.shutdown()

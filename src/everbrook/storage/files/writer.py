@@ -18,19 +18,20 @@ from everbrook.storage.files.handles import SyncFailed
 from everbrook.storage.files.pens import Pens
 from everbrook.storage.pin import ABSENT, Hold
 
-RENEW_AT_BYTES = 4 * 1024 * 1024
-
 Numbered = tuple[int, Change]
 
 
 class Writer:
     """Makes groups of changes durable. `number` is that of the last change."""
 
-    def __init__(self, disk: Disk, catalogue: Catalogue, pens: Pens, number: int, hold: Hold) -> None:
+    def __init__(
+        self, disk: Disk, catalogue: Catalogue, pens: Pens, number: int, hold: Hold, renew_at_bytes: int
+    ) -> None:
         self._disk = disk
         self._catalogue = catalogue
         self._pens = pens
         self._hold = hold
+        self._renew_at_bytes = renew_at_bytes
         self._made: set[Path] = set()
         self._folders: set[Path] = set()
         self._removed_from: deque[Path] = deque()
@@ -69,7 +70,7 @@ class Writer:
 
     def _renew_catalogue(self) -> None:
         """Begin the catalogue anew when most of it is past. If there is no room, it can wait."""
-        if self._catalogue.grown <= max(RENEW_AT_BYTES, self._catalogue.size // 2):
+        if self._catalogue.grown <= max(self._renew_at_bytes, self._catalogue.size // 2):
             return
         try:
             self._catalogue.renew(self.number)
