@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 import pytest
@@ -16,14 +16,15 @@ from msgspec.structs import replace
 
 from everbrook.engine.committer import Committer, Parked
 from everbrook.engine.engine import Engine
+from everbrook.engine.executing import Executing
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.commands import Append
 from everbrook.protocol.outcomes import Duplicate, Outcome
 from everbrook.storage import record
 from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.journal import Journal, Segment
+from everbrook.storage.acid.journal import Journal
 from everbrook.storage.acid.recent import Recent
-from everbrook.storage.acid.shard import APPLIED, Fold
+from everbrook.storage.acid.shard import Fold
 from everbrook.storage.acid.shelf import Shelf
 from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk, File
@@ -33,10 +34,10 @@ from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.writer import Numbered, Writer
 from everbrook.storage.manifest import MANIFEST, Manifest
 from everbrook.storage.packing import pack_edit
-from everbrook.storage.record import Record, log_header
+from everbrook.storage.record import Record
 from tests.crash.modes import MODES
 from tests.crash.operations import Cut, FolderSynced, Operation
-from tests.crash.recorder import Forgets, RecordingFile, forgets_nothing
+from tests.crash.recorder import Forgets, RecordingDisk, RecordingFile, forgets_nothing
 
 Result = TypeVar("Result")
 ALL = tuple(MODES)
@@ -140,7 +141,7 @@ def _forget_closure(patch: pytest.MonkeyPatch) -> None:
 
 def _checksum_the_header_only(patch: pytest.MonkeyPatch) -> None:
     """Of the two calls for a record only the one for its fields counts."""
-    fields = record._CHECKED.size
+    fields = record.CHECKED.size
 
     def crc32(data: bytes, start: int = 0) -> int:
         return start if start and len(data) != fields else zlib.crc32(data, start)
@@ -172,7 +173,7 @@ def _leave_what_was_refused_to_chance(patch: pytest.MonkeyPatch) -> None:
     really_sync = RecordingFile.sync
 
     def sync(file: RecordingFile) -> None:
-        if not isinstance(file._disk.tape.operations[-1], Cut):
+        if not isinstance(file.disk.tape.operations[-1], Cut):
             really_sync(file)
 
     patch.setattr(RecordingFile, "sync", sync)
@@ -206,56 +207,52 @@ def _use_numbers_again(patch: pytest.MonkeyPatch) -> None:
 
 def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
     """Start-up takes the first name again, whatever it holds."""
+    really_create = RecordingDisk.create
 
-    def create(disk: Disk, path: Path) -> File:
-        if path.name in disk.names(path.parent):
-            disk.remove(path)
-        return disk.create(path)
+    def create(disk: RecordingDisk, path: Path) -> File:
+        if path.parent.name == "journal":
+            path = path.with_name(f"journal-{1:020d}.log")
+            if path.name in disk.names(path.parent):
+                disk.remove(path)
+        return really_create(disk, path)
 
-    def begin(journal: Journal) -> File:
-        path = journal._folder / f"journal-{1:020d}.log"
-        journal._segments = [segment for segment in journal._segments if segment.path != path]
-        file = create(journal._disk, path)
-        file.write(log_header(journal._salt, journal.last + 1))
-        file.sync()
-        journal._disk.sync_folder(journal._folder)
-        journal._file = file
-        journal._segments.append(Segment(path, journal.last))
-        return file
-
-    patch.setattr(Journal, "_begin", begin)
+    patch.setattr(RecordingDisk, "create", create)
 
 
 def _cut_the_journal_first(patch: pytest.MonkeyPatch) -> None:
-    def fold_aside(storage: AcidStorage, recent: Recent, number: int, paths: list[Path]) -> None:
-        storage._journal.remove(paths)
-        storage._shelf.fold(recent, number, storage._damaged)
+    really_roll = Journal.roll
 
-    patch.setattr(AcidStorage, "_fold_aside", fold_aside)
+    def roll(journal: Journal) -> list[Path]:
+        ended = really_roll(journal)
+        journal.remove(ended)
+        return ended
+
+    patch.setattr(Journal, "roll", roll)
 
 
 def _cut_all_of_the_journal(patch: pytest.MonkeyPatch) -> None:
-    """What was written since the fold began goes too."""
-    really_fold = AcidStorage._fold_aside
+    """What was written since the fold began counts as folded too."""
+    really_recover, really_fold = Journal.recover, Shelf.fold
+    opened: list[Journal] = []
 
-    def fold_aside(storage: AcidStorage, recent: Recent, _number: int, paths: list[Path]) -> None:
-        really_fold(storage, recent, storage._journal.last, paths)
+    def recover(journal: Journal, applied: int) -> list[Record]:
+        opened[:] = [journal]
+        return really_recover(journal, applied)
 
-    patch.setattr(AcidStorage, "_fold_aside", fold_aside)
+    def fold(shelf: Shelf, recent: Recent, _number: int, damaged: set[int]) -> None:
+        really_fold(shelf, recent, opened[0].last, damaged)
+
+    patch.setattr(Journal, "recover", recover)
+    patch.setattr(Shelf, "fold", fold)
 
 
 def _forget_the_applied_number(patch: pytest.MonkeyPatch) -> None:
-    really_put = Fold._put
-
-    def put(fold: Fold, database: str, key: bytes, value: bytes) -> None:
-        if key != APPLIED:
-            really_put(fold, database, key, value)
-
-    patch.setattr(Fold, "_put", put)
+    really_commit = Fold.commit
+    patch.setattr(Fold, "commit", lambda fold, _number: really_commit(fold, 0))
 
 
 def _trust_the_shard_that_is_ahead(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Shelf, "applied", property(lambda shelf: max(shelf._applied)))
+    patch.setattr(Shelf, "applied", property(lambda shelf: shelf.newest_applied))
 
 
 def _take_what_a_shard_has_for_what_all_have(patch: pytest.MonkeyPatch) -> None:
@@ -282,6 +279,17 @@ def _write_the_manifest_in_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("everbrook.storage.manifest._write", write_manifest)
 
 
+def _answer_at_once(patch: pytest.MonkeyPatch, hasty: Callable[[], bool]) -> None:
+    """Let an answer rest on what is durable already, if it is one of a certain kind."""
+    really_last = cast("property", Executing.last_change).fget
+    assert really_last
+
+    def last_change(engine: Engine) -> int:
+        return engine.durable_change if hasty() else int(really_last(engine))
+
+    patch.setattr(Engine, "last_change", property(last_change))
+
+
 def _answer_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
     """A duplicate changes nothing, so it need not wait, or so it seems."""
     really_execute = Engine.execute
@@ -292,12 +300,8 @@ def _answer_duplicates_at_once(patch: pytest.MonkeyPatch) -> None:
         outcomes.append(really_execute(engine, command))
         return outcomes[0]
 
-    def last_change(engine: Engine) -> int:
-        duplicate = outcomes and isinstance(outcomes[0], Duplicate)
-        return engine.durable_change if duplicate else engine._committer.last
-
     patch.setattr(Engine, "execute", execute)
-    patch.setattr(Engine, "last_change", property(last_change))
+    _answer_at_once(patch, lambda: bool(outcomes) and isinstance(outcomes[0], Duplicate))
 
 
 def _answer_refusals_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -312,11 +316,7 @@ def _answer_refusals_at_once(patch: pytest.MonkeyPatch) -> None:
         return outcome
 
     patch.setattr(Engine, "execute", execute)
-    patch.setattr(
-        Engine,
-        "last_change",
-        property(lambda engine: engine.durable_change if refused else engine._committer.last),
-    )
+    _answer_at_once(patch, lambda: bool(refused))
 
 
 def _answer_before_the_commit(patch: pytest.MonkeyPatch) -> None:

@@ -35,30 +35,30 @@ class RecordingFile:
     """A file that tells what is done to it."""
 
     def __init__(self, file: File, number: int, disk: "RecordingDisk") -> None:
+        self.disk = disk
         self._file = file
         self._number = number
-        self._disk = disk
         self.size = file.size
 
     def write(self, data: bytes) -> None:
-        fitting = self._disk.fitting(len(data))
+        fitting = self.disk.fitting(len(data))
         self._file.write(data[:fitting])
         self.size = self._file.size
-        self._disk.record(Wrote(self._number, bytes(data[:fitting])))
+        self.disk.record(Wrote(self._number, bytes(data[:fitting])))
         if fitting < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
-        self._disk.record(Synced(self._number))
+        self.disk.record(Synced(self._number))
 
     def truncate(self, size: int) -> None:
         self._file.truncate(size)
         self.size = size
-        self._disk.record(Cut(self._number, size))
+        self.disk.record(Cut(self._number, size))
 
     def close(self) -> None:
-        if self in self._disk.open_files:
-            self._disk.open_files.remove(self)
+        if self in self.disk.open_files:
+            self.disk.open_files.remove(self)
             self._file.close()
 
 

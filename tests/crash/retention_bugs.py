@@ -4,6 +4,7 @@ Each takes something for durable that is not yet, or for gone that somebody stil
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import pytest
 from msgspec.structs import replace
@@ -12,19 +13,20 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.uploads import Finished, Upload
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol.errors import NotFound, StreamGone
 from everbrook.protocol.outcomes import Cut
-from everbrook.protocol.state import WHOLE, Fork, Head, Identity, Kept
+from everbrook.protocol.state import WHOLE, Fork, Head, Identity, Kept, Snapshot
 from everbrook.storage import packing
 from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.rows import CHECKSUM, PLACE, holds, start_of
 from everbrook.storage.acid.shard import Fold
 from everbrook.storage.api import Storage
-from everbrook.storage.file_blobs import BLOBS, FileDraft
+from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
 from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.packing import Unpacker
 from everbrook.storage.retained import needs_blob
 from tests.crash.bugs import ACID, DURABLE, Bug, without_syncing, write_otherwise
+from tests.crash.modes import CHUNK_BYTES
 from tests.crash.operations import FolderSynced, Operation
 
 # Where it does not matter how a mode syncs, one of each kind is enough.
@@ -48,7 +50,7 @@ def _sync_no_blob(patch: pytest.MonkeyPatch) -> None:
 
 
 def _leave_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FileDraft, "abandon", lambda draft: draft._close())
+    patch.setattr(FileDraft, "abandon", lambda _draft: None)
 
 
 def _before_persisting(patch: pytest.MonkeyPatch, act: Callable[[Storage, Head, Kept], None]) -> None:
@@ -82,11 +84,9 @@ def _discard_before_the_cut(patch: pytest.MonkeyPatch) -> None:
         incarnation = before.identity.incarnation
         if isinstance(storage, FileStorage):
             for segment in storage._reader.let_go(incarnation, max(kept.earliest, before.identity.first_own_offset)):
-                storage._disk.remove(storage._layout.segment(incarnation, segment))
+                storage.blobs.hold.remove(storage._layout.segment(incarnation, segment))
         elif isinstance(storage, AcidStorage):
-            fold = storage._shelf.shard(incarnation).begin()
-            fold.discard(incarnation, kept.earliest)
-            fold._transaction.commit()
+            storage._shelf.discard({incarnation: kept.earliest})
 
     _before_persisting(patch, discard)
 
@@ -118,15 +118,9 @@ def _next(reader: Reader, incarnation: int, floor: int) -> int:
 
 
 def _discard_the_chunk_that_goes_on(patch: pytest.MonkeyPatch) -> None:
-    def discard(fold: Fold, incarnation: int, floor: int) -> None:
-        cursor = fold._transaction.cursor(fold._databases["chunks"])
-        there = cursor.set_range(PLACE.pack(incarnation, 0))
-        while there and holds(cursor, incarnation) and start_of(cursor) < floor:
-            assert len(cursor.value()) > CHECKSUM.size
-            fold._delete("indexes", PLACE.pack(incarnation, start_of(cursor)))
-            there = cursor.delete()
-
-    patch.setattr(Fold, "discard", discard)
+    """Floors are rounded up by what a chunk holds."""
+    really_discard = Fold.discard
+    patch.setattr(Fold, "discard", lambda fold, number, floor: really_discard(fold, number, floor + CHUNK_BYTES - 1))
 
 
 def _sweep_what_forks_began_with(patch: pytest.MonkeyPatch) -> None:
@@ -170,23 +164,30 @@ def _forget_policies(patch: pytest.MonkeyPatch) -> None:
 
 
 def _publish_before_the_blob_is_whole(patch: pytest.MonkeyPatch) -> None:
-    def finish(upload: Upload, then: Finished) -> None:
-        upload._scheduler.call_soon_threadsafe(then, None)
+    def finish(_upload: Upload, then: Finished) -> None:
+        then(None)
 
     patch.setattr(Upload, "finish", finish)
 
 
 def _remove_what_a_publication_replaces(patch: pytest.MonkeyPatch) -> None:
-    really_publish = Engine.publish
+    really_publish, really_begin = Engine.publish, FileBlobs.begin
+    used: list[FileBlobs] = []
+
+    def begin(blobs: FileBlobs, owner: int, number: int) -> FileDraft:
+        used[:] = [blobs]
+        return really_begin(blobs, owner, number)
 
     def publish(engine: Engine, upload: Upload, command: PublishSnapshot) -> Cut:
-        stream = engine._streams.stream(command.name)
-        before = stream.head.kept if stream else WHOLE
+        before: Snapshot | None = None
+        with suppress(NotFound, StreamGone):
+            before = engine.find(command.name, command.now).head.kept.snapshot
         outcome = really_publish(engine, upload, command)
-        if before.snapshot and not before.snapshot.automatic:
-            engine._storage.blobs.remove(before.snapshot.owner, before.snapshot.blob)
+        if before and not before.automatic:
+            used[0].remove(before.owner, before.blob)
         return outcome
 
+    patch.setattr(FileBlobs, "begin", begin)
     patch.setattr(Engine, "publish", publish)
 
 

@@ -119,7 +119,7 @@ class Server:
         self._machine.disk.room_bytes = None
 
     def _finish(self) -> None:
-        while not self._scheduler._from_threads.empty():
+        while self._scheduler.has_from_threads:
             self._scheduler.take_from_thread()
             if self._chance.random() > MORE:
                 break

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Callable, Mapping
 
 from everbrook.cli.main import main
-from everbrook.protocol.state import WHOLE, Head, Identity, Kept, Producer
+from everbrook.protocol.state import WHOLE, Head, Identity, Kept
 from everbrook.storage import packing
 from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.journal import Journal
+from everbrook.storage.api import Record as StoredStream
 from everbrook.storage.packing import Unpacker
 from everbrook.storage.record import Record
 
@@ -24,11 +25,13 @@ def lose_the_last_records() -> None:
 
 def forget_producers() -> None:
     """Keep what producers wrote, and not how far they were."""
+    load = AcidStorage.load
 
-    def nobody(_storage: AcidStorage, _incarnation: int) -> dict[bytes, Producer]:
-        return {}
+    def forget(storage: AcidStorage, name: bytes) -> StoredStream | None:
+        stored = load(storage, name)
+        return StoredStream(stored.head, {}) if stored else None
 
-    AcidStorage._producers = nobody  # type: ignore[assignment, method-assign]
+    AcidStorage.load = forget  # type: ignore[assignment, method-assign]
 
 
 def sweep_everything() -> None:

@@ -98,6 +98,11 @@ class FakeScheduler:
             heapq.heappop(self._timers)
         return self._timers[0].due if self._timers else None
 
+    @property
+    def has_from_threads(self) -> bool:
+        """Whether callbacks from other threads wait."""
+        return not self._from_threads.empty()
+
     def take_from_thread(self) -> None:
         """Wait for a callback from another thread, and run it."""
         self._from_threads.get(timeout=HANDOVER_SECS).call()

@@ -17,10 +17,11 @@ LOG_MAGIC = b"EBL1"
 LOG_HEADER = Struct("<4sIQI")
 MAGIC = b"EBR1"
 FRAME = Struct("<4sIIQQ")
+CHECKED = Struct("<IQQ")
+"""The fields of a frame that its checksum covers."""
 
 _LOG_CHECKED = Struct("<4sIQ")
 _CHECKSUM = Struct("<I")
-_CHECKED = Struct("<IQQ")
 _CHECKED_FROM = len(MAGIC) + _CHECKSUM.size
 
 
@@ -52,7 +53,7 @@ def parse_log_header(log: bytes) -> tuple[int, int] | None:
 
 def frame(salt: int, number: int, synced: int, body: bytes) -> bytes:
     """Write a record."""
-    checked = _CHECKED.pack(len(body), number, synced)
+    checked = CHECKED.pack(len(body), number, synced)
     checksum = zlib.crc32(body, zlib.crc32(checked, salt))
     return b"".join((MAGIC, _CHECKSUM.pack(checksum), checked, body))
 
