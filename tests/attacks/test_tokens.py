@@ -11,7 +11,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from everbrook.server.auth import guesses
+from everbrook.server.auth.tuning import AuthTuning, GuessTuning, TokenTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.server.running import RunningServer, configured
 from tests.server.wire import Answer, Wire
@@ -28,18 +29,14 @@ def _auth(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def tireless() -> Iterator[None]:
-    """Bad signatures are not bounded: what is refused here is each of them."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(guesses, "PER_SEC", 1e9)
-        patched.setattr(guesses, "ALL_PER_SEC", 1e9)
-        yield
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, tireless: None) -> Iterator[RunningServer]:
-    auth = _auth(tmp_path_factory.mktemp("keys"))
-    with RunningServer(configured(**auth)) as running, running.connect() as wire:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server that verifies any number of bad signatures: it refuses each of them for what it is."""
+    auth, tokens = (
+        _auth(tmp_path_factory.mktemp("keys")),
+        TokenTuning(guesses=GuessTuning(per_sec=1e9, all_per_sec=1e9)),
+    )
+    tuning = ServerTuning(auth=AuthTuning(tokens=tokens))
+    with RunningServer(configured(**auth), tuning=tuning) as running, running.connect() as wire:
         body, good = b"hidden", f"Bearer {mint()}"
         assert wire.request("PUT", STREAM, body, authorization=good, content_type="text/plain").status == 201
         yield running
@@ -315,9 +312,7 @@ def test_a_token_in_the_query_or_a_cookie_is_none(wire: Wire) -> None:
     assert wire.request("GET", STREAM, cookie=f"token={mint()}").status == 401
 
 
-def test_who_guesses_signatures_waits_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guesses, "PER_SEC", 8.0)
-    monkeypatch.setattr(guesses, "ALL_PER_SEC", 128.0)
+def test_who_guesses_signatures_waits_and_others_do_not(tmp_path: Path) -> None:
     known, bad = mint("ES256"), f"{mint('ES256').rpartition('.')[0]}.{'A' * 86}"
     with RunningServer(configured(**_auth(tmp_path))) as server, server.connect() as wire:
         assert read(wire, known).status == 404

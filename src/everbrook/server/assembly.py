@@ -10,6 +10,7 @@ from everbrook.server.application import Application
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.authorizing import Authentication, Authorization
 from everbrook.server.auth.proxies import Proxies
+from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
 from everbrook.server.exchange import Gate
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import address_gate, identity_gate
@@ -74,14 +75,18 @@ def assemble(
     engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits_of(settings), tuning=tuning.engine)
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
     holdings = Holdings(settings.limits, proxies)
-    authenticator = Authenticator(settings.auth, proxies) if settings.auth.configured else None
-    gates = gates_of(settings, proxies, holdings, authenticator)
+    authenticator = Authenticator(settings.auth, proxies, tuning.auth) if settings.auth.configured else None
+    gates = gates_of(settings, proxies, holdings, authenticator, tuning.auth)
     observer = observer_of(settings, proxies.client_address)
     return Application(engine, settings, gates, holdings, authenticator, observer, tuning)
 
 
 def gates_of(
-    settings: Settings, proxies: Proxies, holdings: Holdings, authenticator: Authenticator | None = None
+    settings: Settings,
+    proxies: Proxies,
+    holdings: Holdings,
+    authenticator: Authenticator | None = None,
+    tuning: AuthTuning = DEFAULT_AUTH,
 ) -> list[Gate]:
     """Give the gates that the settings ask for: addresses before identities, which are known behind their own gate.
 
@@ -93,13 +98,18 @@ def gates_of(
         Authentication(authenticator) if authenticator else None,
         identity_gate(limits),
         holdings if limits.max_connections_per_identity else None,
-        _authorization(settings, authenticator) if authenticator else None,
+        _authorization(settings, authenticator, tuning) if authenticator else None,
     ]
     return [gate for gate in gates if gate]
 
 
-def _authorization(settings: Settings, authenticator: Authenticator) -> Authorization:
-    return Authorization(authenticator, settings.auth.public_read, public_metrics=settings.metrics.public)
+def _authorization(settings: Settings, authenticator: Authenticator, tuning: AuthTuning) -> Authorization:
+    return Authorization(
+        authenticator,
+        settings.auth.public_read,
+        public_metrics=settings.metrics.public,
+        recheck_secs=tuning.recheck_secs,
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -9,7 +9,7 @@ import asyncio
 import datetime as dt
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from everbrook.settings.sections.tls import ClientCertificates, TlsSettings, Tls
 
 logger = logging.getLogger(__name__)
 
-WATCH_SECS = 2.0
 PROTOCOLS = ("http/1.1",)
 
 _VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
@@ -33,6 +32,9 @@ _MISMATCHES = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}
 Trace = tuple[int, int, int] | None
 
 
+Load = Callable[[TlsSettings], ssl.SSLContext]
+
+
 class CertificateUnusable(OSError):
     """A file of the settings can't be used for TLS; the message says which and why."""
 
@@ -40,32 +42,41 @@ class CertificateUnusable(OSError):
 class Certificates:
     """The certificate that connections are encrypted with. Made, it is usable; renewed, it stays so."""
 
-    def __init__(self, settings: TlsSettings) -> None:
-        """Load the files, or raise `CertificateUnusable`."""
+    def __init__(self, settings: TlsSettings, look_secs: float, load: Load | None = None) -> None:
+        """Load the files, or raise `CertificateUnusable`. While they are watched they are looked at every `look_secs`.
+
+        `load` makes a context of them, `make_context` unless another is given.
+        """
         self.handshake_timeout_secs = settings.handshake_timeout_secs
         self._settings = settings
+        self._look_secs = look_secs
+        self._load = load or make_context
+        # The files may change while they are loaded. Their traces are taken before, so that the next looks notice it.
         self._seen = self._settled = self._traces()
         self._timer: asyncio.TimerHandle | None = None
-        self.context = make_context(settings)
+        self.context = self._load(settings)
 
     def reload(self) -> None:
         """Encrypt connections that are made from now on with what the files hold now, or raise why that can't be."""
         self._seen = self._settled = self._traces()
-        self.context = make_context(self._settings)
+        self.context = self._load(self._settings)
         logger.info("the certificate in %s is used from now on", self._settings.cert_path)
 
     def watch(self) -> None:
         """Look at the files every few seconds, from now on."""
-        self._timer = asyncio.get_running_loop().call_later(WATCH_SECS, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._look_secs, self._look_and_watch)
 
     def close(self) -> None:
         """Look at the files no more."""
         if self._timer:
             self._timer.cancel()
 
-    def _look(self) -> None:
-        """Reload what has changed, once it has stayed the same for two looks: whoever writes it may not be done."""
+    def _look_and_watch(self) -> None:
         self.watch()
+        self.look()
+
+    def look(self) -> None:
+        """Reload what has changed, once it has stayed the same for two looks: whoever writes it may not be done."""
         traces = self._traces()
         if traces == self._seen != self._settled:
             try:

@@ -7,7 +7,9 @@ a component hands it its part. These structs live in modules that import nothing
 from msgspec import Struct
 
 from everbrook.engine.tuning import EngineTuning
+from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
 from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.limits.tuning import PulseTuning
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):
@@ -26,6 +28,8 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     engine: EngineTuning = EngineTuning()
     listener: ListenerTuning = ListenerTuning()
     exchange: ExchangeTuning = ExchangeTuning()
+    auth: AuthTuning = DEFAULT_AUTH
+    pulse: PulseTuning = PulseTuning()
 
 
 DEFAULT_TUNING = ServerTuning()

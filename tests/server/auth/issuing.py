@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -72,7 +73,8 @@ class Issuer:
     def __init__(self, *pairs: KeyPair) -> None:
         self.body = jwks(*pairs)
         self.status = 200
-        self.delay_secs = 0.0
+        self._speaks = threading.Event()
+        self._speaks.set()
         self.headers: dict[str, str] = {}
         self.fetches = 0
         self._server: ThreadingHTTPServer | None = None
@@ -92,6 +94,15 @@ class Issuer:
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Accept connections and answer nothing, for as long as the context lasts."""
+        self._speaks.clear()
+        try:
+            yield
+        finally:
+            self._speaks.set()
 
     def stop(self) -> None:
         """Go down."""
@@ -114,7 +125,7 @@ class Issuer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.fetches += 1
-                time.sleep(issuer.delay_secs)
+                issuer._speaks.wait()
                 self.send_response(issuer.status)
                 for name, value in issuer.headers.items():
                     self.send_header(name, value)

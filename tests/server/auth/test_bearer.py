@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import ProtocolError, TokenExpired, TokenInvalid, TooManyRequests, Unavailable
-from everbrook.server.auth import bearer
 from everbrook.server.auth.bearer import BearerTokens, Expectation
 from everbrook.server.auth.grants import format_scopes, parse_scopes
-from everbrook.server.auth.guesses import BURST_SECS, PER_SEC
 from everbrook.server.auth.identity import Identity
 from everbrook.server.auth.jwks import Key
 from everbrook.server.auth.key_pair import ALGORITHMS
+from everbrook.server.auth.tuning import GuessTuning, TokenTuning
 from tests.server.auth.issuing import AUDIENCE, ISSUER, SCOPE, KnownKeys, claims, key_set, mint, pair_of
 
 EXPECTED = Expectation(ISSUER, AUDIENCE, ALGORITHMS, leeway_secs=5.0)
@@ -116,25 +115,29 @@ def test_other_keys_make_a_remembered_token_be_verified_again() -> None:
 
 
 def test_a_refused_token_is_not_remembered() -> None:
-    tokens = verifier()
+    remembered: dict[bytes, Identity] = {}
+    tokens = BearerTokens(KnownKeys(key_set()), EXPECTED, remembered=remembered)
     for _ in range(3):
         with pytest.raises(TokenInvalid):
             tokens.identify(mint(iss="other").encode())
-    assert not tokens._remembered
+    assert not remembered
 
 
-def test_only_so_many_tokens_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bearer, "MAX_REMEMBERED", 3)
-    tokens = verifier()
+def test_only_so_many_tokens_are_remembered() -> None:
+    remembered: dict[bytes, Identity] = {}
+    keys = KnownKeys(key_set(pair_of("EdDSA")))
+    tokens = BearerTokens(keys, EXPECTED, tuning=TokenTuning(max_remembered=3), remembered=remembered)
     for number in range(5):
         tokens.identify(mint("EdDSA", jti=str(number)).encode())
-    assert len(tokens._remembered) == 3
+    assert len(remembered) == 3
 
 
 def test_the_tokens_themselves_are_not_kept() -> None:
-    tokens, token = verifier(), mint().encode()
+    remembered: dict[bytes, Identity] = {}
+    tokens, token = BearerTokens(KnownKeys(key_set()), EXPECTED, remembered=remembered), mint().encode()
     tokens.identify(token)
-    assert token not in repr(tokens._remembered).encode()
+    assert len(remembered) == 1
+    assert token not in repr(remembered).encode()
 
 
 def test_a_token_that_can_not_be_judged_now_is_neither_good_nor_bad() -> None:
@@ -231,8 +234,9 @@ def test_a_claim_that_is_null_is_an_empty_one() -> None:
 
 
 def test_who_sends_bad_signatures_is_soon_not_listened_to() -> None:
-    tokens, bad = verifier(), _unsigned().encode()
-    for _ in range(int(PER_SEC * BURST_SECS) + 10):
+    tuning = TokenTuning(guesses=GuessTuning(per_sec=0.01, burst_secs=500.0))
+    tokens, bad = BearerTokens(KnownKeys(key_set()), EXPECTED, tuning=tuning), _unsigned().encode()
+    for _ in range(10):
         with suppress(TokenInvalid, TooManyRequests):
             tokens.identify(bad, "mallory")
     with pytest.raises(TooManyRequests):

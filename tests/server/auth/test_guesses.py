@@ -3,7 +3,10 @@
 import pytest
 
 from everbrook.protocol.errors import TooManyRequests
-from everbrook.server.auth.guesses import ALL_PER_SEC, BURST_SECS, PER_SEC, Guesses
+from everbrook.server.auth.guesses import Guesses
+from everbrook.server.auth.tuning import GuessTuning
+
+TUNING = GuessTuning(per_sec=4.0, all_per_sec=32.0, burst_secs=2.0)
 
 
 class Watch:
@@ -21,15 +24,15 @@ def _guess(guesses: Guesses, whose: str, times: float) -> None:
 
 
 def test_a_few_mistakes_are_no_guesses() -> None:
-    guesses = Guesses(Watch())
-    _guess(guesses, "alice", PER_SEC * BURST_SECS)
+    guesses = Guesses(TUNING, Watch())
+    _guess(guesses, "alice", TUNING.per_sec * TUNING.burst_secs)
     guesses.require_few("alice")
 
 
 def test_who_guesses_waits_and_may_then_try_again() -> None:
     watch = Watch()
-    guesses = Guesses(watch)
-    _guess(guesses, "mallory", PER_SEC * (BURST_SECS + 3))
+    guesses = Guesses(TUNING, watch)
+    _guess(guesses, "mallory", TUNING.per_sec * (TUNING.burst_secs + 3))
     with pytest.raises(TooManyRequests) as refused:
         guesses.require_few("mallory")
     assert dict(refused.value.headers)[b"Retry-After"] == b"3"
@@ -39,8 +42,8 @@ def test_who_guesses_waits_and_may_then_try_again() -> None:
 
 
 def test_when_many_guess_only_they_wait() -> None:
-    guesses = Guesses(Watch())
-    for number in range(int(ALL_PER_SEC * (BURST_SECS + 1))):
+    guesses = Guesses(TUNING, Watch())
+    for number in range(int(TUNING.all_per_sec * (TUNING.burst_secs + 1))):
         guesses.note(f"mallory-{number}")
     with pytest.raises(TooManyRequests):
         guesses.require_few("mallory-7")

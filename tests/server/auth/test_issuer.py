@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from everbrook.protocol.errors import Unavailable
-from everbrook.server.auth import issuer as issuing
 from everbrook.server.auth.issuer import FetchedKeys, FileKeys
 from everbrook.server.auth.jwks import MAX_SET_BYTES, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS
+from everbrook.server.auth.tuning import DEFAULT_AUTH, IssuerTuning
 from tests.server.auth.issuing import Issuer, jwks, pair_of
 
 parse = partial(parse_key_set, algorithms=ALGORITHMS)
+LOGGER = "everbrook.server.auth.issuer"
 OLD, NEW = pair_of("ES256", "old"), pair_of("ES256", "new")
 
 
@@ -37,8 +38,10 @@ def issuer() -> Iterator[Issuer]:
 
 
 @asynccontextmanager
-async def fetching(issuer: Issuer, watch: Watch, refresh_secs: float = 300.0) -> AsyncIterator[FetchedKeys]:
-    keys = FetchedKeys(issuer.url, parse, refresh_secs, watch)
+async def fetching(
+    issuer: Issuer, watch: Watch, refresh_secs: float = 300.0, tuning: IssuerTuning = DEFAULT_AUTH.issuer
+) -> AsyncIterator[FetchedKeys]:
+    keys = FetchedKeys(issuer.url, parse, refresh_secs, tuning, watch)
     try:
         await keys.begin()
         yield keys
@@ -56,12 +59,18 @@ async def found(keys: FetchedKeys, kid: str, within_secs: float = 5.0) -> bool:
                 await asyncio.sleep(0.005)
 
 
+async def reach(issuer: Issuer, number: int) -> None:
+    """Wait for so many fetches in all."""
+    for _ in range(2000):
+        if issuer.fetches >= number:
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError(f"there were {issuer.fetches} fetches, not {number}")
+
+
 async def fetches(issuer: Issuer, number: int) -> bool:
     """Whether there are so many fetches in all, in good time, and no more."""
-    for _ in range(1000):
-        if issuer.fetches >= number:
-            break
-        await asyncio.sleep(0.005)
+    await reach(issuer, number)
     await asyncio.sleep(0.05)
     return issuer.fetches == number
 
@@ -116,7 +125,7 @@ def test_a_flood_of_unknown_keys_is_one_fetch_a_minute(issuer: Issuer) -> None:
             with pytest.raises(Unavailable):
                 keys.find("last", "ES256")
             assert await fetches(issuer, 2)
-            assert len(keys._missed) <= issuing.MAX_MISSED
+            assert len(keys.inspect().missed) == DEFAULT_AUTH.issuer.max_missed
 
     asyncio.run(run())
 
@@ -136,22 +145,19 @@ def test_the_known_keys_stay_while_the_issuer_is_down(issuer: Issuer, caplog: py
     async def run() -> None:
         async with fetching(issuer, Watch(), refresh_secs=0.02) as keys:
             issuer.stop()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.1)
             assert keys.find("old", "ES256") is not None
             assert keys.generation == 1
 
     asyncio.run(run())
-    assert [record.levelno for record in caplog.records if record.name == issuing.__name__] == [logging.WARNING]
+    assert [record.levelno for record in caplog.records if record.name == LOGGER] == [logging.WARNING]
 
 
-def test_a_start_with_the_issuer_down_ends_and_the_keys_come_with_the_issuer(
-    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(issuing, "RETRY_SECS", (0.02,))
+def test_a_start_with_the_issuer_down_ends_and_the_keys_come_with_the_issuer(issuer: Issuer) -> None:
     issuer.stop()
 
     async def run() -> None:
-        async with fetching(issuer, Watch()) as keys:
+        async with fetching(issuer, Watch(), tuning=IssuerTuning(retry_secs=(0.02,))) as keys:
             with pytest.raises(Unavailable, match="could not be fetched yet"):
                 keys.find("old", "ES256")
             issuer.start()
@@ -160,31 +166,31 @@ def test_a_start_with_the_issuer_down_ends_and_the_keys_come_with_the_issuer(
     asyncio.run(run())
 
 
-def test_a_slow_issuer_delays_the_start_by_a_bounded_time(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issuing, "TIMEOUT_SECS", 0.1)
-    issuer.delay_secs = 1.0
-
+def test_a_slow_issuer_delays_the_start_by_a_bounded_time(issuer: Issuer) -> None:
     async def run() -> None:
-        async with asyncio.timeout(0.9), fetching(issuer, Watch()) as keys:
+        async with fetching(issuer, Watch(), tuning=IssuerTuning(timeout_secs=0.05)) as keys:
             with pytest.raises(Unavailable):
                 keys.find("old", "ES256")
 
-    asyncio.run(run())
+    with issuer.silent():
+        asyncio.run(run())
 
 
 @pytest.mark.parametrize("wrong", ["status", "redirect", "text", "size", "empty"])
-def test_a_wrong_answer_takes_nothing_away(issuer: Issuer, wrong: str) -> None:
+def test_a_wrong_answer_takes_nothing_away(issuer: Issuer, wrong: str, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        async with fetching(issuer, Watch(), refresh_secs=0.02) as keys:
+        async with fetching(issuer, Watch(), refresh_secs=0.02, tuning=IssuerTuning(retry_secs=(0.02,))) as keys:
             elsewhere = {"Location": issuer.url}
             issuer.status, issuer.headers = {"status": (500, {}), "redirect": (302, elsewhere)}.get(wrong, (200, {}))
             answers = {"text": b"<html>", "size": b" " * (MAX_SET_BYTES + 1), "empty": b'{"keys": []}'}
             issuer.body = answers.get(wrong, issuer.body)
-            await asyncio.sleep(0.2)
+            # The second fetch from here on begins when the first has been judged.
+            await reach(issuer, issuer.fetches + 2)
             assert keys.find("old", "ES256") is not None
-            assert keys._failures > 0
+            assert keys.generation == 1
 
     asyncio.run(run())
+    assert [record.levelno for record in caplog.records if record.name == LOGGER] == [logging.WARNING]
 
 
 def test_a_key_that_is_withdrawn_is_gone_after_the_next_fetch(issuer: Issuer) -> None:
@@ -202,14 +208,16 @@ def test_a_key_that_is_withdrawn_is_gone_after_the_next_fetch(issuer: Issuer) ->
 
 
 def test_strangers_do_not_make_a_withdrawn_key_new_again(issuer: Issuer) -> None:
+    few = IssuerTuning(max_missed=10, max_withdrawn=10)
+
     async def run() -> None:
         watch = Watch()
-        async with fetching(issuer, watch) as keys:
+        async with fetching(issuer, watch, tuning=few) as keys:
             issuer.publish(NEW)
             keys.reload()
             assert await fetches(issuer, 2)
             watch.now += 0.1
-            for number in range(issuing.MAX_MISSED + issuing.MAX_WITHDRAWN):
+            for number in range(few.max_missed + few.max_withdrawn):
                 with pytest.raises(Unavailable):
                     keys.find(f"strange-{number}", "ES256")
             assert keys.find("old", "ES256") is None
@@ -227,21 +235,19 @@ def test_a_withdrawn_key_that_comes_back_is_known(issuer: Issuer) -> None:
                 assert await fetches(issuer, number)
                 watch.now += 1
             assert keys.find("old", "ES256") is not None
-            assert not keys._withdrawn
+            assert not keys.inspect().withdrawn
 
     asyncio.run(run())
 
 
-def test_no_more_withdrawn_keys_are_remembered_than_may_be(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issuing, "MAX_WITHDRAWN", 1)
-
+def test_no_more_withdrawn_keys_are_remembered_than_may_be(issuer: Issuer) -> None:
     async def run() -> None:
-        async with fetching(issuer, Watch()) as keys:
+        async with fetching(issuer, Watch(), tuning=IssuerTuning(max_withdrawn=1)) as keys:
             for number, name in enumerate(["second", "third"], 2):
                 issuer.publish(pair_of("ES256", name))
                 keys.reload()
                 assert await fetches(issuer, number)
-            assert list(keys._withdrawn) == ["second"]
+            assert keys.inspect().withdrawn == ("second",)
 
     asyncio.run(run())
 
@@ -265,7 +271,7 @@ def test_a_secret_in_the_query_of_the_url_is_not_logged(issuer: Issuer, caplog: 
 
     with caplog.at_level(logging.DEBUG):
         asyncio.run(run())
-    assert [record for record in caplog.records if record.name == issuing.__name__]
+    assert [record for record in caplog.records if record.name == LOGGER]
     assert not [record for record in caplog.records if "hunter2" in record.getMessage()]
 
 

@@ -8,9 +8,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from everbrook.server.auth import watched
 from everbrook.server.auth.grants import allows, parse_scopes
 from everbrook.server.auth.identity import Verb
+from everbrook.server.auth.tuning import AuthTuning, WatchTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.auth.keyring import Keyring
 from tests.server.running import RunningServer, configured
 from tests.server.wire import Wire
@@ -53,12 +54,11 @@ class Listed:
 
 @pytest.fixture(scope="module")
 def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listed]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watched, "LOOK_SECS", 0.0)
-        keys = Keyring(Path(tmp_path_factory.mktemp("keys")))
-        settings = configured(auth__api_keys_path=str(keys.path))
-        with RunningServer(settings) as server, server.connect() as wire:
-            yield Listed(wire, keys)
+    keys = Keyring(Path(tmp_path_factory.mktemp("keys")))
+    settings = configured(auth__api_keys_path=str(keys.path))
+    tuning = ServerTuning(auth=AuthTuning(watch=WatchTuning(look_secs=0.0)))
+    with RunningServer(settings, tuning=tuning) as server, server.connect() as wire:
+        yield Listed(wire, keys)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from everbrook.server.auth import authorizing, watched
+from everbrook.server.auth.tuning import AuthTuning, WatchTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.mounted import Mounted
@@ -17,11 +18,10 @@ Server = RunningServer | Mounted
 
 
 @pytest.fixture
-def guarded(start_either: StartEither, keys: Keyring, monkeypatch: pytest.MonkeyPatch) -> Server:
+def guarded(start_either: StartEither, keys: Keyring) -> Server:
     """A server that looks at keys and rights more often than others do."""
-    monkeypatch.setattr(authorizing, "RECHECK_SECS", 0.2)
-    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
-    server = start_either(auth__api_keys_path=str(keys.path))
+    tuning = ServerTuning(auth=AuthTuning(recheck_secs=0.2, watch=WatchTuning(look_secs=0.0)))
+    server = start_either(tuning=tuning, auth__api_keys_path=str(keys.path))
     with server.connect() as wire:
         wire.create(PATH, authorization=keys.give(SCOPES))
     return server
@@ -74,12 +74,10 @@ def test_a_live_read_ends_soon_after_its_key_was_revoked(
     assert eventually(lambda: guarded.waiting(PATH) == 0)
 
 
-def test_a_key_is_refused_at_once_after_a_reload(
-    start: Start, connect: Connect, keys: Keyring, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched, "LOOK_SECS", 1000.0)
+def test_a_key_is_refused_at_once_after_a_reload(start: Start, connect: Connect, keys: Keyring) -> None:
     key = keys.give(SCOPES)
-    server = start(auth__api_keys_path=str(keys.path))
+    tuning = ServerTuning(auth=AuthTuning(watch=WatchTuning(look_secs=1000.0)))
+    server = start(tuning=tuning, auth__api_keys_path=str(keys.path))
     wire = connect(server)
     wire.create(PATH, authorization=key)
     keys.revoke(key)

@@ -10,21 +10,22 @@ import pytest
 
 from everbrook import Client, Retry
 from everbrook.protocol.errors import TokenExpired
-from everbrook.server.auth import authorizing, guesses, watched
-from everbrook.server.auth import issuer as issuing
 from everbrook.server.auth.key_pair import make_pair
+from everbrook.server.auth.tuning import AuthTuning, GuessTuning, IssuerTuning, TokenTuning, WatchTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/chats"
+LOOKS_ALWAYS = WatchTuning(look_secs=0.0)
+WATCHFUL = ServerTuning(auth=AuthTuning(watch=LOOKS_ALWAYS))
 
 
 @pytest.fixture
-def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Issuer]:
-    """An issuer that has not come up yet, and a server that asks often."""
-    monkeypatch.setattr(issuing, "RETRY_SECS", (0.05,))
+def issuer() -> Iterator[Issuer]:
+    """An issuer that has not come up yet."""
     issuer = Issuer(pair_of())
     with issuer:
         issuer.stop()
@@ -33,7 +34,9 @@ def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Issuer]:
 
 @pytest.fixture
 def guarded(issuer: Issuer, start: Start) -> RunningServer:
-    return start(auth__jwks=issuer.url, auth__issuer=ISSUER, auth__audience=AUDIENCE)
+    """A server that asks its issuer often."""
+    tuning = ServerTuning(auth=AuthTuning(issuer=IssuerTuning(retry_secs=(0.05,))))
+    return start(tuning=tuning, auth__jwks=issuer.url, auth__issuer=ISSUER, auth__audience=AUDIENCE)
 
 
 def status(wire: Wire, token: str) -> int:
@@ -63,13 +66,10 @@ def test_what_can_not_be_judged_is_no_reason_not_to_be_alive(guarded: RunningSer
     assert connect(guarded).get(PATH).status == 401
 
 
-def test_a_key_that_leaves_the_file_takes_its_tokens_with_it(
-    tmp_path: Path, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
+def test_a_key_that_leaves_the_file_takes_its_tokens_with_it(tmp_path: Path, start: Start, connect: Connect) -> None:
     file = tmp_path / "jwks.json"
     file.write_bytes(jwks(pair_of("RS256"), pair_of("ES256")))
-    wire = connect(start(auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE))
+    wire = connect(start(tuning=WATCHFUL, auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE))
     old, new = mint("RS256"), mint("ES256")
     assert (status(wire, old), status(wire, new)) == (404, 404)
     file.write_bytes(jwks(pair_of("ES256")))
@@ -77,14 +77,13 @@ def test_a_key_that_leaves_the_file_takes_its_tokens_with_it(
 
 
 def test_a_live_read_ends_with_its_key_though_its_address_sends_bad_tokens(
-    tmp_path: Path, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, start: Start, connect: Connect
 ) -> None:
-    monkeypatch.setattr(authorizing, "RECHECK_SECS", 0.2)
-    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
-    monkeypatch.setattr(guesses, "PER_SEC", 0.01)
+    tokens = TokenTuning(guesses=GuessTuning(per_sec=0.01))
+    tuning = ServerTuning(auth=AuthTuning(recheck_secs=0.2, watch=LOOKS_ALWAYS, tokens=tokens))
     file, replacing = tmp_path / "jwks.json", make_pair("ES256", "es256")
     file.write_bytes(jwks(pair_of("ES256")))
-    server = start(auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE)
+    server = start(tuning=tuning, auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE)
     wire, bearer = connect(server), f"Bearer {mint('ES256')}"
     wire.create(PATH, authorization=bearer)
     connect(server).follow(f"{PATH}?offset=now&live=sse", authorization=bearer)
@@ -94,13 +93,10 @@ def test_a_live_read_ends_with_its_key_though_its_address_sends_bad_tokens(
     assert eventually(lambda: server.waiting(PATH) == 0)
 
 
-def test_an_odd_key_in_the_file_takes_nothing_from_the_others(
-    tmp_path: Path, start: Start, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
+def test_an_odd_key_in_the_file_takes_nothing_from_the_others(tmp_path: Path, start: Start, connect: Connect) -> None:
     file, odd = tmp_path / "jwks.json", {"kty": "RSA", "kid": "odd", "use": ["sig"]}
     file.write_bytes(jwks(pair_of("RS256")))
-    wire = connect(start(auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE))
+    wire = connect(start(tuning=WATCHFUL, auth__jwks=str(file), auth__issuer=ISSUER, auth__audience=AUDIENCE))
     file.write_text(json.dumps({"keys": [odd, pair_of("RS256").jwk, pair_of("ES256").jwk]}))
     assert (status(wire, mint("RS256")), status(wire, mint("ES256"))) == (404, 404)
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from everbrook.server.auth import watched
+from everbrook.server.auth.tuning import AuthTuning, WatchTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.auth.keyring import Keyring
 from tests.server.blobs import Server, none_left
 from tests.server.conftest import Connect, StartEither
@@ -24,11 +25,11 @@ def key(keys: Keyring) -> str:
 
 
 @pytest.fixture
-def guarded(start_either: StartEither, keys: Keyring, root: str, key: str, monkeypatch: pytest.MonkeyPatch) -> Server:
+def guarded(start_either: StartEither, keys: Keyring, root: str, key: str) -> Server:
     """A server that looks at keys whenever it is asked, and a stream in it."""
     assert key != root
-    monkeypatch.setattr(watched, "LOOK_SECS", 0.0)
-    server = start_either(auth__api_keys_path=str(keys.path))
+    tuning = ServerTuning(auth=AuthTuning(watch=WatchTuning(look_secs=0.0)))
+    server = start_either(tuning=tuning, auth__api_keys_path=str(keys.path))
     with server.connect() as wire:
         wire.create(PATH, body=b"history", authorization=root)
     return server

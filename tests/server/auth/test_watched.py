@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.auth import watched
+from everbrook.server.auth.tuning import WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 from everbrook.settings import SettingsError
 
@@ -89,10 +89,9 @@ def test_the_first_reading_must_succeed(path: Path) -> None:
         WatchedFile(str(path) + "x", parse, setting="auth.keys")
 
 
-def test_a_file_without_end_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched, "MAX_FILE_BYTES", 1000)
+def test_a_file_without_end_is_refused() -> None:
     with pytest.raises(SettingsError, match="more than 1000 bytes"):
-        WatchedFile("/dev/zero", parse, setting="auth.keys")
+        WatchedFile("/dev/zero", parse, setting="auth.keys", tuning=WatchTuning(max_file_bytes=1000))
 
 
 def test_a_reload_reads_what_has_not_changed_too(file: WatchedFile[str]) -> None:

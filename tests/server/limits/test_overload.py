@@ -10,13 +10,14 @@ from everbrook.server.limits.overload import (
     HOLD_SECS,
     LEAST,
     SOFT,
-    STANDING_SECS,
     Bounds,
     Overload,
     hold_secs,
     wait_secs,
 )
+from everbrook.server.limits.tuning import OverloadTuning
 
+TUNING = OverloadTuning()
 BEAT_SECS = 0.025
 BOUND_SECS = 0.25
 
@@ -26,7 +27,7 @@ class Simulated:
 
     def __init__(self, seed: int, capacity: float, clients: int, bounds: Bounds = Bounds(BOUND_SECS)) -> None:  # noqa: B008
         self.random = random.Random(seed)
-        self.overload = Overload(bounds)
+        self.overload = Overload(bounds, TUNING)
         self.capacity = capacity
         self.clients = clients
         self.held: list[float] = []
@@ -112,14 +113,14 @@ def test_without_the_control_the_wait_grows_and_grows() -> None:
 
 
 def test_a_disk_that_does_not_keep_up_counts_like_a_loop_that_does_not() -> None:
-    overload = Overload(Bounds(0, 1.0))
+    overload = Overload(Bounds(0, 1.0), TUNING)
     for beat in range(100):
         overload.observe(0.0, 2.0, beat * BEAT_SECS)
     assert not overload.calm
 
 
 def test_however_bad_it_is_some_are_admitted() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
     for beat in range(2000):
         overload.observe(10.0, 0.0, beat * BEAT_SECS)
     assert overload.fraction == LEAST
@@ -128,14 +129,14 @@ def test_however_bad_it_is_some_are_admitted() -> None:
 
 
 def test_a_delay_must_stand_before_it_counts() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
-    for beat in range(int(STANDING_SECS / BEAT_SECS)):
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
+    for beat in range(int(TUNING.standing_secs / BEAT_SECS)):
         overload.observe(1.0, 0.0, 100 + beat * BEAT_SECS)
     assert overload.calm
 
 
 def test_readers_that_follow_are_refused_last() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
     overload.fraction = LEAST
     assert not overload.admits(1.0, held=0, busy=100)
     assert overload.admits_follower(1.0)
@@ -143,20 +144,20 @@ def test_readers_that_follow_are_refused_last() -> None:
 
 
 def test_nobody_is_refused_while_there_is_no_delay_any_more() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
     overload.fraction = LEAST
     assert overload.admits(SOFT - 0.1, held=0, busy=100)
     assert overload.refused == 0
 
 
 def test_a_client_that_is_alone_is_never_refused() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
     overload.fraction = LEAST
     assert overload.admits(100.0, held=0, busy=1)
 
 
 def test_a_delay_that_becomes_smaller_is_given_time() -> None:
-    overload = Overload(Bounds(BOUND_SECS))
+    overload = Overload(Bounds(BOUND_SECS), TUNING)
     for beat in range(60):
         overload.observe(10.0 * 0.95**beat, 0.0, 100 + beat * BEAT_SECS)
     assert overload.fraction == FIRST_BACK

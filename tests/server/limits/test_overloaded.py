@@ -21,9 +21,9 @@ def strain(server: RunningServer, fraction: float = LEAST, crowd: int = CROWD) -
         pulse.beat_at, pulse.limit_secs = 0.0, 0.0
         pulse.calm = fraction >= 1.0
         pulse.overload.fraction = fraction
-        pulse._late_secs = 0.0 if pulse.calm else 2 * pulse.overload.bounds.wait_secs
+        pulse.late_secs = 0.0 if pulse.calm else 2 * pulse.overload.bounds.wait_secs
         pulse.limit_secs = float("inf")
-        pulse._seen_before = crowd
+        pulse.seen_before = crowd
 
     server.call(put_on)
 
@@ -115,5 +115,5 @@ def test_who_comes_and_goes_is_not_counted_out_for_those_who_stay(strained: Runn
         wire = connect(strained)
         assert wire.get("/healthz").status == 200
         wire.close()
-    assert eventually(lambda: strained.call(lambda: strained.listener.pulse._seen) == 0)
+    assert eventually(lambda: strained.call(lambda: strained.listener.pulse.seen) == 0)
     assert strained.call(lambda: strained.listener.pulse.busy) == CROWD

@@ -6,19 +6,25 @@ from collections.abc import Sequence
 from math import inf
 from threading import Event
 
-import pytest
+from msgspec.structs import replace
 
+from everbrook.engine.clock import Clock
 from everbrook.protocol.change import Change
-from everbrook.server.application import Application
-from everbrook.server.exchange import Reply, Request
-from everbrook.server.limits import overload, pulse, turn
+from everbrook.server.limits.tuning import OverloadTuning, PulseTuning
+from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, render
 
-WRITERS = 20
-EACH = 120
+WRITERS = 10
+EACH = 30
+FEW = 200
+"""So many pending changes are a queue in these tests; the writers send more."""
+QUEUE = PulseTuning(few_changes=FEW, spare_changes=FEW)
 MANY = 200
+QUICK = ServerTuning(pulse=PulseTuning(quiet_beats=4, overload=OverloadTuning(standing_secs=0.1)))
+STILL_SECS = 0.2
+"""A delay of this length stands, for a server whose tuning is quick."""
 
 
 class SlowStorage(GatedStorage):
@@ -38,11 +44,21 @@ def is_calm(server: RunningServer) -> bool:
     return server.call(lambda: server.listener.pulse.calm)
 
 
-def queue_up(start: Start, connect: Connect, path: str) -> tuple[GatedStorage, RunningServer, list[Wire]]:
+class SlowClock(Clock):
+    """A clock that takes a millisecond to read, and so makes every append take one."""
+
+    def now(self) -> int:
+        time.sleep(0.001)
+        return super().now()
+
+
+def queue_up(
+    start: Start, connect: Connect, path: str, pulse: PulseTuning = QUEUE
+) -> tuple[GatedStorage, RunningServer, list[Wire]]:
     """Let many changes wait for a disk that stands still."""
     storage = GatedStorage()
     storage.gate.set()
-    server = start(storage, limits__overload_commit_secs=0.1)
+    server = start(storage, ServerTuning(pulse=pulse), limits__overload_commit_secs=0.1)
     connect(server).create(path)
     wires = [connect(server) for _ in range(WRITERS)]
     storage.gate.clear()
@@ -67,11 +83,8 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     assert len(connect(server).get(path).body) == WRITERS * EACH + last.count(204)
 
 
-def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(
-    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(turn, "FEW_CHANGES", 100)
-    storage, server, wires = queue_up(start, connect, path)
+def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start, connect: Connect, path: str) -> None:
+    storage, server, wires = queue_up(start, connect, path, replace(QUEUE, spare_changes=FEW // 10))
     others = [connect(server) for _ in range(WRITERS)]
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
     for wire in others:
@@ -84,10 +97,10 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(
 
 
 def test_a_full_queue_has_room_for_those_who_ask_one_thing_after_the_other(
-    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+    start: Start, connect: Connect, path: str
 ) -> None:
-    monkeypatch.setattr(overload, "STANDING_SECS", 60)
-    storage, server, _ = queue_up(start, connect, path)
+    pulse = replace(QUEUE, overload=OverloadTuning(standing_secs=60))
+    storage, server, _ = queue_up(start, connect, path, pulse)
     patient, hasty = connect(server), connect(server)
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
     waiting = server.engine.last_change
@@ -100,22 +113,15 @@ def test_a_full_queue_has_room_for_those_who_ask_one_thing_after_the_other(
 
 
 def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
-    start: Start, connect: Connect, path: str, monkeypatch: pytest.MonkeyPatch
+    start: Start, connect: Connect, path: str
 ) -> None:
-    monkeypatch.setattr(pulse, "FEW_CHANGES", 50)
     storage = GatedStorage()
     storage.gate.set()
-    server = start(storage, limits__overload_commit_secs=0.1, limits__overload_wait_secs=60)
+    tuning = ServerTuning(pulse=PulseTuning(few_changes=50, assumed_per_sec=1000.0))
+    bounds = {"limits__overload_commit_secs": 0.1, "limits__overload_wait_secs": 60}
+    server = start(storage, tuning, SlowClock(), **bounds)
     connect(server).create(path)
-    wires = [connect(server) for _ in range(WRITERS)]
-    server.call(lambda: setattr(server.listener.pulse, "_durable_per_sec", 1000.0))
-    handle = Application.handle
-
-    def handle_slowly(application: Application, request: Request) -> Reply:
-        time.sleep(0.001)
-        return handle(application, request)
-
-    monkeypatch.setattr(Application, "handle", handle_slowly)
+    wires = [connect(server) for _ in range(20)]
     storage.gate.clear()
     all_sent, standing = Event(), Event()
     server.loop.call_soon_threadsafe(standing.set)
@@ -126,7 +132,7 @@ def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
     all_sent.set()
     assert eventually(lambda: server.call(lambda: server.listener.pulse.held) > 0)
     # There is room for 100. Some 125 are taken in before a turn is a long one, and each client's are one read.
-    assert server.call(lambda: server.engine.last_change) < WRITERS * 50 / 2
+    assert server.call(lambda: server.engine.last_change) < len(wires) * 50 / 2
     storage.gate.set()
 
 
@@ -140,7 +146,7 @@ def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, p
 
 
 def test_what_was_asked_for_is_not_taken_for_what_a_disk_can_do(start: Start, connect: Connect, path: str) -> None:
-    server = start(SlowStorage(0.05), limits__overload_commit_secs=0.1)
+    server = start(SlowStorage(0.05), ServerTuning(pulse=QUEUE), limits__overload_commit_secs=0.1)
     wires = [connect(server) for _ in range(WRITERS)]
     wires[0].create(path)
     for _ in range(WRITERS):
@@ -157,12 +163,12 @@ def append_to(path: str) -> bytes:
 def test_a_disk_that_stands_still_for_a_few_is_no_overload(start: Start, connect: Connect, path: str) -> None:
     storage = GatedStorage()
     storage.gate.set()
-    server = start(storage, limits__overload_commit_secs=0.05)
+    server = start(storage, QUICK, limits__overload_commit_secs=0.05)
     wire = connect(server)
     wire.create(path)
     storage.gate.clear()
     wire.send(append_to(path) * 100)
-    time.sleep(1.0)
+    time.sleep(2 * STILL_SECS)
     wire.send(append_to(path))
     assert is_calm(server)
     storage.gate.set()
@@ -170,27 +176,27 @@ def test_a_disk_that_stands_still_for_a_few_is_no_overload(start: Start, connect
 
 
 def test_a_loop_that_stands_still_is_no_overload(start: Start, connect: Connect, path: str) -> None:
-    server = start(limits__overload_wait_secs=0.05)
+    server = start(tuning=QUICK, limits__overload_wait_secs=0.05)
     wires = [connect(server) for _ in range(MANY)]
     wires[0].create(path)
     for _ in range(3):
         for wire in wires:
             wire.ask("POST", path, b"1", content_type="text/plain")
-        server.call(lambda: time.sleep(0.7))
+        server.call(lambda: time.sleep(STILL_SECS))
         assert {wire.read().status for wire in wires} == {204}
 
 
 def test_whoever_is_alone_may_send_as_much_at_once_as_it_will(start: Start, connect: Connect, path: str) -> None:
-    server = start(limits__overload_wait_secs=0.05)
+    server = start(tuning=QUICK, limits__overload_wait_secs=0.05)
     wire = connect(server)
     wire.create(path)
     wire.send(append_to(path) * MANY * 5)
-    server.call(lambda: time.sleep(0.7))
+    server.call(lambda: time.sleep(STILL_SECS))
     assert {wire.read().status for _ in range(MANY * 5)} == {204}
 
 
 def test_an_idle_server_has_no_pulse(start: Start, connect: Connect) -> None:
-    server = start()
+    server = start(tuning=QUICK)
     assert connect(server).get("/healthz").status == 200
     assert server.call(lambda: server.listener.pulse.beat_at) < float("inf")
     assert eventually(lambda: server.call(lambda: server.listener.pulse.beat_at) == float("inf"))
@@ -199,4 +205,4 @@ def test_an_idle_server_has_no_pulse(start: Start, connect: Connect) -> None:
 def test_without_bounds_there_is_no_pulse_at_all(start: Start, connect: Connect) -> None:
     server = start(limits__overload_wait_secs=0.0, limits__overload_commit_secs=0.0)
     assert connect(server).get("/healthz").status == 200
-    assert server.call(lambda: server.listener.pulse._timer) is None
+    assert not server.call(lambda: server.listener.pulse.beating)

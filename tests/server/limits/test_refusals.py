@@ -120,7 +120,7 @@ def test_however_live_reads_end_none_stays_counted(start: Start, connect: Connec
     assert writer.append(path, b"x", stream_closed="true").status == 204
     follower.events()
     holdings = server.application.holdings
-    assert eventually(lambda: server.call(lambda: len(holdings._readers_by_address)) == 0)
+    assert eventually(lambda: server.call(lambda: len(holdings.readers_by_address)) == 0)
 
 
 def test_no_connection_stays_counted(start: Start, connect: Connect) -> None:

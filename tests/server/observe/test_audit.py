@@ -143,10 +143,9 @@ def test_of_many_refusals_some_are_written_down_and_then_their_number() -> None:
     assert kept.records[-1]["count"] == 997
 
 
-def test_the_number_of_refusals_that_were_left_out_is_told_though_none_follow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everbrook.server.observe.audit.WINDOW_SECS", 0.05)
+def test_the_number_of_refusals_that_were_left_out_is_told_though_none_follow() -> None:
     kept = Kept()
-    refuse(Audit(kept, 3, address_of_peer), 10, wait_secs=0.2)
+    refuse(Audit(kept, 3, address_of_peer, window_secs=0.05), 10, wait_secs=0.2)
     assert kept.records[-1] == {"action": "refused", "outcome": "left_out", "count": 7}
 
 

@@ -8,17 +8,26 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
+from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.tls import Certificates, CertificateUnusable, make_context
+from everbrook.server.tuning import ServerTuning
 from everbrook.settings import TlsSettings
 from tests.certificates import Authority, Pair, connected, serial, shown
+from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually
 from tests.server.tls.test_encrypted import request
 
 
-@pytest.fixture(autouse=True)
-def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everbrook.server.tls.WATCH_SECS", 0.02)
+def looking(secs: float) -> ServerTuning:
+    return ServerTuning(listener=ListenerTuning(certificate_secs=secs))
+
+
+@pytest.fixture
+def encrypted(start: Start, pair: Pair) -> RunningServer:
+    """A server that looks at its certificate often."""
+    return start(tuning=looking(0.02), tls__cert_path=str(pair.cert), tls__key_path=str(pair.key))
 
 
 def reload(server: RunningServer) -> None:
@@ -36,14 +45,113 @@ def test_a_changed_certificate_is_used_by_itself(encrypted: RunningServer, pair:
     assert eventually(lambda: shown(encrypted.address, authority.client_context()) == serial(renewed))
 
 
-def test_a_signal_renews_at_once(
-    encrypted: RunningServer, pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Certificates, "_look", lambda _self: None)
+def test_a_signal_renews_at_once(start: Start, pair: Pair, authority: Authority) -> None:
+    server = start(tuning=looking(3600), tls__cert_path=str(pair.cert), tls__key_path=str(pair.key))
     renewed = authority.issue("server", file="renewed")
     renewed.put_at(pair)
-    reload(encrypted)
-    assert shown(encrypted.address, authority.client_context()) == serial(renewed)
+    reload(server)
+    assert shown(server.address, authority.client_context()) == serial(renewed)
+
+
+# When changed files are loaded: every look is made by hand, and so is every moment between two of them.
+
+
+class Loads:
+    """Loads the files as a server does, and counts. `meanwhile` is called when they were read."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.serial = 0
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    def __call__(self, settings: TlsSettings) -> ssl.SSLContext:
+        self.count += 1
+        self.serial = x509.load_pem_x509_certificate(Path(settings.cert_path).read_bytes()).serial_number
+        context = make_context(settings)
+        self.meanwhile()
+        return context
+
+
+@pytest.fixture
+def loads() -> Loads:
+    return Loads()
+
+
+@pytest.fixture
+def certificates(pair: Pair, loads: Loads) -> Certificates:
+    settings = TlsSettings(cert_path=str(pair.cert), key_path=str(pair.key))
+    return Certificates(settings, look_secs=3600, load=loads)
+
+
+def test_files_that_do_not_change_are_not_loaded_again(certificates: Certificates, loads: Loads) -> None:
+    for _ in range(4):
+        certificates.look()
+    assert loads.count == 1
+
+
+def test_changed_files_are_loaded_by_the_second_look_that_finds_them_so_and_once(
+    certificates: Certificates, loads: Loads, pair: Pair, authority: Authority
+) -> None:
+    renewed = authority.issue("server", file="renewed")
+    renewed.put_at(pair)
+    loaded = []
+    for _ in range(4):
+        certificates.look()
+        loaded.append(loads.count)
+    assert loaded == [1, 2, 2, 2]
+    assert loads.serial == serial(renewed)
+
+
+def test_files_that_change_from_look_to_look_are_not_loaded_until_they_stay(
+    certificates: Certificates, loads: Loads, pair: Pair, authority: Authority
+) -> None:
+    for number in range(3):
+        authority.issue("server", file=f"renewed-{number}").put_at(pair)
+        certificates.look()
+    assert loads.count == 1
+    certificates.look()
+    assert (loads.count, loads.serial) == (2, serial(pair))
+
+
+def test_a_pair_is_not_loaded_while_only_one_of_its_files_is_written(
+    certificates: Certificates, loads: Loads, pair: Pair, authority: Authority
+) -> None:
+    renewed = authority.issue("server", file="renewed")
+    renewed.cert.replace(pair.cert)
+    certificates.look()
+    renewed.key.replace(pair.key)
+    certificates.look()
+    assert loads.count == 1
+    certificates.look()
+    assert (loads.count, loads.serial) == (2, serial(pair))
+
+
+@pytest.mark.parametrize("when", ["at the start", "by a look", "by a signal"])
+def test_files_that_change_while_they_are_loaded_are_loaded_again(
+    pair: Pair, loads: Loads, authority: Authority, when: str
+) -> None:
+    newest = authority.issue("server", file="newest")
+
+    def replace_once() -> None:
+        loads.meanwhile = lambda: None
+        newest.put_at(pair)
+
+    settings = TlsSettings(cert_path=str(pair.cert), key_path=str(pair.key))
+    if when == "at the start":
+        loads.meanwhile = replace_once
+    certificates = Certificates(settings, look_secs=3600, load=loads)
+    if when != "at the start":
+        authority.issue("server", file="newer").put_at(pair)
+        certificates.look()
+        loads.meanwhile = replace_once
+        (certificates.look if when == "by a look" else certificates.reload)()
+    assert loads.serial != serial(newest)
+    for _ in range(2):
+        certificates.look()
+    assert loads.serial == serial(newest)
+
+
+# Files that can't be used
 
 
 def test_a_pair_that_does_not_fit_keeps_the_one_before_and_is_said_once(

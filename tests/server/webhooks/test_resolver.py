@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
 from everbrook.server.webhooks.resolver import SystemResolver
 from tests.server.webhooks.receivers import PUBLIC, run
 
-FOUND = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (PUBLIC, 443))]
+Found = tuple[Any, ...]
+FOUND: list[Found] = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (PUBLIC, 443))]
 
 
 class Stuck:
@@ -21,7 +23,7 @@ class Stuck:
     def __init__(self) -> None:
         self.let_go = threading.Event()
 
-    def __call__(self, *_: object, **__: object) -> object:
+    def __call__(self, host: str, port: int, *, type: int) -> list[Found]:  # noqa: A002, ARG002 - as the system's
         assert self.let_go.wait(20), "nobody let it go"
         return FOUND
 
@@ -31,9 +33,8 @@ class Stuck:
 
 
 @pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stuck]:
+def stuck() -> Iterator[Stuck]:
     system = Stuck()
-    monkeypatch.setattr(socket, "getaddrinfo", system)
     yield system
     system.let_go.set()
     for thread in system.under_way:
@@ -49,14 +50,13 @@ def test_a_name_that_the_system_knows_gives_its_addresses() -> None:
     assert all(ip_address(address).is_loopback for address in found)
 
 
-def test_a_name_that_the_system_does_not_know_is_an_os_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_: object, **__: object) -> object:
+def test_a_name_that_the_system_does_not_know_is_an_os_error() -> None:
+    def unknown(host: str, port: int, *, type: int) -> list[Found]:  # noqa: A002 - as the system's
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async def main() -> None:
-        await SystemResolver(1)("name.example", 80)
+        await SystemResolver(1, unknown)("name.example", 80)
 
-    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(socket.gaierror, match="not known"):
         run(main())
 
@@ -72,7 +72,7 @@ def test_a_name_that_can_be_none_is_an_os_error() -> None:
 @pytest.mark.timing
 def test_the_end_of_the_loop_does_not_wait_for_a_lookup_that_hangs(stuck: Stuck) -> None:
     async def main() -> None:
-        lookup = asyncio.ensure_future(SystemResolver(1)("a.example", 443))
+        lookup = asyncio.ensure_future(SystemResolver(1, stuck)("a.example", 443))
         await asyncio.sleep(0)
         lookup.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -85,7 +85,7 @@ def test_the_end_of_the_loop_does_not_wait_for_a_lookup_that_hangs(stuck: Stuck)
 
 def test_no_more_lookups_than_allowed_are_under_way_though_whoever_asked_has_gone(stuck: Stuck) -> None:
     async def main() -> None:
-        resolver = SystemResolver(2)
+        resolver = SystemResolver(2, stuck)
         lookups = [asyncio.ensure_future(resolver(f"{number}.example", 443)) for number in range(4)]
         await asyncio.sleep(0)
         lookups[0].cancel()

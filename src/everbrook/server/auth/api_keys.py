@@ -19,6 +19,7 @@ from msgspec import Struct
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.auth.grants import expand, parse_scopes
 from everbrook.server.auth.identity import Grant, Identity
+from everbrook.server.auth.tuning import DEFAULT_AUTH, WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 
 SOURCE = "api_key"
@@ -98,12 +99,20 @@ class _Known(Struct, frozen=True):
 class ApiKeys:
     """Says who holds a key. The file is read again when it changes."""
 
-    def __init__(self, path: str, default_grants: tuple[Grant, ...] = (), now: Callable[[], float] = time.time) -> None:
-        """Keys without scopes of their own have the default ones."""
+    def __init__(
+        self,
+        path: str,
+        default_grants: tuple[Grant, ...] = (),
+        now: Callable[[], float] = time.time,
+        tuning: WatchTuning = DEFAULT_AUTH.watch,
+        is_equal: Callable[[str, str], bool] = hmac.compare_digest,
+    ) -> None:
+        """Keys without scopes of their own have the default ones. `is_equal` must compare in constant time."""
         parse = partial(_index, default_grants=default_grants)
         advice = "`everbrook apikey create` makes it"
-        self._file = WatchedFile(path, parse, setting="auth.api_keys_path", advice=advice)
+        self._file = WatchedFile(path, parse, setting="auth.api_keys_path", advice=advice, tuning=tuning)
         self._now = now
+        self._is_equal = is_equal
         self.reload = self._file.reload
 
     def identify(self, key: bytes) -> Identity:
@@ -112,7 +121,7 @@ class ApiKeys:
         if parts is None:
             raise TokenInvalid("an API key is eb_, 12 characters of an id, _ and 43 characters of a secret")
         known = self._file.value.get(parts[1].decode())
-        if not hmac.compare_digest(_digest(parts[2]), known.sha256 if known else _NO_DIGEST) or known is None:
+        if not self._is_equal(_digest(parts[2]), known.sha256 if known else _NO_DIGEST) or known is None:
             raise TokenInvalid("the API key is not one of this server, or was revoked")
         expires_at = known.identity.expires_at_secs
         if expires_at is not None and self._now() >= expires_at:

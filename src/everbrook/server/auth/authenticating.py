@@ -15,6 +15,7 @@ from everbrook.server.auth.grants import expand, parse_scopes
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.auth.signed_urls import SignedUrls, is_signed
+from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
 from everbrook.server.exchange import Request
 from everbrook.server.limits.addresses import client_of
 from everbrook.settings import AuthSettings
@@ -35,13 +36,15 @@ BEARER = b"bearer"
 class Authenticator:
     """Says who a request is of."""
 
-    def __init__(self, settings: AuthSettings, proxies: Proxies | None = None) -> None:
+    def __init__(
+        self, settings: AuthSettings, proxies: Proxies | None = None, tuning: AuthTuning = DEFAULT_AUTH
+    ) -> None:
         """Read the files that the settings name, or raise SettingsError. Keys of a URL come with `begin`."""
         self._default_grants = parse_scopes(settings.default_scopes)
-        self._keys = _open_keys(settings) if settings.jwks else None
-        self._tokens = _open_tokens(self._keys, settings, self._default_grants) if self._keys else None
-        self._api_keys = ApiKeys(settings.api_keys_path) if settings.api_keys_path else None
-        self._signed_urls = SignedUrls(settings.url_keys_path) if settings.url_keys_path else None
+        self._keys = _open_keys(settings, tuning) if settings.jwks else None
+        self._tokens = _open_tokens(self._keys, settings, self._default_grants, tuning) if self._keys else None
+        self._api_keys = ApiKeys(settings.api_keys_path, tuning=tuning.watch) if settings.api_keys_path else None
+        self._signed_urls = SignedUrls(settings.url_keys_path, tuning=tuning.watch) if settings.url_keys_path else None
         self._bears = bool(self._tokens or self._api_keys)
         self._proxies = proxies or Proxies(settings.trusted_proxies, settings.identity_header)
         self._asserted = lru_cache(maxsize=4096)(self._assert)
@@ -97,17 +100,19 @@ def _require(part: T | None, what: str) -> T:
 # Imported where it is used: a server that takes no tokens needs no cryptography for them.
 
 
-def _open_keys(settings: AuthSettings) -> "Keys":
+def _open_keys(settings: AuthSettings, tuning: AuthTuning) -> "Keys":
     from everbrook.server.auth.issuer import FetchedKeys, FileKeys  # noqa: PLC0415
     from everbrook.server.auth.jwks import parse_key_set  # noqa: PLC0415
 
     parse = partial(parse_key_set, algorithms=tuple(words_of(settings.algorithms)))
     if is_url(settings.jwks):
-        return FetchedKeys(settings.jwks, parse, settings.jwks_refresh_secs)
-    return FileKeys(settings.jwks, parse)
+        return FetchedKeys(settings.jwks, parse, settings.jwks_refresh_secs, tuning.issuer)
+    return FileKeys(settings.jwks, parse, tuning.watch)
 
 
-def _open_tokens(keys: "Keys", settings: AuthSettings, default_grants: tuple[Grant, ...]) -> "BearerTokens":
+def _open_tokens(
+    keys: "Keys", settings: AuthSettings, default_grants: tuple[Grant, ...], tuning: AuthTuning
+) -> "BearerTokens":
     from everbrook.server.auth.bearer import BearerTokens, Expectation  # noqa: PLC0415
 
     expected = Expectation(
@@ -118,4 +123,4 @@ def _open_tokens(keys: "Keys", settings: AuthSettings, default_grants: tuple[Gra
         tuple(words_of(settings.scope_claim)),
         default_grants,
     )
-    return BearerTokens(keys, expected)
+    return BearerTokens(keys, expected, tuning=tuning.tokens)

@@ -14,11 +14,9 @@ from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Un
 from everbrook.server.auth.actions import Access, Action, action_of, cuts, source_of
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
+from everbrook.server.auth.tuning import DEFAULT_AUTH
 from everbrook.server.exchange import Request
 from everbrook.server.routes import METRICS
-
-RECHECK_SECS = 5.0
-"""After how long at most a live read ends whose right was taken back."""
 
 _READERS = frozenset({Verb.READ, Verb.ADMIN})
 
@@ -51,12 +49,16 @@ class Authorization:
         public_read: str = "",
         *,
         public_metrics: bool = False,
+        recheck_secs: float = DEFAULT_AUTH.recheck_secs,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Take the paths that everybody may read, as they are configured."""
+        """Take the paths that everybody may read, as they are configured. Live reads are decided on again within
+        `recheck_secs`.
+        """
         self._identifier = identifier
         self._public = parse_prefixes(public_read)
         self._public_metrics = public_metrics
+        self._recheck_secs = recheck_secs
         self._now = now
 
     def admit(self, request: Request) -> None:
@@ -107,7 +109,7 @@ class Authorization:
     def lasts_secs(self, request: Request) -> float:
         """Tell how long what was decided holds before it is to be renewed. Zero or less: no longer."""
         # Readers that came together need not be looked at together.
-        soon = RECHECK_SECS * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
+        soon = self._recheck_secs * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
         expires_at_secs = request.identity.expires_at_secs if request.identity else None
         return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
 

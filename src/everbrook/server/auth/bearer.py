@@ -21,12 +21,12 @@ from everbrook.server.auth.grants import expand, parse_claimed
 from everbrook.server.auth.guesses import Guesses
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.issuer import Keys
+from everbrook.server.auth.tuning import DEFAULT_AUTH, TokenTuning
 
 SOURCE = "token"
 MAX_TOKEN_BYTES = 8192
 MAX_KID_CHARACTERS = 256
 MAX_SUBJECT_CHARACTERS = 256
-MAX_REMEMBERED = 10_000
 MAX_TIME_SECS = 2**53
 
 T = TypeVar("T")
@@ -62,12 +62,21 @@ class _Claims(Struct, frozen=True):
 class BearerTokens:
     """Verifies tokens."""
 
-    def __init__(self, keys: Keys, expected: Expectation, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        expected: Expectation,
+        now: Callable[[], float] = time.time,
+        tuning: TokenTuning = DEFAULT_AUTH.tokens,
+        remembered: dict[bytes, Identity] | None = None,
+    ) -> None:
+        """Remember verified tokens in `remembered`, by their hash."""
         self._keys = keys
         self._expected = expected
         self._now = now
-        self._guesses = Guesses()
-        self._remembered: dict[bytes, Identity] = {}
+        self._guesses = Guesses(tuning.guesses)
+        self._max_remembered = tuning.max_remembered
+        self._remembered = {} if remembered is None else remembered
         self._generation = keys.generation
 
     def identify(self, token: bytes, whose: Hashable = None) -> Identity:
@@ -91,7 +100,7 @@ class BearerTokens:
         return known
 
     def _remember(self, digest: bytes, identity: Identity) -> Identity:
-        if len(self._remembered) >= MAX_REMEMBERED:
+        if len(self._remembered) >= self._max_remembered:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[digest] = identity
         return identity

@@ -10,12 +10,8 @@ from math import ceil
 from time import monotonic
 
 from everbrook.protocol.errors import TooManyRequests
+from everbrook.server.auth.tuning import GuessTuning
 from everbrook.server.limits.buckets import Rate
-
-PER_SEC = 8.0
-ALL_PER_SEC = 128.0
-BURST_SECS = 2.0
-REMEMBERED_SECS = 10.0
 
 _ALL = ""
 
@@ -23,11 +19,11 @@ _ALL = ""
 class Guesses:
     """Counts signatures that were bad."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, tuning: GuessTuning, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._by_whom = Rate(PER_SEC, BURST_SECS)
-        self._in_all = Rate(ALL_PER_SEC, BURST_SECS)
-        self._guessers = Rate(1 / REMEMBERED_SECS, 0.0)
+        self._by_whom = Rate(tuning.per_sec, tuning.burst_secs)
+        self._in_all = Rate(tuning.all_per_sec, tuning.burst_secs)
+        self._guessers = Rate(1 / tuning.remembered_secs, 0.0)
 
     def require_few(self, whose: Hashable) -> None:
         """Refuse to look at another signature of somebody who has sent too many bad ones."""

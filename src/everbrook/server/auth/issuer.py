@@ -15,17 +15,14 @@ from functools import cache
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from everbrook.protocol.errors import Unavailable
 from everbrook.server.auth.jwks import MAX_SET_BYTES, Key, KeySet
+from everbrook.server.auth.tuning import DEFAULT_AUTH, IssuerTuning, WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 
 logger = logging.getLogger(__name__)
-
-HOLD_OFF_SECS = 60.0
-RETRY_SECS = (1.0, 2.0, 5.0, 10.0, 30.0)
-TIMEOUT_SECS = 5.0
-MAX_MISSED = 1000
-MAX_WITHDRAWN = 1000
 
 _OK = 200
 _HEADERS = [("Accept", "application/jwk-set+json, application/json"), ("Accept-Encoding", "identity")]
@@ -55,8 +52,8 @@ class Keys(Protocol):
 class FileKeys:
     """The keys of a file."""
 
-    def __init__(self, path: str, parse: Callable[[bytes], KeySet]) -> None:
-        self._file = WatchedFile(path, parse, setting="auth.jwks")
+    def __init__(self, path: str, parse: Callable[[bytes], KeySet], tuning: WatchTuning = DEFAULT_AUTH.watch) -> None:
+        self._file = WatchedFile(path, parse, setting="auth.jwks", tuning=tuning)
         self.reload = self._file.reload
 
     @property
@@ -74,6 +71,13 @@ class FileKeys:
         """Do nothing: there is nothing open."""
 
 
+class Inspection(Struct, frozen=True):
+    """The ids of keys that are remembered though they are not there: unknown ones, and those that were withdrawn."""
+
+    missed: tuple[str, ...]
+    withdrawn: tuple[str, ...]
+
+
 class FetchedKeys:
     """The keys at a URL, fetched again from time to time, and when one is missed."""
 
@@ -82,17 +86,19 @@ class FetchedKeys:
         url: str,
         parse: Callable[[bytes], KeySet],
         refresh_secs: float,
+        tuning: IssuerTuning = DEFAULT_AUTH.issuer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url
         self._parse = parse
         self._refresh_secs = refresh_secs
+        self._tuning = tuning
         self._clock = clock
         self._set: KeySet | None = None
         self._text = b""
         self.generation = 0
-        self._began_at = -HOLD_OFF_SECS
-        self._known_since = -HOLD_OFF_SECS
+        self._began_at = -tuning.hold_off_secs
+        self._known_since = -tuning.hold_off_secs
         self._failures = 0
         self._missed: dict[str, float] = {}
         self._withdrawn: dict[str, None] = {}
@@ -135,14 +141,18 @@ class FetchedKeys:
     def _is_new(self, kid: str) -> bool:
         """Tell whether the known set is older than the first time that a key was missed. Ask, if it is time."""
         now = self._clock()
-        if now - self._began_at >= HOLD_OFF_SECS:
+        if now - self._began_at >= self._tuning.hold_off_secs:
             self._asked.set()
         if kid in self._withdrawn:
             return False
         missed_at = self._missed.setdefault(kid, now)
-        if len(self._missed) > MAX_MISSED:
+        if len(self._missed) > self._tuning.max_missed:
             del self._missed[next(iter(self._missed))]
         return missed_at >= self._known_since
+
+    def inspect(self) -> Inspection:
+        """Tell what is remembered."""
+        return Inspection(tuple(self._missed), tuple(self._withdrawn))
 
     async def _run(self) -> None:
         while True:
@@ -156,13 +166,14 @@ class FetchedKeys:
         """Give the time to the next attempt. Without any keys it comes soon; with old ones there is no hurry."""
         if not self._failures:
             return self._refresh_secs
-        pause = RETRY_SECS[min(self._failures, len(RETRY_SECS)) - 1]
-        return pause if self._set is None else max(pause, min(HOLD_OFF_SECS, self._refresh_secs))
+        retry_secs = self._tuning.retry_secs
+        pause = retry_secs[min(self._failures, len(retry_secs)) - 1]
+        return pause if self._set is None else max(pause, min(self._tuning.hold_off_secs, self._refresh_secs))
 
     async def _attempt(self) -> None:
         self._began_at = began_at = self._clock()
         try:
-            async with asyncio.timeout(TIMEOUT_SECS):
+            async with asyncio.timeout(self._tuning.timeout_secs):
                 text = await fetch(self._url)
             self._take(text, began_at)
         except Exception as error:  # noqa: BLE001 - whatever an issuer does, the known keys stay
@@ -187,7 +198,7 @@ class FetchedKeys:
         """Remember which keys are gone. Only the issuer makes them more, so no stranger can push one out."""
         gone = self._set.ids - known.ids if self._set else set()
         self._withdrawn = {kid: None for kid in (*self._withdrawn, *gone) if kid is not None and kid not in known}
-        while len(self._withdrawn) > MAX_WITHDRAWN:
+        while len(self._withdrawn) > self._tuning.max_withdrawn:
             del self._withdrawn[next(iter(self._withdrawn))]
 
 

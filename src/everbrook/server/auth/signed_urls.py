@@ -19,6 +19,7 @@ from msgspec import Struct
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.protocol.query import parse_parameters
 from everbrook.server.auth.identity import Grant, Identity, Verb
+from everbrook.server.auth.tuning import DEFAULT_AUTH, WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 from everbrook.server.exchange import Request
 from everbrook.server.routes import Resource, find_route
@@ -113,10 +114,18 @@ def carried(request: Request) -> bytes:
 class SignedUrls:
     """Says who has a signed URL. The file is read again when it changes."""
 
-    def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: str,
+        now: Callable[[], float] = time.time,
+        tuning: WatchTuning = DEFAULT_AUTH.watch,
+        is_equal: Callable[[bytes, bytes], bool] = hmac.compare_digest,
+    ) -> None:
+        """Read the keys. `is_equal` must compare in constant time."""
         advice = "`everbrook sign --new-key` makes it"
-        self._file = WatchedFile(path, _index, setting="auth.url_keys_path", advice=advice)
+        self._file = WatchedFile(path, _index, setting="auth.url_keys_path", advice=advice, tuning=tuning)
         self._now = now
+        self._is_equal = is_equal
         self.reload = self._file.reload
 
     def identify(self, request: Request) -> Identity:
@@ -128,7 +137,7 @@ class SignedUrls:
         key_id = given[b"key"]
         secret = self._file.value.get(key_id)
         right = _signature(secret or bytes(SECRET_BYTES), key_id, expires, name)
-        if not hmac.compare_digest(right, given[b"signature"]) or secret is None:
+        if not self._is_equal(right, given[b"signature"]) or secret is None:
             raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
         if self._now() >= int(expires):
             raise TokenExpired(f"the URL was good until {int(expires)}, it is {self._now():.0f} now")

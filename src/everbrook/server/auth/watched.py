@@ -10,14 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from everbrook.server.auth.tuning import DEFAULT_AUTH, WatchTuning
 from everbrook.settings import SettingsError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-LOOK_SECS = 1.0
-MAX_FILE_BYTES = 16 * 1024 * 1024
 
 Stamp = tuple[int, int, int]
 
@@ -32,6 +30,7 @@ class WatchedFile(Generic[T]):
         *,
         setting: str,
         advice: str = "",
+        tuning: WatchTuning = DEFAULT_AUTH.watch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the file, or raise SettingsError: `parse` raises ValueError for a text that can't be used.
@@ -40,6 +39,8 @@ class WatchedFile(Generic[T]):
         """
         self._path = Path(path)
         self._parse = parse
+        self._look_secs = tuning.look_secs
+        self._max_bytes = tuning.max_file_bytes
         self._clock = clock
         self.generation = 0
         try:
@@ -54,7 +55,7 @@ class WatchedFile(Generic[T]):
     def value(self) -> T:
         """What the file held when it was last looked at, at most a second ago."""
         now = self._clock()
-        if now - self._looked_at >= LOOK_SECS:
+        if now - self._looked_at >= self._look_secs:
             self._looked_at = now
             self.refresh()
         return self._value
@@ -97,9 +98,9 @@ class WatchedFile(Generic[T]):
 
     def _read(self) -> T:
         with self._path.open("rb") as file:
-            text = file.read(MAX_FILE_BYTES + 1)
-        if len(text) > MAX_FILE_BYTES:
-            raise ValueError(f"it has more than {MAX_FILE_BYTES} bytes")
+            text = file.read(self._max_bytes + 1)
+        if len(text) > self._max_bytes:
+            raise ValueError(f"it has more than {self._max_bytes} bytes")
         return self._parse(text)
 
 

@@ -24,7 +24,7 @@ def certificates_of(application: Application) -> Certificates | None:
     """Give what connections are encrypted with, if they are, and let it be renewed with everything else."""
     if not application.settings.tls.configured:
         return None
-    certificates = Certificates(application.settings.tls)
+    certificates = Certificates(application.settings.tls, application.tuning.listener.certificate_secs)
     application.on_reload.append(certificates.reload)
     return certificates
 
@@ -52,7 +52,7 @@ class Listener:
         self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once)
         limits = application.settings.limits
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
-        self.pulse = Pulse(application.engine, self.loop, bounds)
+        self.pulse = Pulse(application.engine, self.loop, bounds, application.tuning.pulse)
         self.buffered_bytes = 0
         self.max_buffered_bytes = limits.max_buffered_bytes
         self.certificates = certificates_of(application)

@@ -65,6 +65,9 @@ class ListenerTuning(Struct, frozen=True, kw_only=True):
     still_secs: float = 2.0
     """How long at most nobody is served before a restart, for the sake of requests that have begun meanwhile."""
 
+    certificate_secs: float = 2.0
+    """How often the files of the certificate are looked at."""
+
     poll_secs: float = 0.005
     """How often a listener that leaves looks whether its connections have settled."""
 

@@ -58,8 +58,8 @@ class Holdings:
         self._proxies = proxies
         self.connections = Shares(limits.max_connections_per_address)
         self.identified = Shares(limits.max_connections_per_identity)
-        self._readers_by_address = Shares(limits.max_readers_per_address)
-        self._readers_by_identity = Shares(limits.max_readers_per_identity)
+        self.readers_by_address = Shares(limits.max_readers_per_address)
+        self.readers_by_identity = Shares(limits.max_readers_per_identity)
         self._identity_of: dict[int, Hashable] = {}
 
     # Connections
@@ -101,7 +101,7 @@ class Holdings:
 
     def begin_reading(self, request: Request) -> Place:
         """Count a live read, or refuse it. Gives what to `end_reading` with."""
-        by_address, by_identity = self._readers_by_address, self._readers_by_identity
+        by_address, by_identity = self.readers_by_address, self.readers_by_identity
         if not by_address.most and not by_identity.most:
             return NO_PLACE
         place = client_of(self._proxies.client_address(request)) or None, identity_of(request)
@@ -115,5 +115,5 @@ class Holdings:
 
     def end_reading(self, place: Place) -> None:
         """Count a live read no more."""
-        self._readers_by_address.leave(place[0])
-        self._readers_by_identity.leave(place[1])
+        self.readers_by_address.leave(place[0])
+        self.readers_by_identity.leave(place[1])

@@ -11,8 +11,9 @@ from math import ceil
 
 from msgspec import Struct
 
-# How long a delay must stand before it counts, and how often the fraction moves.
-STANDING_SECS = 0.5
+from everbrook.server.limits.tuning import OverloadTuning
+
+# How often the fraction moves.
 STEP_SECS = 0.1
 # By what the fraction is multiplied when a delay begins to count, and when it is too large and becomes no smaller: not
 # again before there was time for that to show. How much larger it becomes in a step in which there is no delay at all.
@@ -41,12 +42,13 @@ class Bounds(Struct, frozen=True):
 
 
 class Delay:
-    """One signal: it stands when it was above its bound throughout `STANDING_SECS`."""
+    """One signal: it stands when it was above its bound throughout `standing_secs`."""
 
-    __slots__ = ("_above_since", "_seen_at", "bound_secs")
+    __slots__ = ("_above_since", "_seen_at", "_standing_secs", "bound_secs")
 
-    def __init__(self, bound_secs: float) -> None:
+    def __init__(self, bound_secs: float, standing_secs: float) -> None:
         self.bound_secs = bound_secs
+        self._standing_secs = standing_secs
         self._seen_at = 0.0
         self._above_since: float | None = None
 
@@ -54,23 +56,23 @@ class Delay:
         """Take in how large the delay is now."""
         if not 0 < self.bound_secs < secs:
             self._above_since = None
-        elif self._above_since is None or now - self._seen_at > STANDING_SECS + secs:
+        elif self._above_since is None or now - self._seen_at > self._standing_secs + secs:
             # Of what was before a silence nothing is known.
             self._above_since = now
         self._seen_at = now
 
     def stands(self, now: float) -> bool:
         """Tell whether it was too large for a while, and up to now."""
-        return self._above_since is not None and now - self._above_since >= STANDING_SECS
+        return self._above_since is not None and now - self._above_since >= self._standing_secs
 
 
 class Overload:
     """Decides which requests are admitted."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, tuning: OverloadTuning) -> None:
         self.bounds = bounds
-        self.waits = Delay(bounds.wait_secs)
-        self.commits = Delay(bounds.commit_secs)
+        self.waits = Delay(bounds.wait_secs, tuning.standing_secs)
+        self.commits = Delay(bounds.commit_secs, tuning.standing_secs)
         self.fraction = 1.0
         self.refused = 0
         self._stepped_at = self._backed_at = 0.0

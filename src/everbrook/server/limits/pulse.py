@@ -1,6 +1,6 @@
 """The pulse of the event loop: how late it is, and how long it will be until a change is durable.
 
-A beat is due every `BEAT_SECS`; by as much as it is late, everything that arrived meanwhile has waited. While nothing
+A beat is due every `beat_secs`; by as much as it is late, everything that arrived meanwhile has waited. While nothing
 arrives there is no beat, so that an idle server sleeps. On a machine that is busy with other things, or with a disk
 that is, everything is late and nothing is overloaded: a delay counts only where there is much to be done.
 """
@@ -11,23 +11,15 @@ from time import monotonic, thread_time
 
 from everbrook.engine.engine import Engine
 from everbrook.server.limits.overload import Bounds, Overload
+from everbrook.server.limits.tuning import PulseTuning
 
-BEAT_SECS = 0.025
-# So many beats in a row without a request end it.
-QUIET_BEATS = 40
 # From so many reads between two beats on, it is their number that makes a beat late.
 MANY_READS = 16
 # And from so much work between two beats on: a beat that is late without it has waited for a processor.
 MUCH_WORK_SECS = 0.03
-# So many changes that are not durable are no queue yet. However slow the disk is, one sync is enough for them.
-FEW_CHANGES = 2048
-# In a turn of the loop that takes longer, it is looked in its midst at what waits: its end would be too late.
-LONG_TURN_SECS = 0.1
 # Of what one client has sent without waiting, so much is taken at least, and at most.
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
-# Over how long it is counted how many changes become durable.
-RATE_SECS = 0.25
 # So much of a rate is still believed in when a lower one was seen: a slow moment is not the end.
 KEPT = 0.7
 # How long a connection counts as busy that has asked for something, and the window of one that has not:
@@ -41,11 +33,18 @@ class Pulse:
 
     `beat_at` is when the last beat was: never, while there is none. `limit_secs` is how long ago that may be before a
     turn is looked at in its midst. `held` counts the connections that were refused something and are left alone for a
-    while.
+    while; `seen` and `seen_before` count those that asked for something in this window and in the one before.
+    `late_secs` is how late the last beat was.
     """
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, bounds: Bounds) -> None:
-        self.overload = Overload(bounds)
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, bounds: Bounds, tuning: PulseTuning) -> None:
+        self.overload = Overload(bounds, tuning.overload)
+        self.spare_changes = tuning.spare_changes
+        self._beat_secs = tuning.beat_secs
+        self._quiet_beats = tuning.quiet_beats
+        self._few_changes = tuning.few_changes
+        self._rate_secs = tuning.rate_secs
+        self._assumed_per_sec = tuning.assumed_per_sec
         self._loop = loop
         self._engine = engine
         self._on = bool(bounds.wait_secs or bounds.commit_secs)
@@ -53,20 +52,25 @@ class Pulse:
         self._timer: asyncio.TimerHandle | None = None
         self.calm = True
         self.beat_at = inf if self._on else 0.0
-        self.limit_secs = min(bounds.wait_secs or inf, LONG_TURN_SECS) + BEAT_SECS if self._on else inf
+        self.limit_secs = min(bounds.wait_secs or inf, tuning.long_turn_secs) + tuning.beat_secs if self._on else inf
         self.reads = 0
         self.held = 0
         self.window = 0
         self._window_at = 0.0
-        self._seen = self._seen_before = 0
-        self._late_secs = self._worked_secs = 0.0
+        self.seen = self.seen_before = 0
+        self.late_secs = self._worked_secs = 0.0
         self._counted_at, self._counted = 0.0, 0
-        self._durable_per_sec = inf
+        self._durable_per_sec = self._assumed_per_sec
+
+    @property
+    def beating(self) -> bool:
+        """Whether a beat is due, or was at any time."""
+        return self._timer is not None
 
     @property
     def busy(self) -> int:
         """How many connections ask for something, those included that are held."""
-        return self.held + max(self._seen, self._seen_before)
+        return self.held + max(self.seen, self.seen_before)
 
     @property
     def share(self) -> int:
@@ -81,27 +85,27 @@ class Pulse:
         if not secs or self._durable_per_sec == inf or self._engine.failure:
             return inf
         pending = self._engine.last_change - self._engine.durable_change
-        return max(FEW_CHANGES, self._durable_per_sec * secs) - pending
+        return max(self._few_changes, self._durable_per_sec * secs) - pending
 
     def see(self) -> int:
         """Count a connection that asks for something and is not held. Gives the window that it is counted in."""
-        self._seen += 1
+        self.seen += 1
         return self.window
 
     def hold(self) -> int:
         """Count a connection that was just seen as held. Gives how many are."""
         self.held += 1
         # Who is seen now was most often seen before.
-        self._seen = max(0, self._seen - 1)
-        self._seen_before = max(0, self._seen_before - 1)
+        self.seen = max(0, self.seen - 1)
+        self.seen_before = max(0, self.seen_before - 1)
         return self.held
 
     def miss(self, window: int) -> None:
         """Count a connection no more that was last seen in a window, and is gone: it asks for nothing."""
         if window == self.window:
-            self._seen = max(0, self._seen - 1)
+            self.seen = max(0, self.seen - 1)
         elif window == self.window - 1:
-            self._seen_before = max(0, self._seen_before - 1)
+            self.seen_before = max(0, self.seen_before - 1)
 
     def let_go(self) -> None:
         """Count a connection that was held no more."""
@@ -112,14 +116,14 @@ class Pulse:
         self.beat_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted = self._engine.durable_change
-        self._durable_per_sec = inf
+        self._durable_per_sec = self._assumed_per_sec
         self._quiet = 0
-        self._timer = self._loop.call_later(BEAT_SECS, self._beat)
+        self._timer = self._loop.call_later(self._beat_secs, self._beat)
 
     def _beat(self) -> None:
         now = monotonic()
         self._count_durable(now)
-        self._late_secs = self._late(now)
+        self.late_secs = self._late(now)
         self._observe(now)
         self._worked_secs = thread_time()
         self._quiet = 0 if self.reads or not self.calm else self._quiet + 1
@@ -127,12 +131,12 @@ class Pulse:
         if now - self._window_at > WINDOW_SECS:
             self._window_at = now
             self.window += 1
-            self._seen_before, self._seen = self._seen, 0
-        if self._quiet > QUIET_BEATS:
+            self.seen_before, self.seen = self.seen, 0
+        if self._quiet > self._quiet_beats:
             self.beat_at = inf
             return
         self.beat_at = now
-        self._timer = self._loop.call_later(BEAT_SECS, self._beat)
+        self._timer = self._loop.call_later(self._beat_secs, self._beat)
 
     def strain(self) -> float:
         """Give how far beyond the bounds the delays are at this moment.
@@ -142,7 +146,7 @@ class Pulse:
         return self._observe(monotonic())
 
     def _observe(self, now: float) -> float:
-        overload, wait_secs, commit_secs = self.overload, max(self._late_secs, self._late(now)), self._commit_secs()
+        overload, wait_secs, commit_secs = self.overload, max(self.late_secs, self._late(now)), self._commit_secs()
         overload.observe(wait_secs, commit_secs, now)
         # A queue that is too long is watched at once, though it may be a burst that passes.
         self.calm = overload.calm and commit_secs <= (overload.bounds.commit_secs or inf)
@@ -153,9 +157,9 @@ class Pulse:
         be counted how many were asked for.
         """
         engine = self._engine
-        if engine.last_change - engine.durable_change < FEW_CHANGES:
+        if engine.last_change - engine.durable_change < self._few_changes:
             self._counted_at, self._counted = now, engine.durable_change
-        elif now - self._counted_at >= RATE_SECS:
+        elif now - self._counted_at >= self._rate_secs:
             per_sec = (engine.durable_change - self._counted) / (now - self._counted_at)
             known = self._durable_per_sec < inf
             self._durable_per_sec = max(per_sec, self._durable_per_sec * KEPT) if known else per_sec
@@ -165,16 +169,16 @@ class Pulse:
         """Give how long a change would take to become durable that came now, or has taken if that is longer."""
         engine = self._engine
         pending = engine.last_change - engine.durable_change
-        if pending < FEW_CHANGES or engine.failure:
+        if pending < self._few_changes or engine.failure:
             return 0.0
-        return max(engine.inspect().pending_secs, pending / max(self._durable_per_sec, FEW_CHANGES))
+        return max(engine.inspect().pending_secs, pending / max(self._durable_per_sec, self._few_changes))
 
     def _late(self, now: float) -> float:
         """Give how late the next beat is already, and so how long what is read now may have waited for its turn.
 
         If hardly anything was read or done meanwhile, it waited for something else: the process had to stand still.
         """
-        late_secs = now - self.beat_at - BEAT_SECS
+        late_secs = now - self.beat_at - self._beat_secs
         if late_secs <= 0 or self.reads < MANY_READS or thread_time() - self._worked_secs < MUCH_WORK_SECS:
             return 0.0
         return late_secs

@@ -11,7 +11,7 @@ from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.bodies import SUBSCRIPTIONS
 from everbrook.server.exchange import Request
 from everbrook.server.limits.overload import SOFT
-from everbrook.server.limits.pulse import FEW_CHANGES, MOST_AT_ONCE, Pulse
+from everbrook.server.limits.pulse import MOST_AT_ONCE, Pulse
 from everbrook.server.observe.operations import follows
 
 WRITES = {b"POST", b"PUT"}
@@ -32,7 +32,7 @@ class Turn:
         self._admits: bool | None = True if returning else None
         self._changes = pulse.room
         # Of a full queue some is kept for those who ask one thing after the other: they did not fill it.
-        self._spare = 0 if outstanding else FEW_CHANGES
+        self._spare = 0 if outstanding else pulse.spare_changes
         self._room = inf
         if self._strain >= SOFT:
             self._room = MOST_AT_ONCE if pulse.overload.calm else pulse.share - outstanding

@@ -43,7 +43,6 @@ SUCCEEDED = range(200, 300)
 # What was there already was not created.
 UNCHANGED = 200
 FAILED = 500
-WINDOW_SECS = 1.0
 TOLD_ELSEWHERE = {"action", "outcome", "request_id"}
 """What a line of the log says anyway: it begins with what was done, and ends with the id of the request."""
 
@@ -109,9 +108,12 @@ class FileSink:
 class Audit:
     """Decides what is written down."""
 
-    def __init__(self, sink: Sink | None, max_refusals_per_sec: int, address_of: AddressOf) -> None:
-        """Write to a sink, or nowhere."""
+    def __init__(
+        self, sink: Sink | None, max_refusals_per_sec: int, address_of: AddressOf, window_secs: float = 1.0
+    ) -> None:
+        """Write to a sink, or nowhere. Refusals are counted within windows of `window_secs`."""
         self._sink = sink
+        self._window_secs = window_secs
         self._max_refusals = max_refusals_per_sec
         self._address_of = address_of
         self._window_began = 0.0
@@ -145,7 +147,7 @@ class Audit:
 
     def _refused(self, request: Request, response: Response) -> None:
         now = monotonic()
-        if now - self._window_began >= WINDOW_SECS:
+        if now - self._window_began >= self._window_secs:
             self._tell_left_out()
             self._window_began, self._refusals = now, 0
         self._refusals += 1
@@ -157,7 +159,7 @@ class Audit:
     def _leave_out(self) -> None:
         """Count a refusal. How many there were is told when the second is over, whether or not others follow."""
         if not self._left_out:
-            asyncio.get_running_loop().call_later(WINDOW_SECS, self._tell_left_out)
+            asyncio.get_running_loop().call_later(self._window_secs, self._tell_left_out)
         self._left_out += 1
 
     def _tell_left_out(self) -> None:

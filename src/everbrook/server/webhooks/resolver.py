@@ -7,17 +7,26 @@ machine's lookups block and cannot be broken off, so each has a thread of its ow
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Thread
+from typing import Any, Protocol
 
 Found = list[str] | OSError
+
+
+class LookUp(Protocol):
+    """`socket.getaddrinfo`, as far as it is used."""
+
+    def __call__(self, host: str, port: int, *, type: int) -> Sequence[tuple[Any, ...]]:  # noqa: A002 - its name there
+        """Give what is known of a name, or raise OSError."""
 
 
 class SystemResolver:
     """Looks names up as every program on this machine does, a bounded number at a time."""
 
-    def __init__(self, max_concurrent: int) -> None:
-        """Have no more lookups than this under way."""
+    def __init__(self, max_concurrent: int, look_up: LookUp = socket.getaddrinfo) -> None:
+        """Have no more lookups than this under way. `look_up` blocks."""
+        self._look_up = look_up
         self._free = asyncio.Semaphore(max_concurrent)
 
     async def __call__(self, name: str, port: int) -> list[str]:
@@ -39,16 +48,15 @@ class SystemResolver:
             with contextlib.suppress(RuntimeError):  # the loop has ended before the lookup
                 loop.call_soon_threadsafe(take, found)
 
-        Thread(target=_look_up, args=(name, port, tell), name="webhook-name", daemon=True).start()
+        Thread(target=self._answer, args=(name, port, tell), name="webhook-name", daemon=True).start()
         return await answer
 
-
-def _look_up(name: str, port: int, tell: Callable[[Found], None]) -> None:
-    try:
-        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        tell(error)
-    except UnicodeError:
-        tell(socket.gaierror(socket.EAI_NONAME, f"{name} is no host name"))
-    else:
-        tell([str(address[0]) for *_, address in found])
+    def _answer(self, name: str, port: int, tell: Callable[[Found], None]) -> None:
+        try:
+            found = self._look_up(name, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            tell(error)
+        except UnicodeError:
+            tell(socket.gaierror(socket.EAI_NONAME, f"{name} is no host name"))
+        else:
+            tell([str(address[0]) for *_, address in found])
