@@ -3,6 +3,7 @@
 import logging
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -23,6 +24,16 @@ def test_a_run_that_another_takes_over_from_in_the_last_moment_commits_nothing(
     with pytest.raises(RunSuperseded):
         table.commit(written)
     assert open_table(tmp_path).count_rows() == 0
+
+
+def test_a_filter_finds_its_rows_before_and_after_compaction(tmp_path: Path) -> None:
+    table = table_at(tmp_path, "delta")
+    for batch in range(3):
+        write(table, batch, rows_of({"n": batch, f"of_{batch}": True}, first=batch))
+    above = ds.field("n") > 0
+    assert open_table(tmp_path).count_rows(filter=above) == 2
+    table.compact(retention_hours=0)
+    assert open_table(tmp_path).count_rows(filter=above & ds.field("of_2")) == 1
 
 
 def test_a_constraint_of_another_writer_is_kept_and_told(tmp_path: Path) -> None:

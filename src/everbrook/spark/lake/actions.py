@@ -5,27 +5,19 @@ import time
 import msgspec
 from deltalake.transaction import AddAction
 
-from everbrook.spark.lake.columns import DATE, GROUP, OFFSET, STREAM
+from everbrook.spark.lake.columns import DATE, GROUP
 from everbrook.spark.lake.files import File
 
 
 def action_of(file: File) -> AddAction:
-    """Name a file for the log."""
+    """Name a file for the log.
+
+    Its statistics have no bounds of columns: where some columns have bounds and others none, delta-rs takes the
+    missing ones for null, and a filter on such a column passes over the file. Parquet has bounds of its own.
+    """
     partition = {
         GROUP: file.partition.group,
         DATE: None if file.partition.date is None else file.partition.date.isoformat(),
     }
-    return AddAction(
-        file.path, file.size_bytes, partition, int(time.time() * 1000), data_change=True, stats=_stats(file)
-    )
-
-
-def _stats(file: File) -> str:
-    """Give what lets readers pass over a file: only what is exact."""
-    bounds = {STREAM: file.streams} | ({OFFSET: file.offsets} if file.offsets[0] is not None else {})
-    stats = {
-        "numRecords": file.rows,
-        "minValues": {name: low for name, (low, _) in bounds.items()},
-        "maxValues": {name: high for name, (_, high) in bounds.items()},
-    }
-    return msgspec.json.encode(stats).decode()
+    stats = msgspec.json.encode({"numRecords": file.rows}).decode()
+    return AddAction(file.path, file.size_bytes, partition, int(time.time() * 1000), data_change=True, stats=stats)

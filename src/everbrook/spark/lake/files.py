@@ -11,11 +11,10 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, OFFSET, STREAM
+from everbrook.spark.lake.columns import APPENDED_AT, DATE, GROUP, STREAM
 from everbrook.spark.lake.errors import told_of
 from everbrook.spark.lake.groups import NO_GROUP, escaped
 
@@ -49,8 +48,6 @@ class File(Struct, frozen=True):
     partition: Partition
     rows: int
     size_bytes: int
-    streams: tuple[str, str]
-    offsets: tuple[str | None, str | None]
 
 
 class FileWriter:
@@ -106,8 +103,6 @@ class _Waiting:
         self._tables: list[pa.Table] = []
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
-        self._streams: list[str] = []
-        self._offsets: list[str | None] = []
 
     def add(self, rows: pa.Table) -> None:
         self._tables.append(rows)
@@ -125,28 +120,14 @@ class _Waiting:
             place.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(place, rows.schema, compression=COMPRESSION)
         self._writer.write_table(rows)
-        self._note(rows)
+        self._rows += rows.num_rows
         self._tables, self.waiting_bytes = [], 0
 
     def finish(self) -> File:
         self.flush()
         if self._writer is not None:
             self._writer.close()
-        known = [offset for offset in self._offsets if offset is not None]
-        return File(
-            self._path,
-            self._partition,
-            self._rows,
-            (self._folder / self._path).stat().st_size,
-            (min(self._streams), max(self._streams)),
-            (min(known, default=None), max(known, default=None)),
-        )
-
-    def _note(self, rows: pa.Table) -> None:
-        self._rows += rows.num_rows
-        for name, bounds in ((STREAM, self._streams), (OFFSET, self._offsets)):
-            found = pc.min_max(rows.column(name))
-            bounds += [found["min"].as_py(), found["max"].as_py()]
+        return File(self._path, self._partition, self._rows, (self._folder / self._path).stat().st_size)
 
 
 def parted(rows: pa.Table, group_of: Callable[[str], str]) -> list[tuple[Partition, pa.Table]]:
