@@ -25,7 +25,6 @@ _NOW = {"availableNow": True}
 _WAYS = {
     "Delta, the schema is inferred": {},
     "Delta, messages as they are": {"schema": "raw"},
-    "Parquet, the schema is inferred": {"format": "parquet"},
 }
 _runs = count()
 

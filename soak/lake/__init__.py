@@ -1,1 +1,1 @@
-"""Tables of the lake under fire: see `killing`."""
+"""A table of the lake under fire: see `killing`."""

@@ -1,7 +1,7 @@
-"""Tables of the lake under fire: streams grow while their driver is killed, again and again, and the tables go on.
+"""A table of the lake under fire: streams grow while their driver is killed, again and again, and the table goes on.
 
-Two queries write the same streams, to a Delta table and to a folder of Parquet. A kill strikes at a moment of one of
-them; each run parts its work otherwise. The control has the same queries with one rule broken, and has to be found out.
+A kill strikes at a moment of a batch; each run parts its work otherwise. The control has the same query with one rule
+broken, and has to be found out.
 """
 
 import time
@@ -13,7 +13,7 @@ from typing import Any
 
 from soak.client import Client
 from soak.kill import fork
-from soak.lake.moments import COMMITTED, COMPACTING, KINDS, MOMENTS
+from soak.lake.moments import COMMITTED, COMPACTING, MOMENTS, TABLE
 from soak.lake.program import AGAIN, REPLAY
 from soak.lake.verdict import append_odd, judge
 from soak.ledger import PromiseBroken
@@ -35,29 +35,26 @@ _REPLAY_BATCH_BYTES = 2 * 1024 * 1024
 def soak_lake(folder: Path, *, kills: int, seed: int, max_secs: float, control: bool = True) -> None:
     """Kill the driver so many times in mid-batch, and compare; then see that the control is found out."""
     rules = run(folder / "rules", kills=kills, seed=seed, max_secs=max_secs, replay_kills=max(1, kills // 3))
-    for name, compared in rules.items():
-        if not compared.whole:
-            raise PromiseBroken(f"the {name} table: {compared}")
+    if not rules.whole:
+        raise PromiseBroken(f"the table: {rules}")
     if control:
-        for name, compared in run(folder / "control", kills=1, seed=seed, max_secs=max_secs, flaw=True).items():
-            say(f"control without batches, {name}: {compared}")
-            if not compared.damage[TWICE]:
-                raise PromiseBroken(f"the control, a {name} table that forgets its batches, was not found out")
+        compared = run(folder / "control", kills=1, seed=seed, max_secs=max_secs, flaw=True)
+        say(f"control without batches: {compared}")
+        if not compared.damage[TWICE]:
+            raise PromiseBroken("the control, a table that forgets its batches, was not found out")
 
 
-def run(
-    folder: Path, *, kills: int, seed: int, max_secs: float, flaw: bool = False, replay_kills: int = 0
-) -> dict[str, Compared]:
-    """Kill each query so many times, let them finish, and hold each table against the streams."""
+def run(folder: Path, *, kills: int, seed: int, max_secs: float, flaw: bool = False, replay_kills: int = 0) -> Compared:
+    """Kill the query so many times, let it finish, and hold the table against the streams."""
     random = Random(seed)  # noqa: S311 - it must replay
     folder.mkdir(parents=True)
     deadline = time.monotonic() + max_secs
     server = Server("acid", folder / "store")
     with server, Load(server.port, fork(random)) as load, ExitStack() as drivers:
         fire = Fire(folder, server.port, load, random, drivers, flaw=flaw)
-        while fire.fewest_kills() < kills:
-            if fire.runs >= _ATTEMPTS_PER_KILL * kills * len(KINDS) + 1 or time.monotonic() > deadline:
-                raise PromiseBroken(f"the time is over: after {fire.runs} runs {fire.tally()}")
+        while fire.kills.total() < kills:
+            if fire.runs >= _ATTEMPTS_PER_KILL * kills + 1 or time.monotonic() > deadline:
+                raise PromiseBroken(f"the time is over: after {fire.runs} runs {dict(fire.kills)}")
             fire.strike()
         found = fire.finish()
         if replay_kills:
@@ -66,68 +63,51 @@ def run(
 
 
 class Fire:
-    """Queries, and whoever kills them."""
+    """A query, and whoever kills it."""
 
     def __init__(self, folder: Path, port: int, load: Load, random: Random, drivers: ExitStack, *, flaw: bool) -> None:
         self.runs = 0
+        self.kills: Counter[str] = Counter()
+        """How often the query was hit, by the moment."""
         self._folder, self._port, self._load, self._random, self._drivers = folder, port, load, random, drivers
         self._flaw = flaw
         self._journal = Journal(folder / "journal")
-        self._kills: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
         self._odd: list[Any] = []
 
-    def fewest_kills(self) -> int:
-        """Tell how often the query was hit that was hit least."""
-        return min(kills.total() for kills in self._kills.values())
-
-    def tally(self) -> str:
-        """Say how often each query was hit, and when."""
-        return "; ".join(f"{kind} {dict(kills)}" for kind, kills in self._kills.items())
-
     def strike(self) -> None:
-        """Start the driver, let it work, and kill it at a moment of the query that was hit least."""
+        """Start the driver, let it work, and kill it at a moment of a batch."""
         driver = self._start(last=False)
-        aim = list(KINDS)[self.runs % len(KINDS)]
         moment = COMMITTED if self._flaw else self._random.choice(MOMENTS)
         self._odd += append_odd(self._port, self.runs)
         begun = self._journal.end()
         for _ in range(self._random.randrange(_MAX_LET_GO) + 1):
-            self._journal.wait(aim, {moment}, begun, _MOMENT_SECS, while_true=lambda: driver.running)
+            self._journal.wait(TABLE, {moment}, begun, _MOMENT_SECS, while_true=lambda: driver.running)
             begun = self._journal.end()
         time.sleep(self._random.uniform(0, 0.1))
         alive = driver.running
         if not alive and not driver.starved:
-            raise PromiseBroken(f"a query ended by itself:\n{driver.output}")
+            raise PromiseBroken(f"the query ended by itself:\n{driver.output}")
         driver.kill(workers=self._random.random() < 0.5)  # noqa: PLR2004 - every other time they live on for a moment
-        self._count(aim, moment, alive=alive)
+        if alive and (moment == COMPACTING or in_flight(self._folder / "checkpoints" / TABLE) is not None):
+            self.kills[moment] += 1
         self._load.check()
-        say(f"kill {self.runs}, {aim} {moment}; hit so far: {self.tally()}")
+        say(f"kill {self.runs}, {moment}; hit so far: {dict(self.kills)}")
 
-    def _count(self, aim: str, moment: str, *, alive: bool) -> None:
-        for kind, kills in self._kills.items():
-            if self._flaw and kind != aim:
-                continue  # only a batch that was committed is there twice
-            if alive and (in_flight(self._folder / "checkpoints" / kind) is not None):
-                kills[moment if kind == aim else "beside"] += 1
-            elif alive and kind == aim and moment == COMPACTING:
-                kills[moment] += 1
-
-    def finish(self) -> dict[str, Compared]:
+    def finish(self) -> Compared:
         """Append no more, let a last run take all that is there, and compare."""
         self._load.stop()
         self._run_to_the_end()
         sent = {source.name: source.sent for source in self._load.sources[MANY]}
-        found = {kind: judge(self._folder / "tables" / kind, sent, self._odd) for kind in KINDS}
-        for kind, compared in found.items():
-            batches = batches_done(self._folder / "checkpoints" / kind)
-            say(
-                f"{kind}: {sum(sent.values()):,} messages in, {compared.messages:,} rows: {compared}; {len(self._odd)} "
-                f"odd ones; {batches} batches, kills {dict(self._kills[kind])}"
-            )
+        found = judge(self._folder / TABLE, sent, self._odd)
+        batches = batches_done(self._folder / "checkpoints" / TABLE)
+        say(
+            f"{sum(sent.values()):,} messages in, {found.messages:,} rows: {found}; {len(self._odd)} odd ones; "
+            f"{batches} batches, kills {dict(self.kills)}"
+        )
         return found
 
     def replay(self, kills: int) -> None:
-        """Write the Delta table back into streams, kill that too, and compare."""
+        """Write the table back into streams, kill that too, and compare."""
         hits, checkpoint = 0, self._folder / "checkpoints" / REPLAY
         for _ in range(kills):
             driver = self._start(last=True, replay=True)
@@ -164,7 +144,7 @@ class Fire:
         settings = {
             "url": self._load.url,
             "checkpoints": str(self._folder / "checkpoints"),
-            "tables": str(self._folder / "tables"),
+            "table": str(self._folder / TABLE),
             "scratch": str(self._folder / "scratch"),
             "cores": self._random.choice((1, 2)),
             "max_rows": 0 if last else self._random.choice((0, 200, 1000)),

@@ -12,12 +12,10 @@ from deltalake import CommitProperties, Transaction
 from everbrook.spark.lake import delta
 from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.delta import DeltaLake
-from everbrook.spark.lake.folder import ParquetFolder
-from everbrook.spark.lake.tables import Table
 from soak.spark.journal import note
 
-DELTA, PARQUET = "delta", "parquet"
-KINDS: dict[str, type[Any]] = {DELTA: DeltaLake, PARQUET: ParquetFolder}
+TABLE = "table"
+"""What the journal, the checkpoint and the folder of the table are called."""
 BEGUN, WRITTEN, COMMITTED, COMPACTING = "begun", "files written", "committed", "compacting"
 MOMENTS = (BEGUN, WRITTEN, COMMITTED, COMPACTING)
 _DWELL_SECS = 0.15
@@ -25,39 +23,37 @@ _DWELL_SECS = 0.15
 
 def watch() -> None:
     """Tell of each moment."""
-    for name, kind in KINDS.items():
-        _before(kind, "staging", name, BEGUN)
-        _before(kind, "commit", name, WRITTEN)
-        _before(kind, "compact", name, COMPACTING)
+    _before(BatchWriting, "_settled", BEGUN)
+    _before(DeltaLake, "commit", WRITTEN)
+    _before(DeltaLake, "compact", COMPACTING)
     commit = BatchWriting._commit  # noqa: SLF001 - there is no other place between the commit and Spark's own
 
     def commit_watched(self: BatchWriting, *arguments: Any) -> None:  # noqa: ANN401
         commit(self, *arguments)
-        _dwell(self._options.format, COMMITTED)
+        _dwell(COMMITTED)
 
     _replace(BatchWriting, "_commit", commit_watched)
 
 
-def _before(kind: type[Any], method: str, name: str, moment: str) -> None:
+def _before(kind: type[Any], method: str, moment: str) -> None:
     original: Callable[..., Any] = getattr(kind, method)
 
-    def watched(self: Table, *arguments: Any) -> Any:  # noqa: ANN401
-        _dwell(name, moment)
-        return original(self, *arguments)
+    def watched(self: object, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        _dwell(moment)
+        return original(self, *arguments, **named)
 
     _replace(kind, method, watched)
 
 
-def _dwell(name: str, moment: str) -> None:
-    note(name, moment)
+def _dwell(moment: str) -> None:
+    note(TABLE, moment)
     time.sleep(_DWELL_SECS)
 
 
 def forget_batches() -> None:
-    """Break the rule: no table knows which batches it has. A batch that runs again is there twice."""
-    for kind in KINDS.values():
-        _replace(kind, "has", lambda _self, _batch: False)
-        _replace(kind, "recover", lambda _self: None)
+    """Break the rule: the table does not know which batches it has. A batch that runs again is there twice."""
+    _replace(DeltaLake, "has", lambda _self, _batch: False)
+    _replace(DeltaLake, "recover", lambda _self: None)
     _replace(DeltaLake, "_done", lambda _self, _table: -1)
     _replace(delta, "CommitProperties", _without_transaction)
 

@@ -1,6 +1,6 @@
-"""The driver's program: `python -m soak.lake.program SETTINGS`. It writes streams to tables until it is killed.
+"""The driver's program: `python -m soak.lake.program SETTINGS`. It writes streams to a table until it is killed.
 
-The settings are JSON: where the server and the tables are, how this run parts its work, whether the rules hold, and
+The settings are JSON: where the server and the table are, how this run parts its work, whether the rules hold, and
 whether the run takes what is there and ends.
 """
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from everbrook.spark import write_lake, write_stream
 from everbrook.spark.lake import batches
-from soak.lake.moments import DELTA, KINDS, forget_batches, watch
+from soak.lake.moments import TABLE, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES
 from soak.spark.driver import STARVED
@@ -29,24 +29,20 @@ REPLAY = "replay"
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Run the queries. One that ends with an error ends the program."""
+    """Run the query, whose error ends the program."""
     watch()
     if settings["flaw"]:
         forget_batches()
     batches.LARGE_BYTES = settings["large_bytes"]
     spark = begin_session(settings["scratch"], settings["cores"])
-    starts = [partial(_start, spark, kind, settings) for kind in KINDS]
-    queries = [_begin(start) for start in ([partial(_replay, spark, settings)] if settings["replay"] else starts)]
+    query = _begin(partial(_replay if settings["replay"] else _start, spark, settings))
     note("driver", BEGAN)
-    if not settings["last"]:
-        spark.streams.awaitAnyTermination()
-    for query in queries:
-        query.awaitTermination()
+    query.awaitTermination()
     spark.stop()
 
 
 def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
-    """Start a query, and wait until its reader is there: all at once take longer to start than Spark has patience."""
+    """Start a query, and wait until its reader is there. On a busy machine Spark may give up on it: then once more."""
     for _ in range(_TRIES):
         query = start()
         while query.isActive and query.status["message"] == _INITIALISING:
@@ -56,15 +52,14 @@ def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
     raise RuntimeError(STARVED)
 
 
-def _start(spark: SparkSession, kind: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query
+def _start(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query
     options = {"url": settings["url"], "streamPrefix": SOURCE, "startingOffsets": "earliest"}
     if settings["max_rows"]:
         options["maxRowsPerTrigger"] = str(settings["max_rows"])
     return write_lake(
         spark.readStream.format("everbrook").options(**options).load(),
-        f"{settings['checkpoints']}/{kind}",
-        path=f"{settings['tables']}/{kind}",
-        format=kind,
+        f"{settings['checkpoints']}/{TABLE}",
+        path=settings["table"],
         compact_after=6,
         retention_hours=0,
         trigger={"availableNow": True} if settings["last"] else None,
@@ -72,8 +67,7 @@ def _start(spark: SparkSession, kind: str, settings: dict[str, Any]) -> Any:  # 
 
 
 def _replay(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN401
-    table = f"{settings['tables']}/{DELTA}"
-    rows = spark.readStream.format("everbrook_lake").options(batchBytes=settings["batch_bytes"]).load(table)
+    rows = spark.readStream.format("everbrook_lake").options(batchBytes=settings["batch_bytes"]).load(settings["table"])
     copies = rows.where(f"stream <> '{ODD}'").selectExpr(
         f"replace(stream, '{SOURCE}', '{AGAIN}') AS stream", "offset", "value"
     )

@@ -14,7 +14,7 @@ source = { stream = "events" }
 sink = { lake = "lake/events" }
 [jobs.folder]
 source = { stream = "others" }
-sink = { lake = "lake/others", format = "parquet" }
+sink = { lake = "lake/others" }
 [jobs.later]
 source = { stream = "later" }
 sink = { lake = "lake/later" }
@@ -24,8 +24,8 @@ sink = { lake = "lake/later" }
 @pytest.fixture
 def file(folder: Path) -> str:
     (folder / "jobs.toml").write_text(JOBS)
-    write(table_at(folder / "lake" / "events", "delta"), 0, rows_of({"n": 1, "who": "ada"}, {"n": 20, "who": "bob"}))
-    table = table_at(folder / "lake" / "others", "parquet")
+    write(table_at(folder / "lake" / "events"), 0, rows_of({"n": 1, "who": "ada"}, {"n": 20, "who": "bob"}))
+    table = table_at(folder / "lake" / "others")
     write(table, 0, rows_of({"n": 3}))
     write(table, 1, rows_of({"n": 4, "late": True}, first=1))
     return "jobs.toml"
@@ -37,7 +37,7 @@ def test_a_table_is_called_like_its_job_and_like_its_folder(run: Run, file: str)
     assert run("pipeline", "query", file, "SELECT sum(n) AS n FROM events", "--json").out == '{"n":21}\n'
 
 
-def test_folders_of_parquet_have_the_columns_of_all_files(run: Run, file: str) -> None:
+def test_a_table_has_the_columns_of_all_files(run: Run, file: str) -> None:
     ran = run("pipeline", "query", file, "SELECT n, late, stream_group FROM folder ORDER BY n", "--csv")
     assert ran.out == "n,late,stream_group\n3,,orders\n4,true,orders\n"
 

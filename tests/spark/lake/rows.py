@@ -8,10 +8,9 @@ import pyarrow as pa
 
 from everbrook.spark.lake.columns import Columns
 from everbrook.spark.lake.delta import DeltaLake
-from everbrook.spark.lake.folder import ParquetFolder
 from everbrook.spark.lake.messages import json_columns
-from everbrook.spark.lake.tables import LakeOptions, Table, Written
-from everbrook.spark.lake.tasks import Report, Work, write_rows
+from everbrook.spark.lake.tables import LakeOptions, Written
+from everbrook.spark.lake.tasks import Work, write_rows
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -32,25 +31,23 @@ def rows_of(*messages: object, stream: str = "orders/eu", first: int = 0) -> pa.
     )
 
 
-def table_at(folder: Path, kind: str, query: str = QUERY, columns: Columns = ()) -> Table:
+def table_at(folder: Path, query: str = QUERY, columns: Columns = ()) -> DeltaLake:
     """Make a table, or open it as the next start of a query does."""
-    options = LakeOptions(str(folder), kind)
-    made: Table = DeltaLake(options, query) if kind == "delta" else ParquetFolder(options, query)
+    made = DeltaLake(LakeOptions(str(folder)), query)
     made.prepare(json_columns(columns))
     made.recover()
     return made
 
 
-def write_files(table: Table, batch: int, *rows: pa.RecordBatch) -> tuple[Written, Report]:
+def write_files(table: DeltaLake, batch: int, *rows: pa.RecordBatch) -> Written:
     """Write files of a batch, which are not part of the table yet."""
-    staging = table.staging(batch)
-    name = f"{table._query}-{batch:09d}"  # type: ignore[attr-defined]
-    work = Work(name, str(staging), str(staging / "letters"), table.columns(), evolve=True, group=1, max_columns=100)
+    folder, name = table.folder, f"{table.query}-{batch:09d}"
+    work = Work(name, str(folder), str(folder / "letters"), table.columns(), evolve=True, group=1, max_columns=100)
     report = write_rows(work, rows)
-    return Written(batch, staging, report.columns, report.files), report
+    return Written(batch, report.columns, report.files)
 
 
-def write(table: Table, batch: int, *rows: pa.RecordBatch) -> None:
+def write(table: DeltaLake, batch: int, *rows: pa.RecordBatch) -> None:
     """Write a batch, unless it is there."""
     if not table.has(batch):
-        table.commit(write_files(table, batch, *rows)[0])
+        table.commit(write_files(table, batch, *rows))

@@ -12,9 +12,10 @@ from everbrook.spark.lake.batches import BatchWriting, _tables
 from everbrook.spark.lake.messages import json_columns
 from everbrook.spark.lake.opening import open_table
 from everbrook.spark.lake.tables import LakeOptions, Written
+from everbrook.spark.lake.tasks import Work, write_rows
 from everbrook.spark.options import ServerOptions
 from tests.server.process import serving
-from tests.spark.lake.rows import rows_of, write_files
+from tests.spark.lake.rows import rows_of
 
 
 @pytest.fixture
@@ -34,18 +35,10 @@ def test_a_letter_that_is_too_large_for_the_server_is_in_the_table(
     writing = BatchWriting(options, json_columns(()), to_stream)
     writing.prepare()
     rows, refused = _tables(options, "q")
+    work = Work("q-0", str(rows.folder), str(refused.folder), rows.columns(), evolve=True, group=1, max_columns=9)
     for _ in range(2):
-        written, report = write_files(rows, 0, rows_of("x" * size))
-        put_aside = Written(0, written.staging / "letters", letters.COLUMNS, report.letters)
-        writing._put_aside("q", _moved(put_aside, options.folder / "_dead_letters"), refused)
+        report = write_rows(work, [rows_of("x" * size)])
+        writing._put_aside("q", Written(0, letters.COLUMNS, report.letters), refused)
     with Client(small_server) as client:
         assert len(client.stream("letters").read().all()) == in_stream
     assert open_table(options.folder / "_dead_letters").count_rows() == in_table
-
-
-def _moved(written: Written, folder: Path) -> Written:
-    """Have files where those of dead letters are written."""
-    for file in written.files:
-        (folder / file.path).parent.mkdir(parents=True, exist_ok=True)
-        (written.staging / file.path).rename(folder / file.path)
-    return Written(written.batch, folder, written.columns, written.files)

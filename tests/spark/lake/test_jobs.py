@@ -45,7 +45,8 @@ def test_a_job_brings_a_table_back_into_streams(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "sink, words",
     [
-        ('{ lake = "x", format = "csv" }', 'jobs.keep.sink.format: must be "delta" or "parquet", got \'csv\''),
+        ('{ lake = "x", format = "csv" }', "jobs.keep.sink: format must be 'delta', got 'csv'"),
+        ('{ lake = "x", format = "parquet" }', "jobs.keep.sink: format='parquet' is not supported"),
         ('{ lake = "x", group = "(" }', "jobs.keep.sink: group must be a regular expression"),
         ('{ lake = "x", group = 0 }', "jobs.keep.sink.group: must be a whole number of at least 1 or a text"),
         ('{ lake = "x", retention = "soon" }', "jobs.keep.sink: retention must be hours or days"),

@@ -30,7 +30,7 @@ def replay(spark: "SparkSession", server: str, folder: Path, checkpoint: Path, *
 def test_streams_are_as_they_were(
     spark: "SparkSession", server: str, client: Client, prefix: str, tmp_path: Path
 ) -> None:
-    table, names = table_at(tmp_path / "table", "delta"), [f"{prefix}{number}" for number in range(STREAMS)]
+    table, names = table_at(tmp_path / "table"), [f"{prefix}{number}" for number in range(STREAMS)]
     for batch in range(3):
         rows = [rows_of({"n": batch, "more": [batch]}, stream=name, first=batch) for name in names]
         write(table, batch, *rows)

@@ -16,10 +16,10 @@ ODDITIES: list[object] = [{"odd_1": 1}, "bad 1"]
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     """A table with two messages of a stream, and the odd ones."""
-    rows = table_at(tmp_path, "delta")
+    rows = table_at(tmp_path)
     write(rows, 0, rows_of(*(message("many/0", number) for number in range(2)), stream="many/0"))
     write(rows, 1, rows_of({"odd_1": 1}, stream=ODD))
-    write(table_at(tmp_path / "_dead_letters", "delta"), 1, rows_of({"message": '"bad 1"'}, stream=ODD))
+    write(table_at(tmp_path / "_dead_letters"), 1, rows_of({"message": '"bad 1"'}, stream=ODD))
     return tmp_path
 
 
@@ -28,7 +28,7 @@ def test_a_table_that_has_everything_is_whole(table: Path) -> None:
 
 
 def test_rows_that_are_lost_or_there_twice_are_seen(table: Path) -> None:
-    write(table_at(table, "delta"), 2, rows_of(message("many/0", 1), stream="many/0", first=1))
+    write(table_at(table), 2, rows_of(message("many/0", 1), stream="many/0", first=1))
     damage = judge(table, {"many/0": 3}, ODDITIES).damage
     assert (damage[LOST], damage[TWICE]) == (["2 of many/0"], ["1 of many/0"])
 

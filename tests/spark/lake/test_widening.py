@@ -22,7 +22,7 @@ def chunks_of_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> list[tuple[str, list[Any]]]:
     """Write a batch of which each value is in a part of its own, and give the type and the values of each file."""
-    table = table_at(folder, "delta", columns=known)
+    table = table_at(folder, columns=known)
     rows = pa.Table.from_batches([rows_of({"x": value}, first=place) for place, value in enumerate(values)])
     work = Work("q-0", str(folder), str(folder / "letters"), table.columns(), evolve=True, group=1, max_columns=10)
     writing = BatchWriting(LakeOptions(str(folder)), (), DeadLetterOptions())

@@ -12,27 +12,23 @@ from everbrook.spark.given import InvalidOption
 from everbrook.spark.lake.errors import TableMismatch
 from tests.spark.lake.queries import Lake, append, forget_last_batch
 
-FORMATS = pytest.mark.parametrize("kind", ["delta", "parquet"])
 
-
-@FORMATS
-def test_rows_equal_the_messages_of_the_streams(lake: Lake, client: Client, kind: str) -> None:
+def test_rows_equal_the_messages_of_the_streams(lake: Lake, client: Client) -> None:
     messages = {f"{lake.prefix}{name}": [{"n": n, "from": name} for n in range(50)] for name in ("a", "b c")}
     for name, sent in messages.items():
         append(client, name, *sent)
-    lake.run(format=kind)
+    lake.run()
     rows = lake.rows()
     there = {name: [{"n": r["n"], "from": r["from"]} for r in rows if r["stream"] == name] for name in messages}
     assert there == messages
     assert {(row["stream_group"], row["date"]) for row in rows} == {(lake.prefix.rstrip("/"), datetime.now(UTC).date())}
 
 
-@FORMATS
-def test_a_batch_that_runs_again_is_there_once(lake: Lake, client: Client, kind: str) -> None:
+def test_a_batch_that_runs_again_is_there_once(lake: Lake, client: Client) -> None:
     append(client, f"{lake.prefix}a", *({"n": n} for n in range(10)), "no object")
-    lake.run(format=kind)
+    lake.run()
     forget_last_batch(lake.checkpoint)
-    lake.run(format=kind)
+    lake.run()
     assert [row["n"] for row in lake.rows()] == list(range(10))
     assert len(lake.dead_letters()) == 1
 
@@ -134,8 +130,10 @@ def test_a_table_that_was_removed_is_not_begun_in_the_middle(lake: Lake, client:
 
 
 def test_options_that_make_no_sense_are_refused(lake: Lake) -> None:
-    with pytest.raises(InvalidOption, match="format must be 'delta' or 'parquet', got 'csv'"):
+    with pytest.raises(InvalidOption, match="format must be 'delta', got 'csv'"):
         lake.start(format="csv")
+    with pytest.raises(InvalidOption, match=r"use Spark's own file sink: df\.writeStream\.format\('parquet'\)"):
+        lake.start(format="parquet")
     with pytest.raises(InvalidOption, match="group must be"):
         lake.start(group=0)
     with pytest.raises(InvalidOption, match="every table of the lake has"):

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -22,12 +22,12 @@ _HOURS = {"h": 1, "d": 24}
 
 
 class LakeSink(Struct, frozen=True):
-    """A Delta table or a folder of Parquet, which gets a row for each message."""
+    """A Delta table, which gets a row for each message."""
 
     MARKS: ClassVar[tuple[str, ...]] = ("lake",)
 
     lake: Text
-    format: Literal["delta", "parquet"] = "delta"
+    format: Text = "delta"
     schema: Text = "inferred"
     evolve: bool | None = None
     group: Count | Text = 1
@@ -39,12 +39,11 @@ class LakeSink(Struct, frozen=True):
     def check(self, job: Job) -> None:
         """Refuse options that contradict each other."""
         from everbrook.spark.lake.dead_letters import parse_dead_letters  # noqa: PLC0415 - with pyarrow
-        from everbrook.spark.lake.tables import LakeOptions, check_options  # noqa: PLC0415
+        from everbrook.spark.lake.tables import LakeOptions, check_format, check_options  # noqa: PLC0415
 
+        check_format(self.format)
         check_options(
-            LakeOptions(
-                self.lake, self.format, self.schema, self.evolve, self.group, retention_hours=self.retention_hours()
-            )
+            LakeOptions(self.lake, self.schema, self.evolve, self.group, retention_hours=self.retention_hours())
         )
         parse_dead_letters(self.dead_letters, ServerOptions(url=server_url(job.server.url)))
 
@@ -75,7 +74,6 @@ class LakeSink(Struct, frozen=True):
             df,
             str(job.checkpoint),
             path=str(self.folder(job)),
-            format=self.format,
             schema=self.schema,
             evolve=self.evolve,
             group=self.group,

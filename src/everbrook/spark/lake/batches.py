@@ -17,9 +17,8 @@ from everbrook.spark.lake import dead_letters as letters
 from everbrook.spark.lake.columns import Columns, settle
 from everbrook.spark.lake.delta import DeltaLake
 from everbrook.spark.lake.files import File
-from everbrook.spark.lake.folder import ParquetFolder
 from everbrook.spark.lake.queries import held, introduce
-from everbrook.spark.lake.tables import DEAD_LETTERS, DELTA, PARQUET, LakeOptions, Table, Written, require_apart
+from everbrook.spark.lake.tables import DEAD_LETTERS, LakeOptions, Written, require_apart
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
 from everbrook.spark.postgres.plans import size_of_batch
 
@@ -42,7 +41,7 @@ class BatchWriting:
         self._dead_letters = dead_letters
         self._on_dead_letters = on_dead_letters
         self._begun: Future[StreamingQuery] = Future()
-        self._tables: tuple[Table, Table] | None = None
+        self._tables: tuple[DeltaLake, DeltaLake] | None = None
         self._last_bytes: int | None = None
         self._files_added = 0
         self._writing = threading.Lock()
@@ -65,25 +64,26 @@ class BatchWriting:
         for table, columns in zip(_tables(self._options, ""), (self._columns, letters.COLUMNS), strict=True):
             table.prepare(columns)
 
-    def _open(self, query: str, batch_id: int) -> tuple[Table, Table]:
+    def _open(self, query: str, batch_id: int) -> tuple[DeltaLake, DeltaLake]:
         """See that the query may write here, and clear what a kill has left, once."""
         if self._tables is None:
             rows, refused = _tables(self._options, query)
-            alone = self._options.format == PARQUET
-            introduce(self._options.folder, query, batch_id, known=rows.has(0), alone=alone)
+            introduce(self._options.folder, query, batch_id, known=rows.has(0))
             for table in (rows, refused):
                 table.recover()
             self._files_added = rows.loose_files() if self._options.compact_after else 0
             self._tables = rows, refused
         return self._tables
 
-    def _write(self, query: StreamingQuery, batch: DataFrame, batch_id: int, rows: Table, refused: Table) -> None:
+    def _write(
+        self, query: StreamingQuery, batch: DataFrame, batch_id: int, rows: DeltaLake, refused: DeltaLake
+    ) -> None:
         size_bytes = size_of_batch(query)
         expected = self._last_bytes if size_bytes is None else size_bytes
         work = Work(
             f"{query.id}-{batch_id:09d}",
-            str(rows.staging(batch_id)),
-            str(refused.staging(batch_id)),
+            str(self._options.folder),
+            str(self._options.folder / DEAD_LETTERS),
             rows.columns(),
             self._options.grows,
             self._options.group,
@@ -106,38 +106,37 @@ class BatchWriting:
         return run(batch, again), again
 
     def _commit(
-        self, query: str, batch_id: int, work: Work, reports: list[Report], rows: Table, refused: Table
+        self, query: str, batch_id: int, work: Work, reports: list[Report], rows: DeltaLake, refused: DeltaLake
     ) -> None:
         put_aside = [file for report in reports for file in report.letters]
         if put_aside:
-            self._put_aside(query, Written(batch_id, Path(work.letters), letters.COLUMNS, put_aside), refused)
+            self._put_aside(query, Written(batch_id, letters.COLUMNS, put_aside), refused)
         files = [file for report in reports for file in report.files]
         if files:
-            rows.commit(Written(batch_id, Path(work.rows), work.columns, files))
+            rows.commit(Written(batch_id, work.columns, files))
             self._files_added += len(files)
             self._compact(rows)
 
-    def _put_aside(self, query: str, written: Written, refused: Table) -> None:
+    def _put_aside(self, query: str, written: Written, refused: DeltaLake) -> None:
         options = self._dead_letters
-        there = options.stream is not None and letters.publish(options, query, written)
+        folder = self._options.folder / DEAD_LETTERS
+        there = options.stream is not None and letters.publish(options, query, folder, written)
         if not there and refused.has(written.batch):
-            _unlink(written.staging, written.files)
+            _unlink(folder, written.files)
         elif not there:
             refused.commit(written)
         if self._on_dead_letters is not None:
             self._on_dead_letters(sum(file.rows for file in written.files))
 
-    def _compact(self, rows: Table) -> None:
+    def _compact(self, rows: DeltaLake) -> None:
         if self._options.compact_after and self._files_added >= self._options.compact_after:
             rows.compact(self._options.retention_hours)
             self._files_added = 0
 
 
-def _tables(options: LakeOptions, query: str) -> tuple[Table, Table]:
-    beside = LakeOptions(f"{options.path}/{DEAD_LETTERS}", options.format, group=options.group)
-    if options.format == DELTA:
-        return DeltaLake(options, query), DeltaLake(beside, query)
-    return ParquetFolder(options, query), ParquetFolder(beside, query)
+def _tables(options: LakeOptions, query: str) -> tuple[DeltaLake, DeltaLake]:
+    beside = LakeOptions(f"{options.path}/{DEAD_LETTERS}", group=options.group)
+    return DeltaLake(options, query), DeltaLake(beside, query)
 
 
 def _here(batch: DataFrame, work: Work) -> list[Report]:

@@ -6,6 +6,7 @@ files are only the way there: they are appended in one append, whose producer is
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 import pyarrow as pa
@@ -52,12 +53,12 @@ def letters_of(rows: pa.Table, messages: pa.ChunkedArray, refused: Mapping[int, 
     return pa.Table.from_arrays(columns, schema=file_schema(COLUMNS))
 
 
-def publish(options: DeadLetterOptions, query: str, written: Written) -> bool:
+def publish(options: DeadLetterOptions, query: str, folder: Path, written: Written) -> bool:
     """Append dead letters to their stream, and remove the files that they came in. Tell if it can't take them.
 
     A letter may be larger than anything that the server takes. It must not stop the query: the table has room for it.
     """
-    paths = [written.staging / file.path for file in written.files]
+    paths = [folder / file.path for file in written.files]
     rows = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
     rows = rows.sort_by([(FROM, "ascending"), (OFFSET, "ascending"), (PAYLOAD, "ascending")])
     messages = [_message(row) for row in rows.to_pylist()]

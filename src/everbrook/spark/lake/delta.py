@@ -1,5 +1,8 @@
 """Delta tables. The log of the table says which files count and which batches are in it, in one commit each.
 
+Files that the log does not name do not count, so the files of a batch are written into the folder of the table. A
+batch whose number is in the log is done, whoever asks for it again.
+
 A batch is a transaction of the application that the query is, in Delta's words. Columns that are new are added in a
 commit before: they are empty then, and it does not matter if the batch comes later or never.
 
@@ -38,8 +41,8 @@ class DeltaLake:
 
     def __init__(self, options: LakeOptions, query: str) -> None:
         self._options = options
-        self._folder = options.folder
-        self._query = query
+        self.folder = options.folder
+        self.query = query
         self._app = f"everbrook-{query}"
         self._runs = f"{self._app}-runs"
         self._run: int | None = None
@@ -47,26 +50,26 @@ class DeltaLake:
 
     def prepare(self, columns: Columns) -> None:
         """Make the table, or see that it is one which can have these columns."""
-        with told_of(self._folder):
-            self._folder.mkdir(parents=True, exist_ok=True)
-            if not DeltaTable.is_deltatable(str(self._folder)):
+        with told_of(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not DeltaTable.is_deltatable(str(self.folder)):
                 self._require_empty()
                 self._create(columns)
         table = self._table()
         if tuple(table.metadata().partition_columns) != PARTITION:
             raise TableMismatch(
-                f"{self._folder} is a Delta table of somebody else: it is partitioned by "
+                f"{self.folder} is a Delta table of somebody else: it is partitioned by "
                 f"{table.metadata().partition_columns}, and not by {list(PARTITION)}"
             )
-        require_plain(self._folder, table)
+        require_plain(self.folder, table)
         self._add_columns(table, require_columns(self._options, columns_of(table), columns))
 
     def recover(self) -> None:
         """Remove files of batches that this query began and never committed, once no other run can commit them."""
         self._begin_run()
         done = self._done(self._table())
-        for path in self._folder.glob(f"{GROUP}=*/{DATE}=*/{self._query}-*.parquet"):
-            if int(path.name[len(self._query) + 1 :].partition("-")[0]) > done:
+        for path in self.folder.glob(f"{GROUP}=*/{DATE}=*/{self.query}-*.parquet"):
+            if int(path.name[len(self.query) + 1 :].partition("-")[0]) > done:
                 path.unlink(missing_ok=True)
 
     def columns(self) -> Columns:
@@ -76,10 +79,6 @@ class DeltaLake:
     def has(self, batch: int) -> bool:
         """Tell whether a batch is in the table."""
         return self._done(self._table()) >= batch
-
-    def staging(self, batch: int) -> Path:  # noqa: ARG002 - of all batches
-        """Give the folder of the table: files that its log does not name do not count."""
-        return self._folder
 
     def commit(self, written: Written) -> None:
         """Make files part of the table, and note the batch, in one commit."""
@@ -105,7 +104,7 @@ class DeltaLake:
         left them. What else is below its folder is somebody's.
         """
         table = self._table()
-        with told_of(self._folder):
+        with told_of(self.folder):
             try:
                 table.optimize.compact()
                 table.vacuum(retention_hours, dry_run=False, enforce_retention_duration=False, full=False)
@@ -113,12 +112,12 @@ class DeltaLake:
             except CommitFailedError:
                 pass  # somebody else was quicker: the next time, then
             except DeltaError as error:  # the rows are there, and that they are in many files stops nobody
-                logger.warning("small files of the table %s are not put together: %s", self._folder, error)
+                logger.warning("small files of the table %s are not put together: %s", self.folder, error)
 
     def _drop_left(self, retention_hours: int) -> None:
-        named = {path for path, _ in named_files(self._folder)}
+        named = {path for path, _ in named_files(self.folder)}
         unknown = self._table().vacuum(retention_hours, dry_run=True, enforce_retention_duration=False, full=True)
-        for path in (self._folder / path for path in unknown if _OWN.fullmatch(path)):
+        for path in (self.folder / path for path in unknown if _OWN.fullmatch(path)):
             if path not in named:
                 path.unlink(missing_ok=True)
 
@@ -132,7 +131,7 @@ class DeltaLake:
     def _table(self) -> DeltaTable:
         """Give the table as it is now. Only what came since the last look is read: a large table takes time to open."""
         if self._opened is None:
-            self._opened = open_delta(self._folder)
+            self._opened = open_delta(self.folder)
         else:
             self._opened.update_incremental()
         return self._opened
@@ -156,24 +155,24 @@ class DeltaLake:
     def _require_run(self, table: DeltaTable) -> None:
         if self._run is not None and _noted(table, self._runs) != self._run:
             raise RunSuperseded(
-                f"another run of this query writes the table {self._folder}: let one of them go on with the checkpoint"
+                f"another run of this query writes the table {self.folder}: let one of them go on with the checkpoint"
             )
 
     def _require_empty(self) -> None:
-        if any(not path.name.startswith((".", "_")) for path in self._folder.iterdir()):
-            raise TableMismatch(f"{self._folder} is no Delta table, and is not empty: give another path")
+        if any(not path.name.startswith((".", "_")) for path in self.folder.iterdir()):
+            raise TableMismatch(f"{self.folder} is no Delta table, and is not empty: give another path")
 
     def _create(self, columns: Columns) -> None:
         try:
             DeltaTable.create(
-                str(self._folder),
+                str(self.folder),
                 format_schema(columns),
                 mode="ignore",
                 partition_by=list(PARTITION),
                 configuration=_CHECKPOINT_EVERY,
             )
         except DeltaError as error:
-            raise LakeUnwritable(f"can't make the table {self._folder}: {error}") from error
+            raise LakeUnwritable(f"can't make the table {self.folder}: {error}") from error
 
     def _add_columns(self, table: DeltaTable, new: Sequence[Column]) -> None:
         if new:
@@ -181,15 +180,15 @@ class DeltaLake:
             table.alter.add_columns(list(schema.fields))
 
     def _append(self, table: DeltaTable, written: Written) -> None:
-        require_plain(self._folder, table)
+        require_plain(self.folder, table)
         self._require_run(table)
-        require_there(self._folder, [file.path for file in written.files])
+        require_there(self.folder, [file.path for file in written.files])
         runs = [] if self._run is None else [Transaction(self._runs, self._run)]
         self._log(table, [action_of(file) for file in written.files], [Transaction(self._app, written.batch), *runs])
 
     def _log(self, table: DeltaTable, actions: Sequence[AddAction], notes: list[Transaction]) -> None:
         """Commit files and notes to the log, unless somebody has committed one of these notes since the table's."""
-        with told_of(self._folder):
+        with told_of(self.folder):
             try:
                 table.create_write_transaction(
                     [*actions],
@@ -201,7 +200,7 @@ class DeltaLake:
             except CommitFailedError:
                 raise
             except DeltaError as error:
-                raise LakeUnwritable(f"can't commit to the table {self._folder}: {error}") from error
+                raise LakeUnwritable(f"can't commit to the table {self.folder}: {error}") from error
 
 
 def _noted(table: DeltaTable, app: str) -> int:

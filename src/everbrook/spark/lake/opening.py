@@ -1,4 +1,4 @@
-"""Opening tables to read them: a Delta table of now or of a version, or a folder of Parquet, as an Arrow dataset."""
+"""Opening tables to read them: a Delta table of now or of a version, or any folder of Parquet, as an Arrow dataset."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from everbrook.spark.lake.columns import DATE, GROUP, partition_fields
 from everbrook.spark.lake.errors import TableMismatch
 
-_SCHEMA = "_schema.json"
 _ENDING = ".parquet"
 
 
@@ -27,13 +25,7 @@ def open_table(folder: Path, version: int | None = None) -> Any:  # noqa: ANN401
 
 
 def _open_folder(folder: Path) -> Any:  # noqa: ANN401
-    """Open a folder of Parquet: one of ours by its schema, any other by the columns of all its files."""
-    if (folder / _SCHEMA).exists():
-        from everbrook.spark.lake.folder import read_schema  # noqa: PLC0415
-
-        partitioning = ds.partitioning(pa.schema(partition_fields()), flavor="hive")
-        files = sorted(folder.absolute().glob(f"{GROUP}=*/{DATE}=*/*{_ENDING}"))
-        return _dataset(folder, files, schema=read_schema(folder), partitioning=partitioning)
+    """Open a folder of Parquet by the columns of all its files."""
     files = [path for path in sorted(folder.absolute().rglob(f"*{_ENDING}")) if not _is_hidden(path, folder)]
     if not files:
         raise TableMismatch(f"{folder} has no file of Parquet in it: none whose name ends with {_ENDING}")

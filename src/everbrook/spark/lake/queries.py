@@ -1,8 +1,8 @@
 """Which queries write a table: each leaves its name in the folder before its first batch.
 
 A query that has written batches already, and whose name is not there, writes to another table than before: it would
-begin that one in the middle. And a folder of Parquet has no log in which writers could meet, so it has one query only.
-Two runs of one query take turns, batch by batch: the second finds that the first has written it.
+begin that one in the middle. Two runs of one query take turns, batch by batch: the second finds that the first has
+written it.
 """
 
 import fcntl
@@ -15,10 +15,10 @@ from everbrook.spark.lake.errors import TableMismatch, told_of
 _QUERIES = "_queries"
 
 
-def introduce(folder: Path, query: str, batch: int, *, known: bool, alone: bool) -> None:
+def introduce(folder: Path, query: str, batch: int, *, known: bool) -> None:
     """Leave the name of a query that begins with a batch, unless it can't begin here.
 
-    It is `known` if the table has a batch of it, and `alone` if the table takes no other query.
+    It is `known` if the table has a batch of it.
     """
     name = folder / _QUERIES / query
     with told_of(folder):
@@ -30,14 +30,8 @@ def introduce(folder: Path, query: str, batch: int, *, known: bool, alone: bool)
                 "the table removed, or is it at another path now? Put it back; or let the query begin anew, with "
                 "`everbrook pipeline reset`, or with another checkpoint"
             )
-        _require_alone(name, alone=alone)
         name.parent.mkdir(parents=True, exist_ok=True)
         name.touch()
-        try:
-            _require_alone(name, alone=alone)  # again, for one that has begun at the same time
-        except TableMismatch:
-            name.unlink()
-            raise
 
 
 @contextmanager
@@ -50,13 +44,3 @@ def held(folder: Path, query: str) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_EX)
     with file:
         yield
-
-
-def _require_alone(name: Path, *, alone: bool) -> None:
-    other = next((path for path in name.parent.glob("[!.]*") if path != name), None)
-    if alone and other is not None:
-        raise TableMismatch(
-            f"the folder {name.parent.parent} is written by another query, {other.name}, and a folder of Parquet has "
-            "one: give another path, or take format 'delta', which takes several. If that query is gone, because its "
-            "job was reset for instance, remove the folder first"
-        )

@@ -22,11 +22,13 @@ from everbrook.spark.jobs.lake import LakeSink
 from everbrook.spark.lake.columns import PARTITION
 from everbrook.spark.lake.errors import LakeError
 from everbrook.spark.lake.opening import open_table
-from everbrook.spark.lake.tables import DEAD_LETTERS
+from everbrook.spark.lake.tables import DEAD_LETTERS, is_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from everbrook.spark.lake.files import Partition
 
 _AT_ONCE = 1000
 _FILE = "_everbrook_file"
@@ -50,9 +52,9 @@ def tables_of(pipeline: Pipeline) -> dict[str, Path]:
     if not lakes:
         raise PipelineMissing(f'{pipeline.file} has no table: no job has a sink such as {{ lake = "orders" }}')
     for name, folder in _named(lakes).items():
-        if _is_there(folder):
+        if is_table(folder):
             found[name] = folder
-            if _is_there(folder / DEAD_LETTERS):
+            if is_table(folder / DEAD_LETTERS):
                 found[f"{name}{DEAD_LETTERS}"] = folder / DEAD_LETTERS
     if not found:
         raise PipelineMissing(f"the jobs of {pipeline.file} have written no table yet: {', '.join(lakes)}")
@@ -69,10 +71,6 @@ def _named(lakes: dict[str, Path]) -> dict[str, Path]:
         if of_folders[folder.name.lower()] == 1 and folder.name.lower() not in taken
     }
     return lakes | by_folder
-
-
-def _is_there(folder: Path) -> bool:
-    return (folder / "_delta_log").is_dir() or (folder / "_schema.json").exists()
 
 
 @contextmanager
@@ -140,25 +138,19 @@ def view(spark: "SparkSession", name: str, folder: Path) -> None:
     """Make a view of a table. Spark reads the files that the table names: it needs no jar for that."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - with Spark
 
-    dataset = open_table(folder)
-    schema = from_arrow_schema(dataset.schema)
-    if not list(dataset.get_fragments()):
-        frame = spark.createDataFrame([], schema)
-    elif (folder / "_delta_log").is_dir():
-        frame = _delta_frame(spark, schema, folder)
-    else:
-        frame = spark.read.schema(schema).option("basePath", str(folder)).parquet(*dataset.files)
+    from everbrook.spark.lake.delta import named_files  # noqa: PLC0415 - with deltalake
+
+    schema = from_arrow_schema(open_table(folder).schema)
+    files = named_files(folder)
+    frame = _frame(spark, schema, files) if files else spark.createDataFrame([], schema)
     frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
 
 
-def _delta_frame(spark: "SparkSession", schema: "StructType", folder: Path) -> "DataFrame":
-    """Read the files of a Delta table. The log says of which group and day each is: delta-rs names folders anew."""
+def _frame(spark: "SparkSession", schema: "StructType", files: "list[tuple[Path, Partition]]") -> "DataFrame":
+    """Read the files of a table. The log says of which group and day each is: delta-rs names folders anew."""
     from pyspark.sql import functions as of  # noqa: PLC0415 - with Spark
     from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
 
-    from everbrook.spark.lake.delta import named_files  # noqa: PLC0415 - only where there is one
-
-    files = named_files(folder)
     in_files = StructType([field for field in schema if field.name not in PARTITION])
     rows = spark.read.schema(in_files).parquet(*(str(path) for path, _ in files))
     of_files = StructType([StructField(_FILE, StringType()), *(schema[name] for name in PARTITION)])

@@ -1,11 +1,6 @@
-"""What the two kinds of tables have in common: how a batch becomes part of one, once.
-
-A batch is written to files that no reader knows of, and then committed at one moment, together with its number. A batch
-whose number is there is done, whoever asks for it again. What a kill has left of another is cleared at the next start.
-"""
+"""Options of a table, what a batch adds to it, and the checks of both."""
 
 from pathlib import Path
-from typing import Protocol
 
 from msgspec import Struct
 
@@ -15,11 +10,9 @@ from everbrook.spark.lake.errors import ColumnsChanged, TableMismatch
 from everbrook.spark.lake.files import File
 from everbrook.spark.lake.groups import Group, check_group
 
-DELTA, PARQUET = "delta", "parquet"
-FORMATS = (DELTA, PARQUET)
+DELTA = "delta"
 RAW, INFERRED = "raw", "inferred"
 DEAD_LETTERS = "_dead_letters"
-SCHEMA = "_schema.json"
 MOST_COLUMNS = 1000
 _SCHEME = "file://"
 
@@ -28,7 +21,6 @@ class LakeOptions(Struct, frozen=True):
     """What is written where. It travels to tasks."""
 
     path: str
-    format: str = DELTA
     schema: str = INFERRED
     """`inferred`, `raw`, or the columns, as Spark's SQL has them."""
     evolve: bool | None = None
@@ -51,40 +43,16 @@ class LakeOptions(Struct, frozen=True):
 
 
 class Written(Struct, frozen=True):
-    """The files of a batch, the folder that they were written below, and the columns that the table has with them."""
+    """The files of a batch, and the columns that the table has with them."""
 
     batch: int
-    staging: Path
     columns: Columns
     files: list[File]
 
 
-class Table(Protocol):
-    """A table that one query writes."""
-
-    def prepare(self, columns: Columns) -> None:
-        """Make the table, or see that it is one which can have these columns."""
-
-    def recover(self) -> None:
-        """Finish what a kill has left decided, and clear what it has left undecided."""
-
-    def columns(self) -> Columns:
-        """Give the columns of fields that the table has."""
-
-    def has(self, batch: int) -> bool:
-        """Tell whether a batch is in the table."""
-
-    def staging(self, batch: int) -> Path:
-        """Give the folder that the files of a batch are written below."""
-
-    def commit(self, written: Written) -> None:
-        """Make files part of the table, and note the batch, at one moment."""
-
-    def loose_files(self) -> int:
-        """Count small files beyond the first of each partition."""
-
-    def compact(self, retention_hours: int) -> None:
-        """Put small files together, and drop what no reader needs any more. The rows stay as they are."""
+def is_table(folder: Path) -> bool:
+    """Tell whether a folder is a Delta table."""
+    return (folder / "_delta_log").is_dir()
 
 
 def check_options(options: LakeOptions) -> None:
@@ -93,8 +61,6 @@ def check_options(options: LakeOptions) -> None:
         raise InvalidOption("which table? Give the path of its folder")
     if "://" in options.path and not options.path.startswith(_SCHEME):
         raise InvalidOption(f"path must be a folder that driver and workers share, got {options.path!r}")
-    if options.format not in FORMATS:
-        raise InvalidOption(f"format must be 'delta' or 'parquet', got {options.format!r}")
     if options.schema == RAW and options.evolve:
         raise InvalidOption("evolve is about fields, which schema='raw' does not read")
     if options.max_columns < 1 or options.compact_after < 0 or options.retention_hours < 0:
@@ -102,10 +68,20 @@ def check_options(options: LakeOptions) -> None:
     check_group(options.group)
 
 
+def check_format(format_: str) -> None:
+    """Refuse tables of another format, and say what writes Parquet files."""
+    if format_ == "parquet":
+        raise InvalidOption(
+            "format='parquet' is not supported: the lake writes Delta tables, whose files are Parquet. For plain "
+            "Parquet files use Spark's own file sink: df.writeStream.format('parquet')"
+        )
+    if format_ != DELTA:
+        raise InvalidOption(f"format must be 'delta', got {format_!r}")
+
+
 def require_apart(folder: Path) -> None:
     """Refuse a folder within another table, which would take its files for its own."""
-    around = (path for path in folder.absolute().parents if (path / "_delta_log").is_dir() or (path / SCHEMA).exists())
-    outer = next(around, None)
+    outer = next((path for path in folder.absolute().parents if is_table(path)), None)
     if outer is not None:
         raise TableMismatch(f"{folder} is within the table {outer}: give a path beside it")
 

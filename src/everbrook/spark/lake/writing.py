@@ -17,7 +17,7 @@ from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_o
 from everbrook.spark.lake.dead_letters import parse_dead_letters
 from everbrook.spark.lake.groups import Group
 from everbrook.spark.lake.messages import json_columns, raw_columns
-from everbrook.spark.lake.tables import INFERRED, MOST_COLUMNS, RAW, LakeOptions, check_options
+from everbrook.spark.lake.tables import DELTA, INFERRED, MOST_COLUMNS, RAW, LakeOptions, check_format, check_options
 from everbrook.spark.messages import VALUE, require_messages
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.shipping import is_remote
@@ -31,7 +31,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     checkpoint: str,
     *,
     path: str,
-    format: str = "delta",  # noqa: A002 - Spark's word
+    format: str = DELTA,  # noqa: A002 - Spark's word
     schema: str = INFERRED,
     evolve: bool | None = None,
     group: Group = 1,
@@ -46,7 +46,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     query_name: str | None = None,
     on_dead_letters: Callable[[int], None] | None = None,
 ) -> StreamingQuery:
-    """Begin to write messages to a Delta table or a folder of Parquet, exactly once, and give the query.
+    """Begin to write messages to a Delta table, exactly once, and give the query.
 
         write_lake(spark.readStream.format("everbrook").load("orders"), "/checkpoints/orders", path="/lake/orders")
 
@@ -59,7 +59,8 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
         raise InvalidOption(
             "write_lake runs on the driver, which Spark Connect does not let it: use a session of this process"
         )
-    options = LakeOptions(path, format, schema, evolve, group, max_columns, compact_after, retention_hours)
+    options = LakeOptions(path, schema, evolve, group, max_columns, compact_after, retention_hours)
+    check_format(format)
     check_options(options)
     _require_schema(df.schema)
     letters = parse_dead_letters(dead_letters, server or ServerOptions(url=server_url, token=server_token))
