@@ -18,7 +18,7 @@ from bench.spark.figures import Figure, section_of
 from bench.spark.scene import Scene, Server, names_below
 from everbrook import Client
 from everbrook.spark.lake.columns import PARTITION
-from everbrook.spark.lake.opening import open_table
+from everbrook.spark.lake.delta import open_table
 
 _FROM, _BACK = "from/", "back"
 _NOW = {"availableNow": True}

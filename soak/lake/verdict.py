@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from everbrook.spark.lake.opening import open_table
+from everbrook.spark.lake.delta import open_table
 from soak.client import Client
 from soak.ledger import PromiseBroken
 from soak.spark.verdict import Compared, compare

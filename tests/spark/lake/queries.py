@@ -8,7 +8,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook import Client
 from everbrook.spark import write_lake
-from everbrook.spark.lake.opening import open_table
+from everbrook.spark.lake.delta import open_table
 
 TIMEOUT_SECS = 180
 PLACE = ("stream", "offset", "next_offset", "appended_at", "stream_group", "date")

@@ -9,8 +9,8 @@ from everbrook import Client
 from everbrook.spark.connection import disconnect
 from everbrook.spark.lake import dead_letters as letters
 from everbrook.spark.lake.batches import BatchWriting, _tables
+from everbrook.spark.lake.delta import open_table
 from everbrook.spark.lake.messages import json_columns
-from everbrook.spark.lake.opening import open_table
 from everbrook.spark.lake.tables import LakeOptions, Written
 from everbrook.spark.lake.tasks import Work, write_rows
 from everbrook.spark.options import ServerOptions

@@ -10,8 +10,8 @@ from deltalake.exceptions import DeltaError
 from deltalake.table import TableOptimizer
 
 from everbrook.spark.lake import delta
+from everbrook.spark.lake.delta import open_table
 from everbrook.spark.lake.errors import RunSuperseded, TableMismatch
-from everbrook.spark.lake.opening import open_table
 from tests.spark.lake.rows import rows_of, table_at, write, write_files
 
 

@@ -3,9 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.lake.replays import bytes_left
@@ -39,14 +36,3 @@ def test_streams_are_as_they_were(
     left = replay(spark, server, tmp_path / "table", tmp_path / "checkpoint", batchBytes="1000")
     assert [client.stream(name).read().all() for name in names] == [[{"n": n, "more": [n]} for n in range(3)]] * STREAMS
     assert left == 0
-
-
-def test_any_folder_of_parquet_becomes_a_stream(
-    spark: "SparkSession", server: str, client: Client, prefix: str, tmp_path: Path
-) -> None:
-    folder = tmp_path / "clicks"
-    folder.mkdir()
-    name = f"{prefix}ada"
-    pq.write_table(pa.table({"who": [name] * 3, "at": [3, 1, 2]}), folder / "a.parquet")
-    replay(spark, server, folder, tmp_path / "checkpoint", streamColumn="who", orderBy="at")
-    assert client.stream(name).read().all() == [{"at": 1}, {"at": 2}, {"at": 3}]

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from everbrook.spark.lake.delta import DeltaLake
+from everbrook.spark.lake.delta import DeltaLake, open_table
 from everbrook.spark.lake.errors import ColumnsChanged, LakeUnwritable, TableMismatch
 from everbrook.spark.lake.messages import json_columns
-from everbrook.spark.lake.opening import open_table
 from everbrook.spark.lake.tables import LakeOptions, Written, require_apart
 from tests.spark.lake.rows import QUERY, rows_of, table_at, write, write_files
 

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -213,11 +214,19 @@ def open_delta(folder: Path, version: int | None = None) -> DeltaTable:
     try:
         return DeltaTable(str(folder), version=version)
     except TableNotFoundError as error:
-        raise TableMismatch(f"{folder} is no Delta table: {error}") from error
+        raise TableMismatch(
+            f"{folder} is no Delta table: {error}. Parquet files go into streams with "
+            "spark.read.parquet(path).write.format('everbrook')"
+        ) from error
     except DeltaError as error:
         if version is None:
             raise
         raise TableMismatch(f"{folder} can't be read at version {version}: {error}") from error
+
+
+def open_table(folder: Path, version: int | None = None) -> Any:  # noqa: ANN401 - of pyarrow, which is untyped
+    """Open a table, of now or of a version, as a dataset of Arrow."""
+    return open_delta(folder, version).to_pyarrow_dataset()
 
 
 def named_files(folder: Path) -> list[tuple[Path, Partition]]:

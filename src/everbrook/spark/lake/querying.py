@@ -20,8 +20,8 @@ from everbrook.spark.jobs.faults import diagnose
 from everbrook.spark.jobs.job import Pipeline
 from everbrook.spark.jobs.lake import LakeSink
 from everbrook.spark.lake.columns import PARTITION
+from everbrook.spark.lake.delta import named_files, open_table
 from everbrook.spark.lake.errors import LakeError
-from everbrook.spark.lake.opening import open_table
 from everbrook.spark.lake.tables import DEAD_LETTERS, is_table
 
 if TYPE_CHECKING:
@@ -137,8 +137,6 @@ def _of_utc(value: Any) -> Any:  # noqa: ANN401 - any value of Spark
 def view(spark: "SparkSession", name: str, folder: Path) -> None:
     """Make a view of a table. Spark reads the files that the table names: it needs no jar for that."""
     from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - with Spark
-
-    from everbrook.spark.lake.delta import named_files  # noqa: PLC0415 - with deltalake
 
     schema = from_arrow_schema(open_table(folder).schema)
     files = named_files(folder)

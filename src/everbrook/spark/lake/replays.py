@@ -1,8 +1,7 @@
 """What a replay is told, and how far it has come: which table, and which part of its streams is next.
 
-The table is pinned before anything is read: a Delta table by its version, a folder by the names of its files. Its
-streams are parted into buckets by a hash of their names, of which a batch has one, so that all rows of a stream are in
-one batch.
+The table is pinned to a version before anything is read. Its streams are parted into buckets by a hash of their
+names, of which a batch has one, so that all rows of a stream are in one batch.
 """
 
 import json
@@ -18,6 +17,7 @@ BATCH_BYTES = 32 * 1024 * 1024
 BUCKET, BUCKETS, PIN, SIZE = "bucket", "of", "pin", "bytes"
 _OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 _SCHEME = "file://"
+_DROPPED = ("streamColumn", "valueColumn")
 
 
 class ReplayOptions(Struct, frozen=True):
@@ -25,8 +25,6 @@ class ReplayOptions(Struct, frozen=True):
 
     path: str
     version: int | None = None
-    stream_column: str | None = None
-    value_column: str | None = None
     order_by: tuple[str, ...] = ()
     batch_bytes: int = BATCH_BYTES
 
@@ -40,11 +38,16 @@ def parse_replay(options: Mapping[str, str]) -> ReplayOptions:
     """Read the options of the source."""
     given = GivenOptions(options, of="everbrook_lake source")
     given.ignore(_OF_SPARK)
+    dropped = next((name for name in _DROPPED if given.text(name) is not None), None)
+    if dropped is not None:
+        raise InvalidOption(
+            f"{dropped} is not supported: everbrook_lake reads tables that write_lake wrote, which name their streams "
+            "and messages. Write other rows with spark.read.parquet(path).select('stream', 'value')"
+            ".write.format('everbrook')"
+        )
     parsed = ReplayOptions(
         given.text("path") or "",
         given.optional("version", _parse_version),
-        given.text("streamColumn"),
-        given.text("valueColumn"),
         given.parsed("orderBy", parse_names, ()),
         given.parsed("batchBytes", parse_count, BATCH_BYTES),
     )

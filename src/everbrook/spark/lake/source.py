@@ -26,7 +26,7 @@ Position = dict[str, Any]
 
 
 class LakeDataSource(DataSource, metaclass=Arriving):
-    """Tables of the lake, and other folders of Parquet, as messages."""
+    """Tables of the lake as messages."""
 
     @classmethod
     def name(cls) -> str:
@@ -80,7 +80,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             table = Contents(self._options)
             size_bytes = table.size_bytes()
             buckets = max(1, -(-size_bytes // self._options.batch_bytes))
-            return {BUCKET: 1, BUCKETS: buckets, PIN: table.pin(), SIZE: size_bytes}
+            return {BUCKET: 1, BUCKETS: buckets, PIN: table.pin, SIZE: size_bytes}
         if start[BUCKET] == start[BUCKETS] and not self._ends:
             time.sleep(_PAUSE_SECS)
         return {**start, BUCKET: min(start[BUCKET] + 1, start[BUCKETS])}
