@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
+from everbrook.cli.exits import UNREACHABLE
 from soak.ledger import PromiseBroken
 from soak.server import EVERBROOK
 from soak.spark.journal import JOURNAL
@@ -81,7 +82,7 @@ class Pipeline:
 
     @property
     def ready(self) -> bool:
-        """Whether all jobs run, since it was started last or has begun anew by itself."""
+        """Whether all jobs run since it was started last."""
         told = [event["event"] for event in self.events() if event["event"] in {"lost", "ready"}]
         return told[-1:] == ["ready"]
 
@@ -99,16 +100,17 @@ class Pipeline:
     def check(self) -> None:
         """Raise if it has ended, or has given a job up: nothing that happens here is a reason.
 
-        But for a JVM that is killed before it has said how to reach it: that is as if there were no Java that works,
-        which ends the program, and whoever runs it starts it again.
+        But for a JVM that is killed: that ends the program, and whoever runs it starts it again. If that was before
+        the JVM had said how to reach it, it is as if there were no Java that works.
         """
         for event in self.events():
             if event.get("state") == "failed":
                 raise PromiseBroken(f"the job {event['job']} was given up: {event['error']}")
         if self._process is not None and self._process.poll() is not None:
-            if not (self._jvm_killed and _NOT_BEGUN in self._said()):
+            lost = self._process.returncode == UNREACHABLE or _NOT_BEGUN in self._said()
+            if not (self._jvm_killed and lost):
                 raise PromiseBroken(f"the pipeline ended with {self._process.returncode}:\n{self.output}")
-            self.restarts["not begun"] += 1
+            self.note()
             self.start()
 
     @property

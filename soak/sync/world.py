@@ -116,6 +116,7 @@ class World:
         """Kill what may not have been started yet."""
         deadline = time.monotonic() + _THERE_SECS
         while time.monotonic() < deadline:
+            self.pipeline.check()  # which starts it again if its JVM is gone
             found = self.pipeline.kill_jvm() if part == JVM else self.pipeline.kill_worker(self._random)
             if found:
                 return found

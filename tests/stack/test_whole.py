@@ -47,15 +47,16 @@ def test_both_directions_flow_by_themselves(stack: Stack) -> None:
         assert eventually(lambda: connection.execute(query).fetchone() != (0,))
 
 
-def test_a_pipeline_that_is_killed_goes_on_where_it_was(stack: Stack) -> None:
-    insert(stack, "before the kill")
-    stack.child("pipeline").kill()
-    insert(stack, "during the kill")
+@pytest.mark.parametrize("program", ["pipeline", "JVM"])
+def test_a_pipeline_that_is_killed_or_loses_its_jvm_goes_on_where_it_was(stack: Stack, program: str) -> None:
+    expected = [f"{moment} the kill of the {program}" for moment in ("before", "during", "after")]
+    insert(stack, expected[0])
+    pipeline = stack.child("pipeline")
+    (jvm,) = (process for process in pipeline.children() if "java" in process.exe())
+    (jvm if program == "JVM" else pipeline).kill()
+    insert(stack, expected[1])
+    stack.wait("restarting", "pipeline")
     stack.wait("ready", "pipeline")
-    insert(stack, "after the kill")
-    eventually(lambda: "after the kill" in titles(stack), 60)
-    assert [title for title in titles(stack) if "the kill" in title] == [
-        "before the kill",
-        "during the kill",
-        "after the kill",
-    ]
+    insert(stack, expected[2])
+    eventually(lambda: expected[2] in titles(stack), 60)
+    assert [title for title in titles(stack) if title in expected] == expected

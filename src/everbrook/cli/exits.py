@@ -4,7 +4,7 @@
 1    the server refused it, or something is damaged
 2    wrong use: of the command line, of a setting, or of an input file
 3    it is not there: no such stream, bucket, snapshot or subscription
-4    the server can't be reached, or can't answer now
+4    the server can't be reached or can't answer now, or the JVM of a pipeline has died: try again
 5    it may have been done or not: the connection broke before the answer
 130  interrupted
 141  whoever was reading the output has gone

@@ -1,26 +1,23 @@
-"""Running a pipeline from the command line: signals, what is shown, and a new beginning when the JVM is gone.
+"""Running a pipeline from the command line: signals, what is shown, and the exit code.
 
 A JVM that dies (it was killed, or memory ran out) leaves nothing in this process that could be used again. So the
-process replaces itself by a new one of the same number: whoever supervises it notices nothing but a line.
+process ends with an exit code that says "try again", and whoever supervises it starts it again.
 """
 
 import os
-import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import click
 from msgspec import structs
 
-from everbrook.cli.exits import REFUSED
+from everbrook.cli.exits import REFUSED, UNREACHABLE
 from everbrook.cli.output import print_json
 from everbrook.cli.pipeline_log import LOG_FILE, Shown, own_stderr, showing
-from everbrook.client.retry import Retry
 from everbrook.spark.jobs.board import State
 from everbrook.spark.jobs.running import Outcome, Runner
 
@@ -28,10 +25,6 @@ if TYPE_CHECKING:
     from everbrook.spark.jobs.board import Board, JobState
     from everbrook.spark.jobs.job import Job, Pipeline
 
-LOSSES = "EVERBROOK_PIPELINE_LOSSES"
-"""How often in a row the JVM was lost, for the process that takes over."""
-_PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
-_WELL_SECS = 60.0
 _SETTLED = {State.RUNNING, State.DONE, State.FAILED}
 _OF_EXTRAS = {
     "pyspark": "spark",
@@ -60,20 +53,17 @@ def run_pipeline(pipeline: "Pipeline", jobs: "Mapping[str, Job]", *, as_json: bo
         _signals(runner, asked, shown),
     ):
         announce(runner, shown, began)
-        outcome, losses = _run(runner, pipeline), 0
-        if outcome is Outcome.LOST and not asked.is_set():
-            losses = 1 if time.monotonic() - began > _WELL_SECS else int(os.environ.get(LOSSES, "0")) + 1
-            pause_secs = _PAUSES.delay_secs(losses, random.random())  # noqa: S311 - only to spread
-            log = pipeline.checkpoints / LOG_FILE
-            words = f"the JVM of Spark has gone (was it killed, or out of memory? see {log})"
-            shown.note("lost", f"{words}: beginning anew in {pause_secs:.1f} s", losses=losses)
-            asked.wait(pause_secs)
+        outcome = _run(runner, pipeline)
+        lost = outcome is Outcome.LOST and not asked.is_set()
+        if lost:
+            why = f"was it killed, or out of memory? see {pipeline.checkpoints / LOG_FILE}"
+            shown.note("lost", f"the JVM of Spark has gone ({why}): start this again, and jobs go on where they were")
         else:
             shown.note("ended", f"ended: {outcome.value}", outcome=outcome.value)
-    if outcome is Outcome.LOST and not asked.is_set():
-        _begin_anew(pipeline, [*(word for name in jobs for word in ("--job", name)), *["--json"] * as_json], losses)
     for state in runner.board.states() if as_json else ():
         print_json(structs.asdict(state))
+    if lost:
+        return UNREACHABLE
     return REFUSED if outcome is Outcome.FAILED else 0
 
 
@@ -90,11 +80,6 @@ def _run(runner: Runner, pipeline: "Pipeline") -> Outcome:
             log = pipeline.checkpoints / LOG_FILE
             raise click.ClickException(f"Spark can't be started: {error}; see {log}") from error
         raise
-
-
-def _begin_anew(pipeline: "Pipeline", options: list[str], losses: int) -> NoReturn:
-    os.environ[LOSSES] = str(losses)
-    os.execv(sys.executable, [sys.executable, "-m", "everbrook", "pipeline", "run", pipeline.file, *options])  # noqa: S606
 
 
 def announce(runner: Announced, shown: Shown, began: float) -> None:

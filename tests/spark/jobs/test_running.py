@@ -14,6 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from everbrook import Client
+from everbrook.cli.exits import UNREACHABLE
 from tests.database import free_port
 from tests.server.process import serving
 from tests.spark.jobs.pipelines import PipelineProcess, command, read_if_there, running, until
@@ -102,24 +103,24 @@ def test_a_job_that_can_not_be_helped_is_given_up_and_the_others_go_on(story: St
     assert len(story.copied(3)) == 3
 
 
-def test_a_killed_jvm_is_replaced_and_nothing_is_lost_or_there_twice(story: Story) -> None:
-    seen, pid = len(story.pipeline.events), story.pipeline.process.pid
+def test_a_killed_jvm_ends_the_run_with_exit_code_4(story: Story) -> None:
     jvm = story.pipeline.jvm()
     assert jvm is not None
     os.kill(jvm, signal.SIGKILL)
-    story.client.stream("orders").extend([{"id": 3}, {"id": 4}])
-    lost = story.pipeline.wait_for(lambda event: event["event"] == "lost", seen)
+    lost = story.pipeline.wait_for(lambda event: event["event"] == "lost")
     assert "the JVM of Spark has gone" in lost["message"]
-    story.pipeline.wait_for_state("copy", "running", seen)
-    assert story.copied(5) == [{"id": n} for n in range(5)]
-    assert story.pipeline.process.pid == pid
+    assert story.pipeline.ended() == UNREACHABLE
 
 
-def test_ctrl_c_stops_it_with_exit_code_0(story: Story) -> None:
+def test_the_next_run_goes_on_and_ctrl_c_stops_it_with_exit_code_0(story: Story) -> None:
     """Ctrl-C reaches all processes of a terminal: those of Spark are not among them."""
-    os.killpg(story.pipeline.process.pid, signal.SIGINT)
-    assert story.pipeline.ended() == 0
-    assert not any(event["event"] == "line" for event in story.pipeline.events)
+    story.client.stream("orders").extend([{"id": 3}, {"id": 4}])
+    with running(story.file, "--job", "copy") as pipeline:
+        assert story.copied(5) == [{"id": n} for n in range(5)]
+        pipeline.wait_for_state("copy", "running")
+        os.killpg(pipeline.process.pid, signal.SIGINT)
+        assert pipeline.ended() == 0
+        assert not any(event["event"] == "line" for event in pipeline.events)
     status = command("status", str(story.file))
     assert (status.returncode, status.stdout.splitlines()[0].split(",")[0]) == (1, "runner: stopped")
 

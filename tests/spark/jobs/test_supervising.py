@@ -108,9 +108,9 @@ def test_no_more_restarts_than_were_allowed() -> None:
     assert (state.state, state.restarts, state.error) == (State.FAILED, 2, "c")
 
 
-def test_without_a_jvm_a_job_waits_for_the_next_one() -> None:
+def test_without_a_jvm_a_job_stops() -> None:
     state = supervised(fails("connection lost"), alive=False)["copy"]
-    assert (state.state, state.error) == (State.RESTARTING, "the JVM of Spark has gone")
+    assert (state.state, state.error) == (State.STOPPED, "the JVM of Spark has gone")
 
 
 def test_a_query_is_stopped_behind_its_batch() -> None:

@@ -1,7 +1,7 @@
 """Running a pipeline: one session of Spark for all jobs, each under its own supervision, until the end.
 
 Whoever runs it says when to stop. If the JVM dies, everything that was in this process is of no more use: the run ends
-with that, and whoever runs it begins anew, in a process that knows nothing of the old one.
+with that, and whoever runs it starts it again, in a process that knows nothing of the old one.
 """
 
 import os

@@ -136,8 +136,8 @@ class Supervisor(threading.Thread):
             self._change(state=State.STOPPED)
             return False  # there is no Spark at all, which is told once for all jobs
         if self._engine.done() and not self._engine.result().alive:
-            self._change(state=State.RESTARTING, error="the JVM of Spark has gone")
-            return False  # the runner begins anew, with all jobs
+            self._change(state=State.STOPPED, error="the JVM of Spark has gone")
+            return False  # the run ends, with all jobs, and whoever supervises it starts it again
         fault = diagnose(error, self._job.name)
         self._board.add(self._job.name, failures=1)
         if not fault.restartable or self._spent():
