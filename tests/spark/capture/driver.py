@@ -19,8 +19,9 @@ from typing import Any
 import pyarrow as pa
 
 from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.capture import receiving
 from everbrook.spark.capture.positions import Position
-from everbrook.spark.capture.receiving import Receiver
+from everbrook.spark.capture.replication import Replication
 from everbrook.spark.connection import connect
 from everbrook.spark.messages import encode, layout_of
 from everbrook.spark.options import parse_sink
@@ -28,18 +29,13 @@ from everbrook.spark.options import parse_sink
 
 def confirm_when_received() -> None:
     """Break the rule."""
-    take = Receiver._take
+    tell = Replication.tell
 
-    def take_and_confirm(self: Receiver, replication: Any) -> bool:  # noqa: ANN401
-        taken = take(self, replication)
-        self._confirmed = max(self._confirmed, self.buffer._reached[0])
-        return taken
+    def tell_all(self: Replication, received: int, confirmed: int = 0) -> None:
+        tell(self, received, max(received, confirmed))
 
-    Receiver._take = take_and_confirm  # type: ignore[method-assign]
-    Receiver.confirm = lambda self, position: self.buffer.forget(position.order)  # type: ignore[method-assign]
-    check = "everbrook.spark.capture.receiving.check_slot"
-    module, _, name = check.rpartition(".")
-    setattr(sys.modules[module], name, lambda *_: None)  # which would notice, too
+    Replication.tell = tell_all  # type: ignore[method-assign]
+    receiving.check_slot = lambda *_: None  # type: ignore[attr-defined]  # which would notice, too
 
 
 class Log:

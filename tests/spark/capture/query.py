@@ -13,7 +13,7 @@ from everbrook.protocol.dialects import parse_message
 from everbrook.protocol.folding import State
 from everbrook.spark.capture.options import parse_capture
 from everbrook.spark.capture.reader import CaptureReader
-from everbrook.spark.capture.source import PostgresDataSource
+from everbrook.spark.capture.tuning import CaptureTuning
 
 Rows = list[dict[str, Any]]
 Given = dict[str, Any]
@@ -23,6 +23,7 @@ class Capture:
     """Goes on where its checkpoint says. `batch` runs and commits a batch, `plan` and `read` are its halves."""
 
     def __init__(self, url: str, location: Path, **options: str) -> None:
+        self.tuning = CaptureTuning()
         self.options = {"url": url, "tables": "items", "copyLocation": str(location)} | options
         self.checkpoint: list[Given] = []
         self._reader: CaptureReader | None = None
@@ -39,10 +40,7 @@ class Capture:
     @property
     def reader(self) -> CaptureReader:
         if self._reader is None:
-            source = PostgresDataSource(self.options)
-            reader = source.streamReader(source.schema())
-            assert isinstance(reader, CaptureReader)
-            self._reader = reader
+            self._reader = CaptureReader(self.parsed, self.tuning)
         return self._reader
 
     @property

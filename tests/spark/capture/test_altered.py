@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from everbrook.spark.capture import CaptureRefused, ChangesLost, drop
+from everbrook.spark.capture.tuning import CaptureTuning
 from tests.spark.capture.query import Capture, folded
 from tests.spark.capture.test_going_on import eventually
 
@@ -15,9 +16,9 @@ Sql = psycopg.Connection[Any]
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look whether all is as it was more often than in earnest."""
-    monkeypatch.setattr("everbrook.spark.capture.watching.LOOK_SECS", 0.2)
+def often(capture: Capture) -> None:
+    """Look more often than in production whether all is unchanged."""
+    capture.tuning = CaptureTuning(look_secs=0.2)
 
 
 @pytest.fixture
@@ -51,10 +52,8 @@ def test_a_publication_that_was_altered_ends_the_capture(
         capture.rows(1)
 
 
-def test_a_gap_is_noticed_before_the_first_row_behind_it(
-    items: Sql, capture: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("everbrook.spark.capture.watching.LOOK_SECS", 60.0)
+def test_a_gap_is_noticed_before_the_first_row_behind_it(items: Sql, capture: Capture) -> None:
+    capture.tuning = CaptureTuning(look_secs=60.0)
     capture.rows(2)
     items.execute("INSERT INTO items VALUES (3, 'three', 3)")
     capture.rows(1)

@@ -11,6 +11,7 @@ import pytest
 
 from everbrook.spark.capture import PostgresAway, status
 from everbrook.spark.capture.positions import parse_lsn
+from everbrook.spark.capture.tuning import CaptureTuning
 from everbrook.stack.postgres import Postgres
 from tests.database import free_port
 from tests.spark.capture.query import Capture
@@ -69,11 +70,11 @@ def test_what_waits_for_spark_is_bounded(items: Sql, capture: Capture) -> None:
     capture.rows(2)
     insert(items, 1001, 21_000)
     capture.plan()
-    receiver = capture.reader._receiver
+    receiver = capture.reader.receiver
     assert receiver is not None
     assert eventually(lambda: receiver.buffer.full)
     time.sleep(0.3)
-    assert receiver.buffer._rows < 50 * 4 + 300
+    assert receiver.buffer.row_count < 50 * 4 + 300
 
 
 def test_a_batch_that_was_decided_on_is_given_under_smaller_limits_too(items: Sql, capture: Capture) -> None:
@@ -109,10 +110,8 @@ def test_the_slot_is_confirmed_by_what_is_committed_alone(items: Sql, capture: C
     assert eventually(lambda: parse_lsn(status(*capture.slot).confirmed_lsn) == confirmed)
 
 
-def test_the_slot_advances_when_only_other_tables_change(
-    items: Sql, capture: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("everbrook.spark.capture.reader.ADVANCE_SECS", 0.1)
+def test_the_slot_advances_when_only_other_tables_change(items: Sql, capture: Capture) -> None:
+    capture.tuning = CaptureTuning(advance_secs=0.1)
     capture.rows(2)
     items.execute("CREATE TABLE other (text text)")
     for _ in range(3):

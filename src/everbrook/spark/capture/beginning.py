@@ -23,15 +23,13 @@ from everbrook.spark.capture.replication import Replication, connect
 from everbrook.spark.capture.routing import Streams
 from everbrook.spark.capture.slots import drop_slot, slot_exists
 from everbrook.spark.capture.spool import MANIFEST, MARKER, Manifest, TableRecord, load_manifest, write_whole
+from everbrook.spark.capture.tuning import CaptureTuning
 
 logger = logging.getLogger(__name__)
 Connection = psycopg.Connection[Any]
 
-LOCK_TIMEOUT = "10s"
-"""How long a lock on a table is waited for: whoever waits for one holds up all others."""
 
-
-def begin(options: CaptureOptions) -> Manifest:
+def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:
     """Begin a capture, unless it has begun already."""
     manifest = load_manifest(options.location)
     if manifest is not None:
@@ -39,12 +37,12 @@ def begin(options: CaptureOptions) -> Manifest:
     options.location.mkdir(parents=True, exist_ok=True)
     with connect(options.url) as connection:
         check_server(connection)
-        connection.execute("SELECT set_config('lock_timeout', %s, false)", [LOCK_TIMEOUT])
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", [tuning.lock_timeout])
         published = publish(connection, options, find_tables(connection, options))
         _clear(connection, options)
         write_whole(options.location, MARKER, msgspec.json.encode({"slot": options.slot}))
         try:
-            return _copied(options, published)
+            return _copied(options, published, tuning.pages_per_part)
         except BaseException:
             with suppress(
                 psycopg.Error, CaptureError
@@ -94,14 +92,14 @@ def _clear(connection: Connection, options: CaptureOptions) -> None:
         left.unlink(missing_ok=True)
 
 
-def _copied(options: CaptureOptions, published: list[Published]) -> Manifest:
+def _copied(options: CaptureOptions, published: list[Published], pages_per_part: int) -> Manifest:
     with closing(Replication(options.url)) as replication:
         lsn, snapshot = replication.create_slot(options.slot)
         parts = []
         if options.initial_copy:
             tables = ", ".join(each.table.full_name for each in published)
             logger.info("copying %s as of %s into %s", tables, lsn, options.location)
-            parts = copy_tables(options.url, snapshot, published, options.location, options.connections)
+            parts = copy_tables(options, snapshot, published, pages_per_part)
         _name_streams(options, snapshot, [each.table for each in published])
     types, records = _Told(), []
     for given, each in zip(options.tables, published, strict=True):

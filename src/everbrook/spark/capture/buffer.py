@@ -51,6 +51,11 @@ class Buffer:
         return self._reached
 
     @property
+    def row_count(self) -> int:
+        """How many rows wait to be committed."""
+        return self._rows
+
+    @property
     def full(self) -> bool:
         """Whether nothing more should be received for now."""
         large = self._rows >= self._max_rows or self._bytes >= self._max_bytes

@@ -17,12 +17,10 @@ from psycopg import sql
 
 from everbrook.spark.capture.catalogue import Leaf, Table, leaves_of
 from everbrook.spark.capture.errors import CaptureError, CaptureRefused, PostgresAway
+from everbrook.spark.capture.options import CaptureOptions
 from everbrook.spark.capture.publishing import Published
 from everbrook.spark.capture.replication import connect
 from everbrook.spark.capture.spool import Part
-
-PAGES_PER_PART = 8192
-"""64 MiB of a table, which are a file of the copy."""
 
 
 class Piece(Struct, frozen=True):
@@ -35,12 +33,13 @@ class Piece(Struct, frozen=True):
     """The first page that is not of this piece. None is the end of the table, wherever that is."""
 
 
-def copy_tables(url: str, snapshot: str, published: list[Published], folder: Path, connections: int) -> list[Part]:
-    """Copy tables into files of a folder, which are on disk when this returns."""
+def copy_tables(options: CaptureOptions, snapshot: str, published: list[Published], pages_per_part: int) -> list[Part]:
+    """Copy tables into files of the capture's folder, which are on disk when this returns."""
+    url, folder = options.url, options.location
     with connect(url) as connection:
         by_table = {each.table.oid: each for each in published}
-        pieces = [piece for each in published for piece in _pieces(connection, each.table)]
-    with ThreadPoolExecutor(max_workers=connections) as pool:
+        pieces = [piece for each in published for piece in _pieces(connection, each.table, pages_per_part)]
+    with ThreadPoolExecutor(max_workers=options.connections) as pool:
         jobs = [
             pool.submit(_copy, url, snapshot, by_table[piece.table.oid], piece, folder / f"part-{number:05d}.copy")
             for number, piece in enumerate(pieces)
@@ -48,13 +47,13 @@ def copy_tables(url: str, snapshot: str, published: list[Published], folder: Pat
         return [part for job in jobs if (part := job.result()).size_bytes]
 
 
-def _pieces(connection: "psycopg.Connection[Any]", table: Table) -> Iterator[Piece]:
+def _pieces(connection: "psycopg.Connection[Any]", table: Table, pages_per_part: int) -> Iterator[Piece]:
     for leaf in leaves_of(connection, table):
         row = connection.execute(
             "SELECT pg_relation_size(%s::oid::regclass) / current_setting('block_size')::int8", [leaf.oid]
         ).fetchone()
         pages = int(row[0]) if row else 0
-        bounds = [*range(0, max(pages, 1), PAGES_PER_PART), None]
+        bounds = [*range(0, max(pages, 1), pages_per_part), None]
         for first, last in pairwise(bounds):
             yield Piece(table, leaf, first or 0, last)
 

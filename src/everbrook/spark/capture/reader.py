@@ -23,24 +23,14 @@ from everbrook.spark.capture.replication import connect
 from everbrook.spark.capture.routing import Streams
 from everbrook.spark.capture.spool import Manifest, Slice, Spool, load_manifest
 from everbrook.spark.capture.spooled import spooled_rows
+from everbrook.spark.capture.tuning import CaptureTuning
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
 except ImportError as missing:
     raise ImportError("this Spark has no way to take rows from its driver, which changes of Postgres need") from missing
 
-WAIT_SECS = 0.5
-"""How long Spark is kept waiting for something new. While it waits, a query can't be stopped."""
-ADVANCE_SECS, ADVANCE_BYTES = 10.0, 16 * 1024 * 1024
-"""When a batch without rows lets the slot advance over changes of other tables: after so long, or so much."""
-TASK_BYTES, SMALL_BYTES = 4 * 1024 * 1024, 256 * 1024
-
 Given = dict[str, Any]
-
-
-def _small(first: Position, last: Position) -> bool:
-    """Tell whether a batch of the copy is read sooner than a task is started."""
-    return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= SMALL_BYTES
 
 
 class Partition(InputPartition):
@@ -53,16 +43,18 @@ class Partition(InputPartition):
 class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving):
     """Decides on batches and hands over changes, on the driver; copies of it read the initial copy elsewhere."""
 
-    def __init__(self, options: CaptureOptions) -> None:
+    def __init__(self, options: CaptureOptions, tuning: CaptureTuning | None = None) -> None:
         self._options = options
+        self._tuning = tuning or CaptureTuning()
         self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
         self._begun: tuple[Manifest, Spool, Streams] | None = None
-        self._receiver: Receiver | None = None
+        self.receiver: Receiver | None = None
+        """What receives changes, from the first batch of changes on."""
         self._target_lsn: int | None = None
         self._advanced_at = time.monotonic()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_begun": None, "_receiver": None, "simple_reader": None}
+        return {**self.__dict__, "_begun": None, "receiver": None, "simple_reader": None}
 
     def initialOffset(self) -> Given:  # noqa: N802 - Spark's name, as those below
         """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
@@ -96,7 +88,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
     def _known(self) -> tuple[Manifest, Spool, Streams]:
         """What was copied. A query that has come here for the first time begins with it."""
         if self._begun is None:
-            manifest = begin(self._options)
+            manifest = begin(self._options, self._tuning)
             spool = Spool(self._options.location, manifest.parts)
             self._begun = manifest, spool, Streams(self._options.routing, self._options.location)
         return self._begun
@@ -114,7 +106,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
                 return None
             self._wait(position, target)
         else:
-            buffer.wait(start, None, WAIT_SECS)
+            buffer.wait(start, None, self._tuning.wait_secs)
         end, rows = buffer.end(start, target, self._options.max_rows, self._options.max_bytes)
         if not rows and target is None and not self._may_advance(start, end.order):
             return None
@@ -123,23 +115,23 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
 
     def _may_advance(self, start: tuple[int, int], reached: tuple[int, int]) -> bool:
         """Decide whether a batch without rows is worth it."""
-        waited = time.monotonic() - self._advanced_at > ADVANCE_SECS
-        return reached > start and (waited or reached[0] - start[0] > ADVANCE_BYTES)
+        waited = time.monotonic() - self._advanced_at > self._tuning.advance_secs
+        return reached > start and (waited or reached[0] - start[0] > self._tuning.advance_bytes)
 
     def _receiving(self, position: Position) -> Receiver:
         """Give what receives changes. It begins at the first position that is asked for."""
-        if self._receiver is not None and position.order < self._receiver.buffer.begun:
-            self._receiver.close()
-            self._receiver = None
-        if self._receiver is None:
+        if self.receiver is not None and position.order < self.receiver.buffer.begun:
+            self.receiver.close()
+            self.receiver = None
+        if self.receiver is None:
             manifest, _, streams = self._known
-            self._receiver = Receiver(self._options, manifest, streams, position)
-        return self._receiver
+            self.receiver = Receiver(self._options, manifest, streams, position, self._tuning)
+        return self.receiver
 
     def _wait(self, start: Position, until: tuple[int, int]) -> None:
         """Wait until everything up to a position was received, or so much that more would be too much."""
         buffer = self._receiving(start).buffer
-        while buffer.wait(start.order, until, WAIT_SECS) < until and not buffer.full:
+        while buffer.wait(start.order, until, self._tuning.wait_secs) < until and not buffer.full:
             pass
 
     def partitions(self, start: Given, end: Given) -> list[InputPartition]:
@@ -148,20 +140,23 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
         if not last.copied_bytes:
             return [Partition([])]
         copied = first.copied_bytes or 0
-        count = max(1, min((last.copied_bytes - copied) // TASK_BYTES, 2 * (os.cpu_count() or 1)))
-        if _small(first, last):
+        count = max(1, min((last.copied_bytes - copied) // self._tuning.task_bytes, 2 * (os.cpu_count() or 1)))
+        if self._is_small(first, last):
             return [Partition(self._known[1].slices(copied, last.copied_bytes))]
         return [Partition(slices) for slices in self._known[1].split(copied, last.copied_bytes, count)]
+
+    def _is_small(self, first: Position, last: Position) -> bool:
+        return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= self._tuning.small_bytes
 
     def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:  # noqa: N802
         """Give the rows of a batch of changes. None leaves a batch of the copy that is not small to the tasks."""
         first, last = self._position(start), self._position(end)
         if last.copied_bytes:
-            return self.read(self.partitions(start, end)[0]) if _small(first, last) else None
+            return self.read(self.partitions(start, end)[0]) if self._is_small(first, last) else None
         receiver = self._receiving(first)
         receiver.require(last)
         buffer = receiver.buffer
-        while buffer.wait(first.order, last.order, WAIT_SECS) < last.order:
+        while buffer.wait(first.order, last.order, self._tuning.wait_secs) < last.order:
             pass
         return batches_of(buffer.rows(first.order, last.order), self._options.envelope)
 
@@ -191,5 +186,5 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
 
     def stop(self) -> None:
         """End the connection."""
-        if self._receiver is not None:
-            self._receiver.close()
+        if self.receiver is not None:
+            self.receiver.close()

@@ -26,12 +26,11 @@ from everbrook.spark.capture.routing import Streams
 from everbrook.spark.capture.slots import check_slot
 from everbrook.spark.capture.spool import Manifest
 from everbrook.spark.capture.transcribing import Transcriber
+from everbrook.spark.capture.tuning import CaptureTuning
 from everbrook.spark.capture.watching import Watch
 
 logger = logging.getLogger(__name__)
 
-TELL_SECS = 5.0
-"""How often Postgres hears of this side at least. It gives up after a minute of silence (wal_sender_timeout)."""
 _AT_ONCE = 256
 _FIRST_PAUSE_SECS, _LONGEST_PAUSE_SECS = 0.1, 3.0
 _BUFFERED_BATCHES = 4
@@ -40,9 +39,17 @@ _BUFFERED_BATCHES = 4
 class Receiver:
     """Reads from a slot, from a position on."""
 
-    def __init__(self, options: CaptureOptions, manifest: Manifest, streams: Streams, position: Position) -> None:
+    def __init__(
+        self,
+        options: CaptureOptions,
+        manifest: Manifest,
+        streams: Streams,
+        position: Position,
+        tuning: CaptureTuning,
+    ) -> None:
         self._options = options
-        self._watch = Watch(options, manifest)
+        self._tell_secs = tuning.tell_secs
+        self._watch = Watch(options, manifest, tuning)
         self.buffer = Buffer(position, _BUFFERED_BATCHES * options.max_rows, _BUFFERED_BATCHES * options.max_bytes)
         tables = {
             record.oid: Captured(record.name, record.shape, record.partitioned) for record in wanted(options, manifest)
@@ -136,7 +143,7 @@ class Receiver:
                 return
             waiting.append(replication.socket)
         self._tell(replication)
-        ready, _, _ = select.select(waiting, [], [], TELL_SECS)
+        ready, _, _ = select.select(waiting, [], [], self._tell_secs)
         if self._woken in ready:
             os.read(self._woken, 4096)
 
@@ -170,7 +177,7 @@ class Receiver:
     def _tell(self, replication: Replication) -> None:
         """Tell Postgres of what is new: at once of what is committed, now and then of what was received."""
         now = time.monotonic()
-        if self._confirmed > self._told or now - self._told_at > TELL_SECS:
+        if self._confirmed > self._told or now - self._told_at > self._tell_secs:
             confirmed = self._confirmed if self._confirmed > self._told else 0
             replication.tell(max(self._received, self._confirmed), confirmed)
             self._told, self._told_at = max(self._told, confirmed), now

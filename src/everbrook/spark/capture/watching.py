@@ -18,18 +18,19 @@ from everbrook.spark.capture.options import CaptureOptions
 from everbrook.spark.capture.positions import parse_lsn
 from everbrook.spark.capture.publishing import check_server, find_publication, find_tables, lacking_actions, shown
 from everbrook.spark.capture.spool import Manifest
+from everbrook.spark.capture.tuning import CaptureTuning
 
 Connection = psycopg.Connection[Any]
 
-LOOK_SECS, UNSURE_SECS = 10.0, 0.5
 _LOCK_TIMEOUT = "1s"
 
 
 class Watch:
     """Looks after the tables of a capture."""
 
-    def __init__(self, options: CaptureOptions, manifest: Manifest) -> None:
+    def __init__(self, options: CaptureOptions, manifest: Manifest, tuning: CaptureTuning) -> None:
         self._options = options
+        self._tuning = tuning
         self._began_with = {record.oid: record.name for record in manifest.tables}
         self._records = wanted(options, manifest)
         self._looked_at = 0.0
@@ -38,12 +39,12 @@ class Watch:
     @property
     def due(self) -> bool:
         """Tell whether it is time to look again."""
-        return time.monotonic() - self._looked_at > LOOK_SECS
+        return time.monotonic() - self._looked_at > self._tuning.look_secs
 
     @property
     def unsure(self) -> bool:
         """Tell whether to look again when there is a reason to."""
-        return time.monotonic() - self._looked_at > UNSURE_SECS
+        return time.monotonic() - self._looked_at > self._tuning.unsure_secs
 
     def look(self, connection: Connection, reached_lsn: int) -> None:
         """Refuse to go on if something is no longer as it was. Changes have been received up to an LSN."""
