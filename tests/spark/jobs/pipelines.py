@@ -76,8 +76,12 @@ class PipelineProcess:
     def ended(self) -> int:
         """Wait for the end, and give the exit code."""
         code = self.process.wait(START_SECS)
-        self._reader.join()
+        self.join()
         return code
+
+    def join(self) -> None:
+        """Wait until everything that it said is read."""
+        self._reader.join()
 
 
 def _program(pid: int) -> bytes:
@@ -101,7 +105,7 @@ def running(file: Path, *arguments: str) -> Iterator[PipelineProcess]:
         finally:
             process.kill()
             process.wait()
-            started._reader.join()
+            started.join()
 
 
 def until(read: Callable[[], list[Any]], count: int) -> list[Any]:
