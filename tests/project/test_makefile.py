@@ -26,9 +26,28 @@ def test_setup_without_a_recent_python_names_the_version_it_needs() -> None:
     assert "Everbrook needs Python 3.11 or newer; 'false' is older or missing" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    "target, installs",
+    [("serve", "Everbrook into"), ("up", "Everbrook with Spark"), ("test", "Everbrook and everything")],
+)
+def test_a_fresh_checkout_installs_no_more_than_a_target_needs(target: str, installs: str, tmp_path: Path) -> None:
+    planned = make("--dry-run", target, f"VENV={tmp_path}").stdout
+    assert [line for line in planned.splitlines() if line.startswith('echo "Installing')] == [
+        line for line in planned.splitlines() if f'echo "Installing {installs}' in line
+    ]
+    assert f'echo "Installing {installs}' in planned
+
+
+def test_the_client_suite_without_a_folder_says_what_to_set() -> None:
+    ended = make("client-conformance", "--assume-old=.venv/.everything")
+    assert ended.returncode != 0
+    assert "set SUITE to the folder" in ended.stderr
+
+
 def test_help_lists_every_target_of_the_project() -> None:
     listed = {line.split()[0] for line in make("help").stdout.splitlines()}
     expected = {
+        "install",
         "setup",
         "serve",
         "up",

@@ -1,7 +1,7 @@
-"""Runs the upstream client suite with both sides of the client: `make client-conformance`.
+"""Runs the upstream client suite with both sides of the client: `make client-conformance SUITE=folder`.
 
 It is run as it is shipped and with every expectation counting, against the Node reference server and against Everbrook
-behind a proxy that misbehaves as the suite wants it. The source comes from a checkout (`--source`) or from GitHub.
+behind a proxy that misbehaves as the suite wants it.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.client.conformance.contradictions import EVERBROOK, REFERENCE
 from tests.client.conformance.misbehaving import Misbehaviour
 from tests.client.conformance.runs import FOLDER, Summary, run
-from tests.client.conformance.source import SourceUnavailable, SuiteChanged, prepare
+from tests.client.conformance.variants import SuiteUnusable, prepare
 from tests.client.faults.proxy import Proxy
 from tests.server.process import serving
 from tools.node import Node, NodeUnavailable, find_node, install_packages
@@ -27,10 +27,10 @@ def main() -> int:
     """Run everything, tell the counts and the faults. The exit code says whether there were any."""
     asked = _arguments()
     try:
+        shipped, strict = prepare(asked.suite)
         node = find_node()
         install_packages(FOLDER, node)
-        shipped, strict = prepare(asked.source)
-    except (NodeUnavailable, SourceUnavailable, SuiteChanged) as error:
+    except (NodeUnavailable, SuiteUnusable) as error:
         print(f"the client suite can't run: {error}", file=sys.stderr)  # noqa: T201
         return 2
     _say(ROW.format("adapter", "server", "checks", "total", "passed", "failed", "skipped", "secs"))
@@ -77,7 +77,7 @@ def _told(summary: Summary, adapter: str, server: str, checks: str) -> Summary:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.client.conformance", description=__doc__)
-    parser.add_argument("--source", type=Path, help="a git checkout that has the pinned commit; GitHub otherwise")
+    parser.add_argument("suite", type=Path, help="the folder packages/client-conformance-tests of the pinned commit")
     parser.add_argument("--adapter", action="append", help="sync, async, or ts for the official client; repeatable")
     asked = parser.parse_args()
     asked.adapter = [name if name == "ts" else f"--{name}" for name in asked.adapter or []]
