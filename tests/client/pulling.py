@@ -7,6 +7,8 @@ from typing import Any
 
 import httpx2
 
+from tests.client.faults.writer import TLS
+
 PATIENCE_SECS = 15.0
 
 _numbers = count()
@@ -30,7 +32,7 @@ class Pulled:
         self.id = f"sub-{next(_numbers)}"
         self.folder = f"work-{self.id}"
         self.wake_stream = f"wake-{self.id}"
-        self._client = httpx2.Client(base_url=root_url)
+        self._client = httpx2.Client(base_url=root_url, verify=TLS)
         self.send("PUT", self.wake_stream, content_type="application/json")
         self.lease_ttl_ms = lease_ttl_ms
         self.subscribe()

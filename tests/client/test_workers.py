@@ -388,7 +388,7 @@ def test_a_handler_is_cancelled_when_the_server_cannot_be_told_that_it_goes_on(s
 def test_a_worker_outlives_its_server(tmp_path: Path, subscribe: Subscribe) -> None:
     notes, settings = Notes(), {"DS_STORAGE__MODE": "acid", "DS_STORAGE__DATA_DIR": "data"}
     with serving(tmp_path, **settings) as server:
-        pulled = subscribe(root_url(server))
+        pulled = subscribe(root_url(server), lease_ttl_ms=1000)
         port = str(server.address[1])
         with working_thread(Worker(*pulled.place, notes, tuning=QUICK)):
             pulled.create("a")

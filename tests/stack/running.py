@@ -1,18 +1,22 @@
 """The stack as a person starts it: `everbrook up` in a process of its own, on free ports, in a folder of its own."""
 
 import json
+import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
+from unittest.mock import patch
 
 import psutil  # type: ignore[import-untyped]
 
+from everbrook.cli.main import main
 from tests.server.process import EVERBROOK, environment
 
 UP_TIMEOUT_SECS = 240.0
@@ -128,15 +132,16 @@ def up(folder: Path, *arguments: str, parts: int = 5, environ: dict[str, str] | 
 
 def refused(folder: Path, *arguments: str) -> tuple[int, str]:
     """Start a stack that can't start; give its exit code, and what it said."""
-    done = subprocess.run(
-        command(folder, *arguments),
-        env=acid(),
-        capture_output=True,
-        text=True,
-        timeout=UP_TIMEOUT_SECS,
-        check=False,
-    )
-    return done.returncode, done.stderr
+    code, _, said = ran(*command(folder, *arguments)[1:])
+    return code, said
+
+
+def ran(*arguments: str) -> tuple[int, str, str]:
+    """Run a command that starts no process, in this one; give its exit code, and what it wrote."""
+    out, err = StringIO(), StringIO()
+    with patch.dict(os.environ, acid(), clear=True), redirect_stdout(out), redirect_stderr(err):
+        code = main(arguments)
+    return code, out.getvalue(), err.getvalue()
 
 
 def eventually(look: Any, timeout_secs: float = 30.0) -> Any:  # noqa: ANN401 - whatever is looked for

@@ -11,8 +11,7 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from tests.server.process import EVERBROOK
-from tests.stack.running import Stack, acid, command, eventually, gone, port_of, refused, up
+from tests.stack.running import Stack, acid, command, eventually, gone, port_of, ran, refused, up
 
 LIGHT = ("--without", "pipeline", "--without", "envoy", "--interval", "0.2")
 SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat", "--without", "envoy")
@@ -25,9 +24,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def running_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("running") / "stack"
+
+
+@pytest.fixture(scope="module")
+def running(running_folder: Path) -> Iterator[Stack]:
     """A stack that runs, for those tests that leave it running."""
-    with up(tmp_path_factory.mktemp("running") / "stack", *LIGHT, parts=3) as stack:
+    with up(running_folder, *LIGHT, parts=3) as stack:
         stack.wait()
         yield stack
 
@@ -57,12 +61,10 @@ def test_a_part_that_is_killed_is_started_again(running: Stack, part: str) -> No
     assert eventually(lambda: len(ticks_of_rows(running.urls["postgres"])) > before)
 
 
-def test_a_second_stack_in_the_same_folder_is_refused(folder: Path) -> None:
-    with up(folder, *SERVER_ONLY, parts=1) as stack:
-        stack.wait()
-        code, said = refused(folder, *SERVER_ONLY)
+def test_a_second_stack_in_the_same_folder_is_refused(running: Stack, running_folder: Path) -> None:
+    code, said = refused(running_folder, *SERVER_ONLY)
     assert code == 1
-    assert f"runs from {folder} already (process {stack.process.pid})" in said
+    assert f"runs from {running_folder} already (process {running.process.pid})" in said
 
 
 def test_a_signal_stops_the_parts_in_reverse_and_leaves_nothing(folder: Path) -> None:
@@ -95,9 +97,8 @@ def test_a_second_start_goes_on_where_the_first_ended(folder: Path) -> None:
             stack.wait()
             tick = len(ticks_of_events(stack.urls["server"]))
             eventually(lambda: len(ticks_of_events(stack.urls["server"])) > tick + 1)  # noqa: B023 - called at once
-    with up(folder, *LIGHT, parts=3) as stack:
-        stack.wait()
-        rows, events = ticks_of_rows(stack.urls["postgres"]), ticks_of_events(stack.urls["server"])
+            rows, events = ticks_of_rows(stack.urls["postgres"]), ticks_of_events(stack.urls["server"])
+    assert len(events) > 3
     assert rows == list(range(1, 2 * len(rows), 2))
     assert events == list(range(2, 2 * len(events) + 1, 2))
 
@@ -161,19 +162,15 @@ def test_a_folder_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
 def test_down_stops_a_stack_and_waits_for_its_end(folder: Path) -> None:
     with up(folder, *SERVER_ONLY, parts=1) as stack:
         stack.wait()
-        down = [EVERBROOK, "down", "--data-dir", str(folder), "--json"]
-        said = subprocess.run(down, capture_output=True, text=True, check=True).stdout
-        assert stack.process.wait(5) == 0
+        code, said, _ = ran("down", "--data-dir", str(folder), "--json")
+        assert (code, stack.process.wait(5)) == (0, 0)
     assert json.loads(said) == {"data_dir": str(folder), "stopped": stack.process.pid}
 
 
 def test_down_with_nothing_to_stop_says_so(tmp_path: Path) -> None:
-    down = [EVERBROOK, "down", "--data-dir", str(tmp_path)]
-    said = subprocess.run(down, capture_output=True, text=True, check=True).stderr
-    assert said == f"everbrook: no stack runs from {tmp_path}\n"
+    assert ran("down", "--data-dir", str(tmp_path)) == (0, "", f"everbrook: no stack runs from {tmp_path}\n")
 
 
 def test_two_parts_on_one_port_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    command = [EVERBROOK, "up", "--data-dir", str(tmp_path / "data"), "--port", "5001", "--postgres-port", "5001"]
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (said.returncode, "both 5001" in said.stderr, (tmp_path / "data").exists()) == (2, True, False)
+    code, _, said = ran("up", "--data-dir", str(tmp_path / "data"), "--port", "5001", "--postgres-port", "5001")
+    assert (code, "both 5001" in said, (tmp_path / "data").exists()) == (2, True, False)

@@ -152,7 +152,7 @@ class AnyProduction(RuleBasedStateMachine):
 
 
 TestAnyProduction = AnyProduction.TestCase
-TestAnyProduction.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestAnyProduction.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
 
 
 def production(*, seq: int = 0, **batching: float) -> Production:

@@ -123,7 +123,7 @@ class AnyReading(RuleBasedStateMachine):
 
 
 TestAnyReading = AnyReading.TestCase
-TestAnyReading.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestAnyReading.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 
 
 @given(st.lists(st.binary(max_size=8), min_size=1, max_size=5), st.integers(0, 400), st.booleans())

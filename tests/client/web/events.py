@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 
 from everbrook.protocol.sse import Decoder, Event
+from tests.client.faults.writer import TLS
 
 PATIENCE_SECS = 10.0
 
@@ -15,7 +16,7 @@ PATIENCE_SECS = 10.0
 @contextmanager
 def reading(method: str, url: str, **options: Any) -> Iterator[tuple[httpx2.Response, Iterator[Event]]]:  # noqa: ANN401
     """The response, and its events as they come. Leaving the context leaves the response, as a reload does."""
-    with httpx2.Client(timeout=PATIENCE_SECS) as http, http.stream(method, url, **options) as response:
+    with httpx2.Client(timeout=PATIENCE_SECS, verify=TLS) as http, http.stream(method, url, **options) as response:
         yield response, _events(response)
 
 
