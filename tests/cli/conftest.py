@@ -1,20 +1,20 @@
 """Command lines run in this process, in an empty folder and with none of the settings of whoever runs the tests.
 
-Those that read standard input, are killed, or stand in pipes run in processes of their own.
+Those that are killed, or stand between other commands of a pipe, run in processes of their own.
 """
 
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from everbrook.cli.main import main
-from tests.server.process import EVERBROOK, serving
-
-TIMEOUT_SECS = 60
+from tests.server.process import serving
 
 
 @pytest.fixture
@@ -72,11 +72,17 @@ Pipe = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 @pytest.fixture
-def pipe(url: str) -> Pipe:
-    """Give a function that runs a command line in a process of its own, with bytes on standard input."""
+def pipe(url: str, monkeypatch: pytest.MonkeyPatch) -> Pipe:
+    """Give a function that runs a command line with bytes on standard input, in this process."""
 
-    def run_process(*args: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-        line = [EVERBROOK, *args]
-        return subprocess.run(line, input=stdin, capture_output=True, check=False, timeout=TIMEOUT_SECS)
+    def run_line(*args: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        written = {name: TextIOWrapper(BytesIO(), "utf-8", write_through=True) for name in ("stdout", "stderr")}
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "stdin", TextIOWrapper(BytesIO(stdin), "utf-8"))
+            for name, file in written.items():
+                patched.setattr(sys, name, file)
+            code = main(args)
+        out, err = (file.buffer.getvalue() for file in written.values())  # type: ignore[attr-defined]
+        return subprocess.CompletedProcess(args, code, out, err)
 
-    return run_process
+    return run_line

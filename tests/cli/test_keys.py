@@ -12,8 +12,9 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import load_layers
+from tests.cli.archives import running_in
 from tests.cli.conftest import Ran, Run
-from tests.server.process import EVERBROOK, ServerProcess, environment, serving
+from tests.server.process import ServerProcess, serving
 from tests.server.wire import Wire
 
 JWKS = "/v1/stream/__ds/jwks.json"
@@ -46,10 +47,6 @@ def make_store() -> None:
     open_storage(load_layers().settings).close()
 
 
-def stored(mode: str = "acid") -> dict[str, str]:
-    return {"DS_STORAGE__MODE": mode, "DS_STORAGE__DATA_DIR": "data"}
-
-
 def test_a_list_names_the_key_that_signs(run: Run, used: str) -> None:
     assert run("keys", "list").out == f"{used}  signs\n"
 
@@ -66,7 +63,7 @@ def test_a_server_that_starts_after_a_rotation_publishes_both(run: Run, used: st
     run("keys", "rotate")
     new = signing(run("keys", "list"))
     mode = os.environ["DS_STORAGE__MODE"]
-    with serving(folder, **stored(mode)) as server, server.connect() as wire:
+    with running_in(folder, mode) as url, Wire(("127.0.0.1", int(url.rpartition(":")[2]))) as wire:
         assert published(wire) == [new, used]
 
 
@@ -107,24 +104,16 @@ def test_a_store_that_never_signed_has_no_keys_and_a_rotation_makes_the_first(ru
 @pytest.fixture
 def server(folder: Path) -> Iterator[ServerProcess]:
     """A server that is using its store."""
-    with serving(folder, **stored()) as running:
+    with serving(folder, DS_STORAGE__MODE="acid", DS_STORAGE__DATA_DIR="data") as running:
         yield running
 
 
-def keys(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as a process, as whoever administers a server does."""
-    command = [EVERBROOK, "keys", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=environment(**stored()), capture_output=True, text=True, timeout=15, check=False
-    )
-
-
-def test_a_server_that_has_the_store_rotates_and_both_say_so(server: ServerProcess, folder: Path) -> None:
+def test_a_server_that_has_the_store_rotates_and_both_say_so(server: ServerProcess, run: Run) -> None:
     with server.connect() as wire:
         (old,) = published(wire)
-        ran = keys(folder, "rotate")
+        ran = run("keys", "rotate", "--data-dir", "data")
         pid = server.process.pid
-        assert ran.stdout == f"asked the server (process {pid}) to rotate; its output names the new key\n"
+        assert ran.out == f"asked the server (process {pid}) to rotate; its output names the new key\n"
         assert server.process.stdout is not None
         said = server.process.stdout.readline()
         new, kept = published(wire)
@@ -132,8 +121,8 @@ def test_a_server_that_has_the_store_rotates_and_both_say_so(server: ServerProce
     assert new != old
 
 
-def test_a_rotation_of_a_server_outlives_it(server: ServerProcess, run: Run, folder: Path) -> None:
-    keys(folder, "rotate")
+def test_a_rotation_of_a_server_outlives_it(server: ServerProcess, run: Run) -> None:
+    run("keys", "rotate", "--data-dir", "data")
     assert server.process.stdout is not None
     new = server.process.stdout.readline().split()[4]
     server.process.kill()
@@ -141,10 +130,10 @@ def test_a_rotation_of_a_server_outlives_it(server: ServerProcess, run: Run, fol
     assert signing(run("keys", "list", "--data-dir", "data")) == new
 
 
-def test_the_keys_of_a_store_in_use_are_asked_of_its_server(server: ServerProcess, folder: Path) -> None:
-    ran = keys(folder, "list")
-    assert ran.returncode == 1
-    assert ran.stderr.startswith(f"everbrook: data/acid is in use by process {server.process.pid}; ")
+def test_the_keys_of_a_store_in_use_are_asked_of_its_server(server: ServerProcess, run: Run) -> None:
+    ran = run("keys", "list", "--data-dir", "data")
+    assert ran.code == 1
+    assert ran.err.startswith(f"everbrook: data/acid is in use by process {server.process.pid}; ")
 
 
 HOLDER = """

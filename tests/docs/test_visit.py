@@ -15,14 +15,13 @@ Follow = Callable[[str], None]
 
 
 @pytest.fixture
-def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Follow]:
+def follow(tmp_path: Path) -> Iterator[Follow]:
     """Go through a page without a server."""
-    monkeypatch.setattr(Visit, "_serve", lambda _visit, _block: None)
     with ExitStack() as visits:
 
         def follow(page: str) -> None:
             blocks = parse_page(page)
-            visit = Visit("page.md", blocks, tmp_path)
+            visit = Visit("page.md", blocks, tmp_path, served=False)
             visits.callback(visit.end)
             visit.reach(len(blocks) - 1)
 
@@ -85,7 +84,7 @@ def test_settings_with_an_unknown_key_fail(follow: Follow) -> None:
 def test_what_a_page_starts_ends_with_it(tmp_path: Path) -> None:
     visit = Visit("page.md", parse_page("```sh\ntail -f /dev/null & everbrook serve &\n```\n"), tmp_path)
     visit.reach(0)
-    started = visit._shell.children()
+    started = visit.processes()
     visit.end()
     assert len(started) == 2
     assert eventually(lambda: not any(Path(f"/proc/{process}").exists() for process in started))

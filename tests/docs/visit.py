@@ -37,8 +37,9 @@ CURL = "fail-with-body\nsilent\nshow-error\n"
 class Visit:
     """A page as its reader lives it. Blocks are run in their order, each once."""
 
-    def __init__(self, page: str, blocks: list[Block], folder: Path) -> None:
-        self._page, self._blocks, self._folder = page, blocks, folder
+    def __init__(self, page: str, blocks: list[Block], folder: Path, *, served: bool = True) -> None:
+        """Begin at the top of a page. Where it is not `served`, there is only the server that the page starts."""
+        self._page, self._blocks, self._folder, self._served = page, blocks, folder, served
         self._ports = Ports(SystemRandom())
         self._environment = self._prepare()
         self._output = ""
@@ -65,6 +66,10 @@ class Visit:
             "DS_SERVER__PORT": self._ports["4437"],
             "DS_LIMITS__MAX_CONNECTIONS": "100",
         }
+
+    def processes(self) -> set[int]:
+        """Give what the page has started and what still runs."""
+        return self._shell.children()
 
     def end(self) -> None:
         """End what the page left running."""
@@ -174,7 +179,7 @@ class Visit:
         commands = {process: _command(process) for process in self._shell.children()}
         running = [process for process, command in commands.items() if any(server in command for server in SERVERS)]
         alone = any(command in block.code for command in ALONE)
-        if not running and not alone:
+        if not running and not alone and self._served:
             self._shell.run(OWN_SERVER)
         elif running and alone:
             ended = "; ".join(f"kill {process}; wait {process} || true" for process in running)
