@@ -82,7 +82,7 @@ def pipe(url: str, monkeypatch: pytest.MonkeyPatch) -> Pipe:
             for name, file in written.items():
                 patched.setattr(sys, name, file)
             code = main(args)
-        out, err = (file.buffer.getvalue() for file in written.values())  # type: ignore[attr-defined]
+        out, err = (file.buffer.getvalue() for file in written.values())
         return subprocess.CompletedProcess(args, code, out, err)
 
     return run_line

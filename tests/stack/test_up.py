@@ -92,6 +92,8 @@ def test_a_stack_whose_reader_has_gone_stops_in_order(folder: Path) -> None:
 
 
 def test_a_second_start_goes_on_where_the_first_ended(folder: Path) -> None:
+    rows: list[int] = []
+    events: list[int] = []
     for _start in range(2):
         with up(folder, *LIGHT, parts=3) as stack:
             stack.wait()
