@@ -72,6 +72,13 @@ def test_a_replay_has_an_end(tmp_path: Path) -> None:
     assert words == 'jobs.keep.source: a table ends, and so does its job: set trigger = "available-now"'
 
 
+@pytest.mark.parametrize("key", ["stream_column", "value_column"])
+def test_a_replay_of_other_files_is_refused_with_the_way(tmp_path: Path, key: str) -> None:
+    source = f'{{ lake = "lake/orders", {key} = "user" }}'
+    words = complaint(tmp_path, source, '{ by_column = "stream" }', 'trigger = "available-now"')
+    assert words.startswith(f"jobs.keep.source: {key} is not supported: everbrook_lake reads tables that write_lake")
+
+
 def test_a_job_can_not_read_the_table_that_it_writes(tmp_path: Path) -> None:
     words = complaint(tmp_path, LAKE, '{ lake = "./lake/orders" }', 'trigger = "available-now"')
     assert words.startswith("jobs.keep: it reads what it writes, without end: the table ")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 from msgspec import Meta, Struct
 
+from everbrook.spark.given import InvalidOption
 from everbrook.spark.jobs.job import Count, Job, Lag, LagOf, Text
 from everbrook.spark.jobs.places import Place, server_url
-from everbrook.spark.jobs.streams import stream_name
+from everbrook.spark.jobs.streams import in_keys, stream_name
 from everbrook.spark.options import ServerOptions
 
 if TYPE_CHECKING:
@@ -124,7 +125,10 @@ class LakeSource(Struct, frozen=True):
 
         if not job.trigger.ends:
             raise ValueError('a table ends, and so does its job: set trigger = "available-now"')
-        parse_replay(self._options(job))
+        try:
+            parse_replay(self._options(job))
+        except InvalidOption as error:
+            raise ValueError(in_keys(str(error), self)) from None
 
     def describe(self) -> str:
         """Say which table."""

@@ -1,1 +1,1 @@
-"""Streams as tables of a lake: Delta tables and folders of Parquet, written exactly once, and back into streams."""
+"""Streams as tables of a lake: Delta tables, written exactly once, and back into streams."""
