@@ -4,7 +4,9 @@ Without options every test runs against Everbrook in each storage mode and on bo
 against whatever answers there. A test that asks for `surface` runs once on each of the two.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 
 import pytest
 
@@ -38,13 +40,26 @@ def _targets(config: pytest.Config) -> list[object]:
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Target], Server]]:
+    """Start Everbrook in a mode when it is first asked for, and keep it until the end of all tests.
+
+    A fixture with parameters is torn down whenever its parameter changes: once for every mode in every file.
+    """
+    with ExitStack() as stack:
+
+        @cache
+        def start(target: Target) -> Server:
+            return stack.enter_context(running(target, tmp_path_factory.mktemp(target.name)))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, started: Callable[[Target], Server]) -> Server:
     """One server for all tests of a mode: each test keeps to names of its own."""
     if isinstance(request.param, Target):
-        with running(request.param, tmp_path_factory.mktemp(request.param.name)) as started:
-            yield started
-    else:
-        yield given(request.param, request.config.getoption("max_snapshot_bytes"))
+        return started(request.param)
+    return given(request.param, request.config.getoption("max_snapshot_bytes"))
 
 
 @pytest.fixture(autouse=True)
