@@ -60,16 +60,20 @@ class Tenants:
 
     def names(self) -> dict[str, int]:
         """Every stream that is not Alice's, and how long it is, as the engine has them."""
+        return {name: tail for name, tail in self.all_names().items() if not _is_alices(name)}
+
+    def all_names(self) -> dict[str, int]:
+        """Every stream, and how long it is, as the engine has them."""
 
         def look() -> dict[str, int]:
             found = self.server.engine.listed(b"", b"", 10_000)
-            return {name.decode(): head.tail if head else -1 for name, head in found if not _is_alices(name)}
+            return {name.decode(): head.tail if head else -1 for name, head in found}
 
         return self.server.call(look)
 
 
-def _is_alices(name: bytes) -> bool:
-    return name.startswith((b"/v1/stream/alice/", b"/ds/alices/", b"subscription")) or name == b"/v1/stream/alice"
+def _is_alices(name: str) -> bool:
+    return name.startswith(("/v1/stream/alice/", "/ds/alices/", "subscription")) or name == "/v1/stream/alice"
 
 
 def _snapshot(wire: Wire, stream: str, authorization: str) -> Answer:

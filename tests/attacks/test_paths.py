@@ -4,6 +4,8 @@ Alice may do as she likes below `/v1/stream/alice` and in the bucket `alices`. W
 there; it must never reach beside them.
 """
 
+from posixpath import normpath
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -150,9 +152,15 @@ def test_no_way_of_climbing_leads_out(tenants: Tenants) -> None:
 
 
 def test_nothing_is_written_by_climbing(tenants: Tenants) -> None:
+    """What is created is Alice's, and its name leads nowhere else for whoever resolves the dots in it."""
+    written = set[str]()
     for target in CLIMBS[::3]:
-        for method in ("PUT", "DELETE"):
-            _attack(tenants, method, target, tenants.alice)
+        before = tenants.all_names()
+        _attack(tenants, "PUT", target, tenants.alice)
+        written |= tenants.all_names().keys() - before.keys()
+        _attack(tenants, "DELETE", target, tenants.alice)
+    assert written
+    assert written == {normpath(name) for name in written}
 
 
 @pytest.mark.parametrize("target", TO_BOB[:8])
