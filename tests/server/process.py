@@ -13,6 +13,8 @@ from typing import Self
 from tests.server.wire import Wire
 
 EXIT_TIMEOUT_SECS = 15.0
+# A client may wait through a restart: two images have to start, which takes a while on a machine that is busy.
+PATIENCE_SECS = 60.0
 EVERBROOK = str(Path(sys.executable).parent / "everbrook")
 
 
@@ -34,7 +36,7 @@ class ServerProcess:
         self.address = (found[1], int(found[2]))
 
     def connect(self, receive_buffer_bytes: int | None = None) -> Wire:
-        return Wire(self.address, receive_buffer_bytes)
+        return Wire(self.address, receive_buffer_bytes, PATIENCE_SECS)
 
     def stop(self, signal_number: int = signal.SIGTERM) -> Self:
         """Tell the server to stop."""

@@ -46,9 +46,9 @@ def configured(**values: object) -> Settings:
     return settings
 
 
-def eventually(claim: Callable[[], object]) -> bool:
+def eventually(claim: Callable[[], object], patience_secs: float = PATIENCE_SECS) -> bool:
     """Whether a claim becomes true in good time."""
-    deadline = time.monotonic() + PATIENCE_SECS
+    deadline = time.monotonic() + patience_secs
     while not claim():
         if time.monotonic() > deadline:
             return False

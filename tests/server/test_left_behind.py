@@ -12,7 +12,9 @@ from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire
 
-KILLS = 1000
+# More than any noise in the counts below: whatever one client leaves behind is seen.
+KILLS = 300
+CROWD = 1000
 
 Kill = Callable[[Wire, str], None]
 
@@ -78,6 +80,9 @@ def kill_many(server: RunningServer, path: str, kill: Kill, times: int) -> None:
     for _ in range(times):
         with server.connect() as wire:
             kill(wire, path)
+    # The kernel hands connections over in their order: all that were killed are accepted before this one.
+    with server.connect() as last:
+        assert last.get("/healthz").status == 200
     assert eventually(lambda: not server.connections)
 
 
@@ -90,7 +95,7 @@ def objects(server: RunningServer) -> int:
 
 
 @pytest.mark.parametrize("kill", KILLERS, ids=lambda kill: kill.__name__)
-def test_a_thousand_killed_clients_leave_nothing_behind(start: Start, path: str, kill: Kill) -> None:
+def test_killed_clients_leave_nothing_behind(start: Start, path: str, kill: Kill) -> None:
     server = start()
     with server.connect() as wire:
         wire.create(path, body=b"a" * 50_000)
@@ -129,10 +134,10 @@ def test_a_thousand_readers_killed_while_they_wait_leave_nothing_behind(start: S
     server = start()
     with server.connect() as writer, ExitStack() as stack:
         writer.create(path)
-        readers = [stack.enter_context(server.connect()) for _ in range(KILLS)]
+        readers = [stack.enter_context(server.connect()) for _ in range(CROWD)]
         for reader in readers:
             reader.ask("GET", f"{path}?offset=now&live={live}")
-        assert eventually(lambda: server.waiting(path) == KILLS)
+        assert eventually(lambda: server.waiting(path) == CROWD)
         for reader in readers:
             reader.reset()
         assert eventually(lambda: server.waiting(path) == 0)

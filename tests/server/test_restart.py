@@ -13,18 +13,38 @@ from pathlib import Path
 import pytest
 
 from everbrook.server import handover
-from everbrook.server.restarting import Report, read_report
+from everbrook.server.restarting import OVER, Report, read_report
 from tests.server.process import EVERBROOK, ServerProcess, environment, serving
-from tests.server.restarts import awaited, patience
-
-__all__ = ["patience"]
+from tests.server.restarts import awaited
 
 PATH = "/v1/stream/a"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the shared server has its data."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def process(folder: Path) -> Iterator[ServerProcess]:
+    """A server that waits very long for who is slow, unless everybody would have to wait with them."""
+    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data"}
+    with serving(folder, "--shutdown-grace", "600", **settings) as server:
+        yield server
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    with serving(tmp_path, DS_STORAGE__MODE="file-fast", DS_STORAGE__DATA_DIR=str(tmp_path / "data")) as server:
+def server(process: ServerProcess, folder: Path) -> Iterator[ServerProcess]:
+    """The server that tests share which neither stop it nor change its settings. It goes on when a restart is over."""
+    yield process
+    assert awaited(lambda: report(folder).phase in OVER)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of the test's own."""
+    with serving(tmp_path, DS_STORAGE__MODE="file-fast", DS_STORAGE__DATA_DIR="data") as server:
         yield server
 
 
@@ -36,41 +56,41 @@ def restart(server: ServerProcess, folder: Path) -> Report:
     """Ask for a restart, and wait until that is over."""
     attempt = report(folder).attempt
     server.stop(signal.SIGUSR2)
-    assert awaited(lambda: report(folder).attempt > attempt and report(folder).phase in {"ready", "failed"})
+    assert awaited(lambda: report(folder).attempt > attempt and report(folder).phase in OVER)
     return report(folder)
 
 
-def test_a_kept_alive_connection_goes_on_and_sees_what_it_wrote(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_kept_alive_connection_goes_on_and_sees_what_it_wrote(server: ServerProcess, folder: Path, path: str) -> None:
     with server.connect() as wire:
-        wire.create(PATH)
-        wire.append(PATH, b"before ")
-        assert restart(server, tmp_path).phase == "ready"
-        assert wire.append(PATH, b"after").status == 204
-        assert wire.get(PATH).body == b"before after"
+        wire.create(path)
+        wire.append(path, b"before ")
+        assert restart(server, folder).phase == "ready"
+        assert wire.append(path, b"after").status == 204
+        assert wire.get(path).body == b"before after"
     assert server.process.poll() is None
 
 
 def test_requests_and_connections_that_come_meanwhile_wait_and_are_answered(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, folder: Path, path: str
 ) -> None:
     with server.connect() as wire:
-        wire.create(PATH)
+        wire.create(path)
         server.stop(signal.SIGUSR2)
-        assert awaited(lambda: report(tmp_path).phase == "starting")
+        assert awaited(lambda: report(folder).phase == "starting")
         with server.connect() as late:
             late.ask("GET", "/healthz")
-            assert wire.append(PATH, b"a").status == 204
+            assert wire.append(path, b"a").status == 204
             assert late.read().status == 200
 
 
 def test_a_follower_gets_its_end_and_a_long_poll_its_answer_on_connections_that_go_on(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, folder: Path, path: str
 ) -> None:
     with server.connect() as reader, server.connect() as poller:
-        reader.create(PATH)
-        follower = reader.follow(f"{PATH}?offset=-1&live=sse")
+        reader.create(path)
+        follower = reader.follow(f"{path}?offset=-1&live=sse")
         follower.control()
-        poller.ask("GET", f"{PATH}?offset=now&live=long-poll")
+        poller.ask("GET", f"{path}?offset=now&live=long-poll")
         assert poller.nothing_for(0.1)
         server.stop(signal.SIGUSR2)
         assert follower.events() == []
@@ -79,19 +99,19 @@ def test_a_follower_gets_its_end_and_a_long_poll_its_answer_on_connections_that_
 
 
 def test_a_request_that_has_come_in_part_is_waited_for_while_others_are_served(
-    server: ServerProcess, tmp_path: Path
+    server: ServerProcess, folder: Path, path: str
 ) -> None:
     with server.connect() as sender, server.connect() as other:
-        other.create(PATH)
-        sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+        other.create(path)
+        sender.ask("POST", path, content_type="text/plain", content_length="5").send(b"he")
         assert sender.nothing_for(0.1)
         server.stop(signal.SIGUSR2)
-        assert awaited(lambda: report(tmp_path).phase == "leaving")
+        assert awaited(lambda: report(folder).phase == "leaving")
         time.sleep(0.2)
         assert other.get("/healthz").status == 200
-        assert report(tmp_path).phase == "leaving"
+        assert report(folder).phase == "leaving"
         assert sender.send(b"llo").read().status == 204
-        assert other.get(PATH).body == b"hello"
+        assert other.get(path).body == b"hello"
 
 
 def test_whoever_is_slower_than_the_grace_is_cut_off(tmp_path: Path) -> None:
@@ -103,42 +123,39 @@ def test_whoever_is_slower_than_the_grace_is_cut_off(tmp_path: Path) -> None:
         assert sender.ended()
 
 
-def test_who_begins_to_be_slow_meanwhile_does_not_make_everybody_wait(tmp_path: Path) -> None:
-    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": str(tmp_path / "data")}
-    with (
-        serving(tmp_path, "--shutdown-grace", "600", **settings) as server,
-        server.connect() as first,
-        server.connect() as second,
-    ):
-        first.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
+def test_who_begins_to_be_slow_meanwhile_does_not_make_everybody_wait(
+    server: ServerProcess, folder: Path, path: str
+) -> None:
+    with server.connect() as first, server.connect() as second:
+        first.ask("POST", path, content_type="text/plain", content_length="5").send(b"he")
         assert first.nothing_for(0.1)
         server.stop(signal.SIGUSR2)
-        assert awaited(lambda: report(tmp_path).phase == "leaving")
-        second.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"wo")
+        assert awaited(lambda: report(folder).phase == "leaving")
+        second.ask("POST", path, content_type="text/plain", content_length="5").send(b"wo")
         assert second.nothing_for(0.1)
         first.send(b"llo")
-        assert awaited(lambda: report(tmp_path).phase == "ready")
+        assert awaited(lambda: report(folder).phase == "ready")
 
 
-def test_pipelined_requests_are_all_answered_in_order(server: ServerProcess, tmp_path: Path) -> None:
+def test_pipelined_requests_are_all_answered_in_order(server: ServerProcess, folder: Path, path: str) -> None:
     with server.connect() as wire:
-        wire.create(PATH)
-        wire.ask("GET", f"{PATH}?offset=now&live=long-poll")
+        wire.create(path)
+        wire.ask("GET", f"{path}?offset=now&live=long-poll")
         for _ in range(20):
-            wire.ask("POST", PATH, content_type="text/plain", content_length="1").send(b"a")
+            wire.ask("POST", path, content_type="text/plain", content_length="1").send(b"a")
         server.stop(signal.SIGUSR2)
         assert [wire.read().status for _ in range(21)] == [204] * 21
-        assert wire.get(PATH).body == b"a" * 20
+        assert wire.get(path).body == b"a" * 20
 
 
-def test_a_next_image_that_would_not_start_is_told_and_this_one_goes_on(server: ServerProcess, tmp_path: Path) -> None:
+def test_a_next_image_that_would_not_start_is_told_and_this_one_goes_on(own: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "local.toml").write_text("[server]\nprot = 1\n")
-    with server.connect() as wire:
-        told = restart(server, tmp_path)
+    with own.connect() as wire:
+        told = restart(own, tmp_path)
         assert (told.phase, "would not start" in told.message, "prot" in told.message) == ("failed", True, True)
         assert wire.get("/healthz").status == 200
-    assert "no restart" in server.stop().ended()[2]
+    assert "no restart" in own.stop().ended()[2]
 
 
 def test_memory_is_not_thrown_away(tmp_path: Path) -> None:
@@ -150,14 +167,14 @@ def test_memory_is_not_thrown_away(tmp_path: Path) -> None:
         assert "a restart would lose every stream" in server.stop().ended()[2]
 
 
-def test_a_stop_that_comes_during_a_restart_is_not_lost(server: ServerProcess, tmp_path: Path) -> None:
-    with server.connect() as wire:
+def test_a_stop_that_comes_during_a_restart_is_not_lost(own: ServerProcess, tmp_path: Path) -> None:
+    with own.connect() as wire:
         wire.create(PATH)
-        server.stop(signal.SIGUSR2)
+        own.stop(signal.SIGUSR2)
         assert awaited(lambda: report(tmp_path).phase == "starting")
-        server.stop(signal.SIGTERM)
+        own.stop(signal.SIGTERM)
         # By the next image, or, in the very moment in which there is none, by the signal itself.
-        assert server.ended()[0] in {0, -signal.SIGTERM}
+        assert own.ended()[0] in {0, -signal.SIGTERM}
 
 
 STOPPED_AT_ITS_START = """
@@ -204,36 +221,36 @@ def test_a_stop_that_another_thread_takes_before_the_next_image_is_kept_for_it()
 
 
 @pytest.mark.timing
-def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(server: ServerProcess, tmp_path: Path) -> None:
-    with server.connect() as sender:
+def test_a_stop_is_heard_while_a_restart_waits_for_who_is_slow(own: ServerProcess, tmp_path: Path) -> None:
+    with own.connect() as sender:
         sender.ask("POST", PATH, content_type="text/plain", content_length="5").send(b"he")
         assert sender.nothing_for(0.1)
-        server.stop(signal.SIGUSR2)
+        own.stop(signal.SIGUSR2)
         assert awaited(lambda: report(tmp_path).phase == "leaving")
-        server.stop(signal.SIGTERM)
+        own.stop(signal.SIGTERM)
         assert awaited(lambda: report(tmp_path).phase == "failed")
         began = time.monotonic()
-        assert server.stop(signal.SIGTERM).ended()[0] == 0
+        assert own.stop(signal.SIGTERM).ended()[0] == 0
     assert time.monotonic() - began < 5
     assert report(tmp_path).message == "the server was told to stop"
 
 
-def test_new_settings_count_from_the_restart_on(server: ServerProcess, tmp_path: Path) -> None:
-    with server.connect() as wire:
+def test_new_settings_count_from_the_restart_on(own: ServerProcess, tmp_path: Path) -> None:
+    with own.connect() as wire:
         wire.create(PATH)
         (tmp_path / "config").mkdir()
         (tmp_path / "config" / "local.toml").write_text("[limits]\nmax_append_bytes = 3\n")
-        assert restart(server, tmp_path).phase == "ready"
+        assert restart(own, tmp_path).phase == "ready"
         assert wire.append(PATH, b"four").status == 413
 
 
-def test_descriptors_are_neither_lost_nor_left_over(server: ServerProcess, tmp_path: Path) -> None:
+def test_descriptors_are_neither_lost_nor_left_over(server: ServerProcess, folder: Path) -> None:
     descriptors = Path("/proc") / str(server.process.pid) / "fd"
     with server.connect() as wire:
         wire.get("/healthz")
-        restart(server, tmp_path)
+        restart(server, folder)
         before = len(list(descriptors.iterdir()))
-        restart(server, tmp_path)
+        restart(server, folder)
         assert wire.get("/healthz").status == 200
         assert len(list(descriptors.iterdir())) == before
 
@@ -296,7 +313,7 @@ def test_where_systemd_listens_is_known_to_every_later_image(*, of_systemd: bool
     assert (len(inherited.listening), inherited.of_systemd) == (of_systemd, of_systemd)
 
 
-def test_the_report_is_a_file_that_others_can_read(server: ServerProcess, tmp_path: Path) -> None:
-    restart(server, tmp_path)
-    document = json.loads((tmp_path / "data" / "restart.json").read_text())
-    assert document == {"attempt": 1, "phase": "ready", "process": server.process.pid, "message": ""}
+def test_the_report_is_a_file_that_others_can_read(server: ServerProcess, folder: Path) -> None:
+    attempt = restart(server, folder).attempt
+    document = json.loads((folder / "data" / "restart.json").read_text())
+    assert document == {"attempt": attempt, "phase": "ready", "process": server.process.pid, "message": ""}

@@ -46,11 +46,15 @@ class Answer(Struct):
 class Wire:
     """One connection."""
 
-    def __init__(self, address: tuple[str, int], receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, address: tuple[str, int], receive_buffer_bytes: int | None = None, timeout_secs: float = TIMEOUT_SECS
+    ) -> None:
+        """Connect. Whatever is waited for longer than the timeout is a failure."""
+        self._timeout_secs = timeout_secs
         self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self._socket.settimeout(TIMEOUT_SECS)
+        self._socket.settimeout(self._timeout_secs)
         try:
             self._socket.connect(address)
         except OSError:
@@ -91,7 +95,7 @@ class Wire:
         except TimeoutError:
             return sent
         finally:
-            self._socket.settimeout(TIMEOUT_SECS)
+            self._socket.settimeout(self._timeout_secs)
         raise AssertionError(f"the server took {sent} bytes and went on")
 
     def send_slowly(self, pieces: Iterator[bytes] | list[bytes], pause_secs: float) -> None:
@@ -207,7 +211,7 @@ class Wire:
         except TimeoutError:
             return not self._received
         finally:
-            self._socket.settimeout(TIMEOUT_SECS)
+            self._socket.settimeout(self._timeout_secs)
         return False
 
     def follow(self, target: str, **headers: str) -> "Follower":

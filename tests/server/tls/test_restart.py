@@ -8,8 +8,8 @@ import pytest
 
 from everbrook.server.restarting import read_report
 from tests.certificates import Authority, Pair, connected
-from tests.server.process import ServerProcess, serving
-from tests.server.restarts import PATIENCE_SECS, awaited
+from tests.server.process import PATIENCE_SECS, ServerProcess, serving
+from tests.server.restarts import awaited
 
 ASK = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 
