@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from everbrook.spark.jobs.launching import QUICK_START
+from everbrook.spark.java import QUICK_START
 
 settings.register_profile("everbrook", deadline=None)
 settings.load_profile("everbrook")

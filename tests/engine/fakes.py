@@ -33,12 +33,13 @@ class FakeClock(Clock):
     def __init__(self) -> None:
         self.micros = START_MS * 1000
         self.set_back_ms = 0
+        self.drawn = 0.0
 
     def now(self) -> int:
         return self.micros // 1000 - self.set_back_ms
 
     def chance(self) -> float:
-        return 0.0
+        return self.drawn
 
 
 @dataclass(order=True)

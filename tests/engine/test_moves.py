@@ -79,6 +79,16 @@ def test_a_stream_that_moves_again_and_again_takes_one_place() -> None:
     assert since(noted, early) == [b"a", b"b"]
 
 
+def test_the_stream_that_has_not_moved_for_longest_is_forgotten_first() -> None:
+    noted = noting(MovesTuning(max_moves=2))
+    for name in (b"a", b"b"):
+        noted.note(name)
+    token = noted.token()
+    for name in (b"a", b"c"):
+        noted.note(name)
+    assert since(noted, token) == [b"a", b"c"]
+
+
 @pytest.mark.parametrize("token", [b"b-0", b"a-1", b"a-99", b"0-0"])
 def test_a_token_of_another_run_or_of_the_future_is_gone(token: bytes) -> None:
     with pytest.raises(TokenGone):

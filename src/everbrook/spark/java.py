@@ -15,6 +15,8 @@ from pathlib import Path
 from everbrook.spark.launchers import launchers_of, write_launcher
 
 OLDEST = 17
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Jobs spend their time in Python and in waiting: what the JVM would compile better takes longer than it saves."""
 _VERSION = re.compile(r'version "(\d+)')
 _LACKING = "--add-modules=jdk.incubator.vector"
 _TIMEOUT_SECS = 30

@@ -12,14 +12,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from everbrook.spark.java import ensure_java
+from everbrook.spark.java import QUICK_START, ensure_java
 from everbrook.spark.jobs.errors import JvmLost
 from everbrook.spark.jobs.job import PipelineKeys
 from everbrook.spark.launchers import ensure_python
 from everbrook.spark.sessions import LOW_LATENCY, session
 
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Jobs spend their time in Python and in waiting: what the JVM would compile better takes longer than it saves."""
 _EXIT_TIMEOUT_SECS = 10
 _ENDED_WITHIN_SECS = 1.0
 
