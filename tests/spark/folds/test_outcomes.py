@@ -1,7 +1,6 @@
 """What becomes of a stream that is due."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,11 +9,21 @@ from everbrook.client import state_events
 from everbrook.protocol.errors import OffsetGone
 from everbrook.spark.connection import disconnect
 from everbrook.spark.folds import folding
-from tests.server.process import ServerProcess, serving
+from tests.server.process import serving
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import bootstrapped, replayed, written
 
 ADA, BOB = state_events.insert("user", "1", "Ada"), state_events.insert("user", "2", "Bob")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server that takes little."""
+    limits = {"APPEND_BYTES": "2000", "PRODUCERS_PER_STREAM": "1", "SNAPSHOT_BYTES": "1000"}
+    variables = {f"DS_LIMITS__MAX_{name}": limit for name, limit in limits.items()}
+    with serving(tmp_path_factory.mktemp("small"), **variables) as started:
+        yield "http://{}:{}".format(*started.address)
+        disconnect()
 
 
 def test_many_streams_are_folded_at_once(server: str, client: Client, prefix: str) -> None:
@@ -129,23 +138,24 @@ def test_a_fold_that_goes_further_than_one_that_failed_has_its_dead_letters_once
     assert [letter["payload"] for letter in letters] == ['{"x":1}', '{"x":2}', '{"x":3}']
 
 
-def test_dead_letters_that_the_server_does_not_take_refuse_their_stream_alone(tmp_path: Path) -> None:
-    with serving(tmp_path, DS_LIMITS__MAX_APPEND_BYTES="2000") as small, Client(_url(small)) as client:
+def test_dead_letters_that_the_server_does_not_take_refuse_their_stream_alone(small: str, prefix: str) -> None:
+    with Client(small) as client:
         for name, bad in (("a", [7]), ("b", ['"' * 900]), ("c", [])):
-            written(client, f"s/{name}", [ADA, *bad])
-        reports = Compactor(_url(small), streamPrefix="s/", invalid="skip", deadLetters="letters").fold()
-        disconnect()
+            written(client, f"{prefix}{name}", [ADA, *bad])
+        reports = Compactor(small, streamPrefix=prefix, invalid="skip", deadLetters="letters").fold()
     assert [report["outcome"] for _, report in sorted(reports.items())] == ["published", "refused", "published"]
-    assert reports["s/b"]["error"].startswith("its dead letters can't be written: ")
+    assert reports[f"{prefix}b"]["error"].startswith("its dead letters can't be written: ")
 
 
-def test_a_stream_whose_producer_is_one_too_many_for_the_dead_letters_is_folded_all_the_same(tmp_path: Path) -> None:
-    with serving(tmp_path, DS_LIMITS__MAX_PRODUCERS_PER_STREAM="1") as small, Client(_url(small)) as client:
+def test_a_stream_whose_producer_is_one_too_many_for_the_dead_letters_is_folded_all_the_same(
+    small: str, prefix: str
+) -> None:
+    there = f"letters-of-{prefix.strip('/')}"
+    with Client(small) as client:
         for name in "ab":
-            written(client, f"s/{name}", [ADA, *range(6)])
-        reports = Compactor(_url(small), streamPrefix="s/", invalid="skip", deadLetters="letters").fold()
-        letters = client.stream("letters").read().all()
-        disconnect()
+            written(client, f"{prefix}{name}", [ADA, *range(6)])
+        reports = Compactor(small, streamPrefix=prefix, invalid="skip", deadLetters=there).fold()
+        letters = client.stream(there).read().all()
     assert [report["outcome"] for report in reports.values()] == ["published", "published"]
     assert [letter["payload"] for letter in letters] == [*map(str, range(6))] * 2
 
@@ -189,16 +199,11 @@ def test_a_snapshot_that_is_somebodys_own_stays(
     assert snapshot.data == data
 
 
-def test_a_snapshot_that_the_server_does_not_take_is_told(tmp_path: Path) -> None:
-    with serving(tmp_path, DS_LIMITS__MAX_SNAPSHOT_BYTES="1000") as small, Client(_url(small)) as client:
-        for name, size in (("a", 2000), ("b", 10), ("c", 10), ("d", 10), ("e", 3000)):
-            written(client, f"s/{name}", [state_events.insert("text", "1", "x" * size)])
-        reports = Compactor(_url(small), streamPrefix="s/").fold()
-        disconnect()
+def test_a_snapshot_that_the_server_does_not_take_is_told(small: str, prefix: str) -> None:
+    with Client(small) as client:
+        for name, size in (("a", 1200), ("b", 10), ("c", 10), ("d", 10), ("e", 1500)):
+            written(client, f"{prefix}{name}", [state_events.insert("text", "1", "x" * size)])
+        reports = Compactor(small, streamPrefix=prefix).fold()
     assert [report["outcome"] for _, report in sorted(reports.items())] == ["refused", *["published"] * 3, "refused"]
-    assert "its snapshot has 20" in reports["s/a"]["error"]
-    assert "limits.max_snapshot_bytes" in reports["s/a"]["error"]
-
-
-def _url(server: ServerProcess) -> str:
-    return "http://{}:{}".format(*server.address)
+    assert "its snapshot has 12" in reports[f"{prefix}a"]["error"]
+    assert "limits.max_snapshot_bytes" in reports[f"{prefix}a"]["error"]

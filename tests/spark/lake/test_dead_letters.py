@@ -18,10 +18,10 @@ from tests.server.process import serving
 from tests.spark.lake.rows import rows_of
 
 
-@pytest.fixture
-def small_server(tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def small_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server that takes little at once."""
-    with serving(tmp_path, DS_LIMITS__MAX_APPEND_BYTES="2000") as started:
+    with serving(tmp_path_factory.mktemp("small"), DS_LIMITS__MAX_APPEND_BYTES="2000") as started:
         yield "http://{}:{}".format(*started.address)
         disconnect()
 
@@ -31,7 +31,8 @@ def test_a_letter_that_is_too_large_for_the_server_is_in_the_table(
     tmp_path: Path, small_server: str, size: int, in_stream: int, in_table: int
 ) -> None:
     options = LakeOptions(str(tmp_path / "table"))
-    to_stream = letters.DeadLetterOptions("letters", ServerOptions(url=small_server))
+    there = f"letters-of-{size}"
+    to_stream = letters.DeadLetterOptions(there, ServerOptions(url=small_server))
     writing = BatchWriting(options, json_columns(()), to_stream)
     writing.prepare()
     rows, refused = _tables(options, "q")
@@ -40,5 +41,5 @@ def test_a_letter_that_is_too_large_for_the_server_is_in_the_table(
         report = write_rows(work, [rows_of("x" * size)])
         writing._put_aside("q", Written(0, letters.COLUMNS, report.letters), refused)
     with Client(small_server) as client:
-        assert len(client.stream("letters").read().all()) == in_stream
+        assert len(client.stream(there).read().all()) == in_stream
     assert open_table(options.folder / "_dead_letters").count_rows() == in_table
