@@ -223,15 +223,22 @@ def test_no_header_leads_elsewhere(tenants: Tenants, header: str, value: str) ->
 
 @pytest.mark.parametrize("header", ["x_http_method_override", "x_http_method", "x_method_override"])
 def test_no_header_is_another_method(tenants: Tenants, header: str) -> None:
-    tenants.ask("GET", "/v1/stream/public/secret", **{header: "DELETE"})
+    """By whom it might be deleted: whoever may not would be refused anyway."""
+    asked = tenants.ask("GET", "/v1/stream/public/secret", authorization=tenants.root, **{header: "DELETE"})
+    assert SECRET.encode() in asked.body
     assert tenants.ask("GET", "/v1/stream/public/secret").status == 200
 
 
 @pytest.mark.parametrize("prefix", ["bob", "../bob", "%2e%2e/bob", "alice/../bob", "%62ob", "bob%00", ""])
 @pytest.mark.parametrize("surface", ["/v1/stream/__ds/streams", "/ds/alices/streams", "/ds"])
 def test_the_prefix_of_a_listing_leads_nowhere_else(tenants: Tenants, surface: str, prefix: str) -> None:
-    answer = tenants.ask("GET", f"{surface}?prefix={prefix}&after=", authorization=tenants.alice)
-    assert b'_id":"bob' not in answer.body
+    hers, all_of_it = (
+        tenants.ask("GET", f"{surface}?prefix={prefix}&after=", authorization=each).body
+        for each in (tenants.alice, tenants.root)
+    )
+    assert b'_id":"bob' not in hers
+    if surface == "/v1/stream/__ds/streams" and prefix in {"bob", "%62ob", ""}:
+        assert b'_id":"bob/secret"' in all_of_it
 
 
 def test_the_streams_of_bob_are_as_they_were(tenants: Tenants) -> None:

@@ -35,6 +35,7 @@ def p99_ms(server: RunningServer, connect: Connect, path: str, count: int = 300)
     return sorted(took)[int(count * 0.98)] * 1000
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "beginning",
     [

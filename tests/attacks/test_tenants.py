@@ -7,6 +7,7 @@ import pytest
 
 from everbrook.server.routes import Resource
 from tests.attacks.tenants import BUCKET, SECRET, STREAM, SUBSCRIPTION, Tenants, sharing
+from tests.server.wire import Answer
 
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")
 AT = f"{0:016d}"
@@ -208,15 +209,33 @@ def test_a_pattern_of_everything_is_of_everything_in_the_bucket(tenants: Tenants
     url, owner = "/ds/alices/__ds/subscriptions/all", {"authorization": tenants.alice}
     body = msgspec.json.encode({"type": "pull-wake", "wake_stream": "w", "pattern": "**"})
     assert tenants.ask("PUT", url, body, content_type="application/json", **owner).status == 201
-    tenants.ask("POST", f"{BUCKET}/secret", b"x", content_type="text/plain", authorization=tenants.bob)
-    assert b"bobs" not in tenants.ask("GET", url, **owner).body
+    for stream, writer, claimed in ((f"{BUCKET}/secret", tenants.bob, 409), ("/ds/alices/secret", tenants.alice, 200)):
+        tenants.ask("POST", stream, b"x", content_type="text/plain", authorization=writer)
+        assert _claim(tenants, url).status == claimed
+
+
+def _claim(tenants: Tenants, subscription: str) -> Answer:
+    """Have Alice claim the work of a subscription."""
+    body, owner = b'{"worker": "w"}', {"authorization": tenants.alice}
+    return tenants.ask("POST", f"{subscription}/claim", body, content_type="application/json", **owner)
 
 
 def test_a_token_of_one_subscription_is_none_of_another(tenants: Tenants) -> None:
-    for surface in (BASE, f"{BUCKET}/__ds"):
-        url = f"{surface}/subscriptions/{SUBSCRIPTION}/ack"
-        answer = tenants.ask("POST", url, REPORT, content_type="application/json", authorization="Bearer x")
-        assert answer.status == 401
+    hers, owner = "/ds/alices/__ds/subscriptions/hers", {"authorization": tenants.alice}
+    body = msgspec.json.encode({"type": "pull-wake", "wake_stream": "w", "pattern": "**"})
+    assert tenants.ask("PUT", hers, body, content_type="application/json", **owner).status == 201
+    tenants.ask("POST", "/ds/alices/secret", b"x", content_type="text/plain", **owner)
+    claimed = _document(_claim(tenants, hers).body)
+    report = msgspec.json.encode({"wake_id": claimed["wake_id"], "generation": claimed["generation"]})
+    theirs = [f"{surface}/subscriptions/{SUBSCRIPTION}" for surface in (BASE, f"{BUCKET}/__ds")]
+    answers = [
+        tenants.ask("POST", f"{url}/ack", report, content_type="application/json", authorization=f"Bearer {token}")
+        for token in (claimed["token"], "x")
+        for url in theirs
+    ]
+    assert {answer.status for answer in answers} == {401}
+    good = {"content_type": "application/json", "authorization": f"Bearer {claimed['token']}"}
+    assert tenants.ask("POST", f"{hers}/ack", report, **good).status == 200
 
 
 def test_bob_still_reads_what_is_his(tenants: Tenants) -> None:
