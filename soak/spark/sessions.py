@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from everbrook.spark import session
-from everbrook.spark.jobs.launching import QUICK_START
+from everbrook.spark.java import QUICK_START
 
 
 def begin_session(scratch: str, cores: int, config: Mapping[str, str] | None = None) -> SparkSession:
