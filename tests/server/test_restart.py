@@ -1,5 +1,6 @@
 """A restart in place: the same process, no refused connection, no failed request, and whoever waits is answered."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from everbrook.server import handover
-from everbrook.server.restarting import OVER, Report, read_report
+from everbrook.server.restarting import OVER, Report, RestartFailed, RestartTuning, prove, read_report
+from everbrook.settings import StorageMode
 from tests.server.process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.restarts import awaited
+from tests.server.running import configured
 
 PATH = "/v1/stream/a"
 
@@ -156,6 +159,15 @@ def test_a_next_image_that_would_not_start_is_told_and_this_one_goes_on(own: Ser
         assert (told.phase, "would not start" in told.message, "prot" in told.message) == ("failed", True, True)
         assert wire.get("/healthz").status == 200
     assert "no restart" in own.stop().ended()[2]
+
+
+def test_a_check_that_takes_too_long_is_ended_and_fails(tmp_path: Path) -> None:
+    settings = configured(storage__mode=StorageMode.FILE_FAST)
+    command = ["sh", "-c", f"echo $$ > '{tmp_path}/process'; exec sleep 600"]
+    with pytest.raises(RestartFailed, match="took longer than 1 s"):
+        asyncio.run(prove(settings, command, RestartTuning(check_secs=1.0)))
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "process").read_text()), 0)
 
 
 def test_memory_is_not_thrown_away(tmp_path: Path) -> None:

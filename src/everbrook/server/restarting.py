@@ -18,12 +18,17 @@ from everbrook.settings import Settings, StorageMode
 
 REPORT = "restart.json"
 CHECK_FLAG = "--check"
-CHECK_SECS = 30.0
-# The end of what a failed check has printed says why.
-TOLD_BYTES = 2000
 
 Phase = Literal["checking", "leaving", "starting", "ready", "failed"]
 OVER: tuple[Phase, ...] = ("ready", "failed")
+
+
+class RestartTuning(Struct, frozen=True, kw_only=True):
+    """Bounds of the check that the next image would start."""
+
+    check_secs: float = 30.0
+    max_told_bytes: int = 2000
+    """How much is told of what a failed check has printed: its end, which says why."""
 
 
 class Report(Struct, frozen=True):
@@ -75,7 +80,7 @@ class Reporter:
             draft.replace(self._path)
 
 
-async def prove(settings: Settings, command: Sequence[str] | None) -> None:
+async def prove(settings: Settings, command: Sequence[str] | None, tuning: RestartTuning) -> None:
     """Return if the next image would start, as far as that can be known beforehand; else raise `RestartFailed`."""
     if command is None:
         raise RestartFailed("only a server that `everbrook serve` has started can restart in place")
@@ -93,18 +98,18 @@ async def prove(settings: Settings, command: Sequence[str] | None) -> None:
         )
     except OSError as error:
         raise RestartFailed(f"{command[0]} can't be started: {error.strerror}") from error
-    await _judge(process)
+    await _judge(process, tuning)
 
 
-async def _judge(process: asyncio.subprocess.Process) -> None:
+async def _judge(process: asyncio.subprocess.Process, tuning: RestartTuning) -> None:
     try:
-        told, _ = await asyncio.wait_for(process.communicate(), CHECK_SECS)
+        told, _ = await asyncio.wait_for(process.communicate(), tuning.check_secs)
     except TimeoutError:
-        raise RestartFailed(f"a check of the next image took longer than {CHECK_SECS:g} s") from None
+        raise RestartFailed(f"a check of the next image took longer than {tuning.check_secs:g} s") from None
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        words = told[-TOLD_BYTES:].decode(errors="replace").strip()
+        words = told[-tuning.max_told_bytes :].decode(errors="replace").strip()
         raise RestartFailed(f"the next image would not start: {words or f'it ended with {process.returncode}'}")

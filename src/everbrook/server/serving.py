@@ -115,17 +115,17 @@ async def _stop(server: Server, signals: Signals) -> None:
 async def _restart(server: Server, command: Sequence[str] | None, signals: Signals, reporter: Reporter) -> None:
     """Become the next image, if it would start. Returns if it would not, or if the end is asked for meanwhile."""
     try:
-        if await signals.unless_stopped(_proved(server.application.settings, command, reporter)):
+        if await signals.unless_stopped(_proved(server.application, command, reporter)):
             await _hand_over(server, signals, reporter)
     except EndWanted:
         reporter.tell("failed", "the server was told to stop")
 
 
-async def _proved(settings: Settings, command: Sequence[str] | None, reporter: Reporter) -> bool:
+async def _proved(application: Application, command: Sequence[str] | None, reporter: Reporter) -> bool:
     """Tell whether the next image would start. If not, this one goes on as if nothing had been asked."""
     reporter.begin()
     try:
-        await prove(settings, command)
+        await prove(application.settings, command, application.tuning.restart)
     except RestartFailed as error:
         logger.error("no restart: %s", error)  # noqa: TRY400 - it says all there is to say
         reporter.tell("failed", str(error))

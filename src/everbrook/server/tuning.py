@@ -10,6 +10,7 @@ from everbrook.engine.tuning import EngineTuning
 from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.limits.tuning import PulseTuning
+from everbrook.server.restarting import RestartTuning
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):
@@ -30,6 +31,7 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     exchange: ExchangeTuning = ExchangeTuning()
     auth: AuthTuning = DEFAULT_AUTH
     pulse: PulseTuning = PulseTuning()
+    restart: RestartTuning = RestartTuning()
 
 
 DEFAULT_TUNING = ServerTuning()
