@@ -11,18 +11,30 @@ from pathlib import Path
 from tempfile import gettempdir
 from zlib import crc32
 
+_WITHOUT_ARCHIVE = """#!/bin/sh
+set -f
+IFS=:
+path=
+for entry in $PYTHONPATH; do
+  case "$entry" in */pyspark.zip) ;; *) path="$path:$entry" ;; esac
+done
+PYTHONPATH="${{path#:}}" exec {python} "$@"
+"""
+"""Remove the archive from the path, however often it is there: Spark adds it twice for some workers."""
+
 
 def ensure_python(master: str | None) -> None:
     """Let workers run this Python, unless the environment names another."""
     here = master is not None and master.startswith("local")
-    os.environ.setdefault("PYSPARK_PYTHON", str(_worker_python()) if here else sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = str(_worker_python()) if here else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)
+    # The driver has a worker too: the one that looks for data sources which are installed.
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
 
 
 def _worker_python() -> Path:
     """Give a Python for workers on this machine: this one, with the `pyspark` that is installed."""
-    python = shlex.quote(sys.executable)
-    script = f'#!/bin/sh\nPYTHONPATH="${{PYTHONPATH#*/pyspark.zip:}}" exec {python} "$@"\n'
+    script = _WITHOUT_ARCHIVE.format(python=shlex.quote(sys.executable))
     return write_launcher(launchers_of("python", sys.executable), "python3", script)
 
 
