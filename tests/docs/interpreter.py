@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from everbrook import AsyncClient, Client
 from tests.docs.shown import promised
+from tests.spark.sharing import end_shared_session
 
 PATIENCE_SECS = 240.0  # a session of Spark on a machine that has other work
 POLL_SECS = 0.05
@@ -33,7 +34,8 @@ class Interpreter:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
-        _end_java()  # of tests before this page: it has their environment
+        end_shared_session()  # of tests before this page: it has their environment
+        _end_java()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

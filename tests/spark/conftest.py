@@ -1,4 +1,4 @@
-"""What the tests of the connector share: one server, and one session of Spark, which takes seconds to start."""
+"""What the tests of the connector share: one server, and one session of Spark."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -42,12 +42,9 @@ def connection(server: str) -> Connection:
     return connect(ServerOptions(url=server))
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator["SparkSession"]:
-    """Spark in this process, with the format registered."""
-    from everbrook.spark import session  # noqa: PLC0415 - only for tests that need it
+@pytest.fixture
+def spark() -> "SparkSession":
+    """The session of Spark that all tests of this process share."""
+    from tests.spark.sharing import shared_session  # noqa: PLC0415 - only for tests that need it
 
-    config = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
-    started = session("tests", master="local[2]", config=config)
-    yield started
-    started.stop()
+    return shared_session()

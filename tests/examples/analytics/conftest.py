@@ -8,11 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from everbrook import Client
-from everbrook.spark import session
+from everbrook.spark import register
 from everbrook.spark.connection import disconnect
 from examples.analytics.job import SETTINGS, Analytics, Places
 from tests.examples.analytics.desk import Desk
 from tests.server.process import serving
+from tests.spark.sharing import shared_session
 
 _numbers = count()
 
@@ -32,11 +33,11 @@ def client(server: str) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    config = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", "spark.log.level": "ERROR"}
-    started = session("tests", master="local[2]", config=config | SETTINGS)
-    yield started
-    started.stop()
+def spark() -> SparkSession:
+    started = register(shared_session().newSession())
+    for name, value in SETTINGS.items():
+        started.conf.set(name, value)
+    return started
 
 
 @pytest.fixture
