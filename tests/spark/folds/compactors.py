@@ -22,7 +22,8 @@ class Compactor:
     def __init__(self, server: str, _function: Function | None = None, /, **options: str) -> None:
         given = {"url": server, **options}
         self._source = source.FoldsDataSource(given)
-        self._task = FoldTask(parse_folds(given), _function)
+        self._options = parse_folds(given)
+        self._task = FoldTask(self._options, _function)
 
     def fold(self) -> dict[str, Row]:
         """Fold once, and give the reports by stream."""
@@ -39,10 +40,8 @@ class Compactor:
         return {row["stream"]: row for row in rows}
 
     def stream_reader(self) -> source.DueStreamReader:
-        """Make a reader as Spark does, on the driver and for tasks."""
-        reader = self._source.streamReader(self._source.schema())
-        assert isinstance(reader, source.DueStreamReader)
-        return reader
+        """Make a reader as Spark does, on the driver and for tasks, that waits only shortly for what is due."""
+        return source.stream_reader(self._options, wait_secs=0.01)
 
     def outcomes(self) -> dict[str, str]:
         """Fold once, and give what became of each stream."""

@@ -8,16 +8,10 @@ from everbrook import Client
 from everbrook.client import state_events
 from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
-from everbrook.spark.folds import source
 from tests.spark.folds.compactors import Compactor, Query
 from tests.spark.folds.histories import bootstrapped, written
 
 ADA, BOB = state_events.insert("user", "1", "Ada"), state_events.insert("user", "2", "Bob")
-
-
-@pytest.fixture(autouse=True)
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "WAIT_SECS", 0.01)
 
 
 def _outcomes(query: Query) -> dict[str, str]:

@@ -102,8 +102,9 @@ class DueReader(Reader, DataSourceReader):
 class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Finds streams that are due, again and again, in one process on the driver."""
 
-    def __init__(self, options: FoldOptions) -> None:
+    def __init__(self, options: FoldOptions, wait_secs: float = WAIT_SECS) -> None:
         super().__init__(options)
+        self._wait_secs = wait_secs
         self._opened: Catalogue | None = None
         self._left: dict[str, Found] | None = None
         """Of a query that ends: what was due when it began, and is not done."""
@@ -135,7 +136,7 @@ class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNo
         """Decide which streams the next batch folds. If none is due, wait a little."""
         chosen = self._of_rest(start) if self._left is not None else self._look(start)
         if not chosen and self._left is None:
-            time.sleep(WAIT_SECS)
+            time.sleep(self._wait_secs)
             chosen = self._look(start)
         if not chosen:
             return start
@@ -192,9 +193,9 @@ class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNo
         return {}
 
 
-def stream_reader(options: FoldOptions) -> DueStreamReader:
+def stream_reader(options: FoldOptions, wait_secs: float = WAIT_SECS) -> DueStreamReader:
     """Make a reader that plans small batches on the driver, if this Spark has a way for that."""
-    return DueStreamReader(options) if _DriverSide is None else _driver_side_reader(options)
+    return (DueStreamReader if _DriverSide is None else _driver_side_reader)(options, wait_secs)
 
 
 if _DriverSide is not None:
@@ -205,8 +206,8 @@ if _DriverSide is not None:
         Spark takes rows from the driver of readers that are wrapped in a class of its own: this one stands for it.
         """
 
-        def __init__(self, options: FoldOptions) -> None:
-            DueStreamReader.__init__(self, options)
+        def __init__(self, options: FoldOptions, wait_secs: float = WAIT_SECS) -> None:
+            DueStreamReader.__init__(self, options, wait_secs)
             self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
 
         def getCache(self, start: Batch, end: Batch) -> Iterator[pa.RecordBatch] | None:  # noqa: ARG002, N802
