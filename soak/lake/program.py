@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from everbrook.spark import write_lake, write_stream
-from everbrook.spark.lake import batches
+from everbrook.spark.lake.batches import LakeTuning
 from soak.lake.moments import TABLE, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES
@@ -33,7 +33,6 @@ def main(settings: dict[str, Any]) -> None:
     watch()
     if settings["flaw"]:
         forget_batches()
-    batches.LARGE_BYTES = settings["large_bytes"]
     spark = begin_session(settings["scratch"], settings["cores"])
     query = _begin(partial(_replay if settings["replay"] else _start, spark, settings))
     note("driver", BEGAN)
@@ -63,6 +62,7 @@ def _start(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN40
         compact_after=6,
         retention_hours=0,
         trigger={"availableNow": True} if settings["last"] else None,
+        tuning=LakeTuning(large_bytes=settings["large_bytes"]),
     )
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from everbrook.spark import write_stream, writing
+from everbrook.spark.checkpoints import write_with
+from everbrook.spark.writing import WritingTuning, start_writing
 from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER
@@ -21,7 +22,7 @@ from soak.spark.journal import BEGAN, JOURNAL, READER, Journal, note
 from soak.spark.sessions import begin_session
 from soak.spark.watching import Watched, watch_helper
 
-LARGE_BYTES = 128 * 1024
+TUNING = WritingTuning(large_bytes=128 * 1024)
 """From which size of a batch on tasks append the next one: less than the product has, so that both happen."""
 _TRIES = 5
 _READER_SECS = 60.0
@@ -29,7 +30,6 @@ _READER_SECS = 60.0
 
 def main(settings: dict[str, Any]) -> None:
     """Run the queries. One that ends with an error ends the program."""
-    writing.LARGE_BYTES = LARGE_BYTES
     watch_helper()
     spark = _session(settings)
     cases = [CASES[name] for name in settings["cases"]]
@@ -71,7 +71,7 @@ def _rows(spark: SparkSession, case: Case, settings: dict[str, Any]) -> DataFram
 
 def _start(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query
     checkpoint, trigger = f"{settings['checkpoints']}/{case.name}", {"availableNow": True} if settings["last"] else None
-    options = {
+    options: dict[str, Any] = {
         "url": settings["url"],
         f"header.{HEADER}": case.name,
         "autoCreate": True,
@@ -81,7 +81,8 @@ def _start(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # no
         **({"sinkId": case.name} if case.flaw else {}),
     }
     if case.helper:
-        return write_stream(frame, checkpoint, trigger=trigger, **options)
+        writer = write_with(frame, checkpoint, trigger)
+        return start_writing(frame, checkpoint, writer, options, ends=trigger is not None, tuning=TUNING)
     writer = frame.writeStream.format("everbrook").option("checkpointLocation", checkpoint)
     writer = writer if trigger is None else writer.trigger(availableNow=True)
     return writer.options(**options).start()

@@ -13,7 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook import Client
-from everbrook.spark import ProgressListener, lag, write_stream, writing
+from everbrook.spark import ProgressListener, lag, write_stream
+from everbrook.spark.checkpoints import write_with
+from everbrook.spark.writing import ClosingQuery, Option, WritingTuning, start_writing
 from tests.server.running import eventually
 
 TIMEOUT_SECS = 120
@@ -46,7 +48,7 @@ def sink(server: str, prefix: str, tmp_path: Path) -> Sink:
     return write
 
 
-def finish(query: StreamingQuery | writing.ClosingQuery) -> None:
+def finish(query: StreamingQuery | ClosingQuery) -> None:
     assert query.awaitTermination(TIMEOUT_SECS)
 
 
@@ -101,9 +103,7 @@ def test_the_helper_writes_once_too(
     source: Source,
     tmp_path: Path,
     large_bytes: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(writing, "LARGE_BYTES", large_bytes)
     fill(client, prefix)
     checkpoint = tmp_path / "checkpoint"
     for tasks in (2, 3):
@@ -112,8 +112,10 @@ def test_the_helper_writes_once_too(
             .repartition(tasks)
             .selectExpr("replace(stream, 'in/', 'out/') AS stream", "value", "offset")
         )
-        options: dict[str, Any] = {"url": server, "autoCreate": True, "trigger": {"availableNow": True}}
-        finish(write_stream(frame, str(checkpoint), closeOnFinish=tasks == 3, **options))
+        writer = write_with(frame, str(checkpoint), {"availableNow": True}, None)
+        options: dict[str, Option] = {"url": server, "autoCreate": True, "closeOnFinish": tasks == 3}
+        tuning = WritingTuning(large_bytes=large_bytes)
+        finish(start_writing(frame, str(checkpoint), writer, options, ends=True, tuning=tuning))
         if tasks == 2:
             forget_last_batch(checkpoint)
     assert all(

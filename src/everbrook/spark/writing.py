@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.arrival import Arriving, as_function
@@ -24,10 +26,14 @@ from everbrook.spark.shipping import is_remote
 from everbrook.spark.source import EverbrookDataSource
 from everbrook.spark.writers import producer_of
 
-LARGE_BYTES = 32 * 1024 * 1024
-"""A batch that is larger than this makes tasks append the next one."""
-
 Option = str | int | bool
+
+
+class WritingTuning(Struct, frozen=True, kw_only=True):
+    """When a query changes the way in which it writes. Users can't set it."""
+
+    large_bytes: int = 32 * 1024 * 1024
+    """A batch that is larger than this makes tasks append the next one."""
 
 
 def write_stream(
@@ -47,17 +53,30 @@ def write_stream(
     aggregation are written whenever they have changed, not once when they can't change any more. With `closeOnFinish`
     and a trigger that ends, `awaitTermination()` of what is returned closes the streams that were written.
     """
+    writer = write_with(df, checkpoint, trigger, query_name).outputMode(output_mode)
+    ends = bool(trigger and ("availableNow" in trigger or "once" in trigger))
+    return start_writing(df, checkpoint, writer, options, ends=ends, tuning=WritingTuning())
+
+
+def start_writing(
+    df: DataFrame,
+    checkpoint: str,
+    writer: DataStreamWriter,
+    options: Mapping[str, Option],
+    *,
+    ends: bool,
+    tuning: WritingTuning,
+) -> "StreamingQuery | ClosingQuery":
+    """Begin to write with a writer of Spark that is set up, of a query that ends by itself or does not."""
     given = {name: _text(value) for name, value in options.items()}
     sink = parse_sink(given)
     layout = layout_of(df.schema, sink)
-    if sink.close_on_finish and not (trigger and ("availableNow" in trigger or "once" in trigger)):
+    if sink.close_on_finish and not ends:
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
-    if not is_remote(df.sparkSession):
-        keep_append_bytes(checkpoint, sink.max_append_bytes)
-    writer = write_with(df, checkpoint, trigger, query_name).outputMode(output_mode)
     if is_remote(df.sparkSession):
         return _write_remotely(writer, sink, given)
-    batches = BatchWriting(sink, layout)
+    keep_append_bytes(checkpoint, sink.max_append_bytes)
+    batches = BatchWriting(sink, layout, tuning)
     query = writer.foreachBatch(batches.write).start()
     batches.begin(str(query.id))
     return ClosingQuery(query, batches.close) if sink.close_on_finish else query
@@ -67,20 +86,20 @@ def _text(value: Option) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _write_remotely(writer: Any, sink: SinkOptions, given: Mapping[str, str]) -> StreamingQuery:  # noqa: ANN401
+def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[str, str]) -> StreamingQuery:
     """Use the sink: the function of a `foreachBatch` would run on the server, which knows nothing of this process."""
     if sink.close_on_finish:
         raise InvalidOption("closeOnFinish can't be done through Spark Connect: close the streams yourself")
-    query: StreamingQuery = writer.format(EverbrookDataSource.name()).options(**given).start()
-    return query
+    return writer.format(EverbrookDataSource.name()).options(**given).start()
 
 
 class BatchWriting:
     """Writes the batches of one query."""
 
-    def __init__(self, options: SinkOptions, layout: Layout) -> None:
+    def __init__(self, options: SinkOptions, layout: Layout, tuning: WritingTuning) -> None:
         self._options = options
         self._layout = layout
+        self._tuning = tuning
         self._query_id = ""
         self._begun = threading.Event()
         self._large = False
@@ -96,7 +115,7 @@ class BatchWriting:
         self._begun.wait()
         producer = producer_of(self._query_id, self._options.sink_id, batch_id)
         size_bytes = self._write_by_tasks(producer, batch) if self._large else self._write_here(producer, batch)
-        self._large = size_bytes > LARGE_BYTES
+        self._large = size_bytes > self._tuning.large_bytes
 
     def close(self) -> None:
         """End the streams that were written, and the one that was chosen for all rows."""

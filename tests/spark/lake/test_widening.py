@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
-import pytest
 
 from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import Column
@@ -15,16 +14,12 @@ from everbrook.spark.lake.tasks import Work
 from tests.spark.lake.rows import rows_of, table_at
 
 
-@pytest.fixture(autouse=True)
-def chunks_of_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everbrook.spark.lake.tasks._CHUNK_ROWS", 1)
-
-
 def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> list[tuple[str, list[Any]]]:
     """Write a batch of which each value is in a part of its own, and give the type and the values of each file."""
     table = table_at(folder, columns=known)
     rows = pa.Table.from_batches([rows_of({"x": value}, first=place) for place, value in enumerate(values)])
-    work = Work("q-0", str(folder), str(folder / "letters"), table.columns(), evolve=True, group=1, max_columns=10)
+    places = str(folder), str(folder / "letters")
+    work = Work("q-0", *places, table.columns(), evolve=True, group=1, max_columns=10, chunk_rows=1)
     writing = BatchWriting(LakeOptions(str(folder)), (), DeadLetterOptions())
     batch = cast("Any", SimpleNamespace(toArrow=lambda: rows))
     reports, _ = writing._settled(batch, work, large=False)

@@ -9,6 +9,7 @@ from pyspark.errors import StreamingQueryException
 
 from everbrook import Client
 from everbrook.spark.given import InvalidOption
+from everbrook.spark.lake.batches import LakeTuning
 from everbrook.spark.lake.errors import TableMismatch
 from tests.spark.lake.queries import Lake, append, forget_last_batch
 
@@ -33,24 +34,20 @@ def test_a_batch_that_runs_again_is_there_once(lake: Lake, client: Client) -> No
     assert len(lake.dead_letters()) == 1
 
 
-def test_large_batches_are_written_by_tasks(lake: Lake, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everbrook.spark.lake.batches.LARGE_BYTES", 0)
+def test_large_batches_are_written_by_tasks(lake: Lake, client: Client) -> None:
     for name in "abcd":
         append(client, f"{lake.prefix}{name}", *({"n": n, name: n} for n in range(30)))
-    lake.run({"readOn": "tasks"})
+    lake.run({"readOn": "tasks"}, tuning=LakeTuning(large_bytes=0))
     rows = lake.rows()
     assert [(row["stream"][-1], row["n"]) for row in rows] == [(name, n) for name in "abcd" for n in range(30)]
     assert all(row[row["stream"][-1]] == row["n"] for row in rows)
 
 
-def test_tasks_that_find_different_types_are_settled(
-    lake: Lake, client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("everbrook.spark.lake.batches.LARGE_BYTES", 0)
+def test_tasks_that_find_different_types_are_settled(lake: Lake, client: Client) -> None:
     values: list[Any] = [1, 2.5, "three", None, [4]]
     for name, value in zip("abcde", values, strict=True):
         append(client, f"{lake.prefix}{name}", {"x": value, "n": 1 if name == "a" else 0.5})
-    lake.run({"readOn": "tasks", "minPartitions": "2"})
+    lake.run({"readOn": "tasks", "minPartitions": "2"}, tuning=LakeTuning(large_bytes=0))
     assert [row["x"] for row in lake.rows()] == ["1", "2.5", '"three"', None, "[4]"]
     assert [row["n"] for row in lake.rows()] == [1.0, 0.5, 0.5, 0.5, 0.5]
 

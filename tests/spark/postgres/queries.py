@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook import Client
 from everbrook.spark import write_postgres
+from everbrook.spark.postgres.batches import PostgresTuning
 
 TIMEOUT_SECS = 180
 
@@ -25,6 +26,7 @@ class Job:
         self.prefix = prefix
         self.url = url
         self.checkpoint = checkpoint
+        self.tuning = PostgresTuning()
         self.change: Callable[[DataFrame], DataFrame] = lambda frame: frame
 
     def copied(self, name: str) -> "Job":
@@ -39,7 +41,8 @@ class Job:
         return self.change(reader.options(**chosen).load())
 
     def start(self, source: dict[str, str] | None = None, **options: Any) -> StreamingQuery:  # noqa: ANN401 - those of write_postgres
-        chosen: dict[str, Any] = {"url": self.url, "retry_secs": 1.0, "server_url": self._server} | options
+        chosen: dict[str, Any] = {"url": self.url, "retry_secs": 1.0, "server_url": self._server, "tuning": self.tuning}
+        chosen |= options
         return write_postgres(self.frame(**(source or {})), str(self.checkpoint), **chosen)
 
     def run(self, source: dict[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401

@@ -4,7 +4,6 @@ import pyarrow as pa
 import pytest
 
 from everbrook.spark.messages import InvalidRow
-from everbrook.spark.postgres import pieces
 from everbrook.spark.postgres.pieces import ends_of, fresh_rows, pieces_of
 from everbrook.spark.postgres.positions import PositionWentBack, Reached
 from tests.spark.postgres.rows import end_of, rows, writer
@@ -27,21 +26,19 @@ def _page(stream: str, start: str, end: str, *values: str) -> pa.RecordBatch:
     )
 
 
-def test_batches_are_put_together_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "MAX_ROWS", 4)
+def test_batches_are_put_together_up_to_a_size() -> None:
     first = rows("1", "2", "3")
     second = rows("4", "5", start=end_of(first))
     third = rows("6", stream="t")
-    found = list(pieces_of([first, second, third]))
+    found = list(pieces_of([first, second, third], max_rows=4))
     assert [piece.rows.num_rows for piece in found] == [5, 1]
     assert found[0].ends == {"s": _offset(end_of(second))}
 
 
-def test_a_page_of_another_server_is_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "MAX_ROWS", 3)
+def test_a_page_of_another_server_is_never_parted() -> None:
     page = _page("s", "a", "b", "1", "2")
     other = _page("s", "b", "c", "3", "4", "5")
-    found = list(pieces_of([page, other.slice(0, 1), other.slice(1)]))
+    found = list(pieces_of([page, other.slice(0, 1), other.slice(1)], max_rows=3))
     assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2"], ["3", "4", "5"]]
     assert [piece.ends for piece in found] == [{"s": "b"}, {"s": "c"}]
 
@@ -99,9 +96,8 @@ def test_a_row_without_a_stream_is_refused() -> None:
         list(pieces_of([batch]))
 
 
-def test_rows_that_a_query_made_of_one_message_are_never_parted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "MAX_ROWS", 2)
+def test_rows_that_a_query_made_of_one_message_are_never_parted() -> None:
     one, other = rows("1", "2"), rows("3", start=4)
     twice = pa.Table.from_batches([one.slice(1)] * 3).combine_chunks().to_batches()
-    found = list(pieces_of([one.slice(0, 1), one.slice(1), *twice, other]))
+    found = list(pieces_of([one.slice(0, 1), one.slice(1), *twice, other], max_rows=2))
     assert [piece.rows.column("value").to_pylist() for piece in found] == [["1", "2", "2", "2", "2"], ["3"]]

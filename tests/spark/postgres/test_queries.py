@@ -10,19 +10,21 @@ import pytest
 
 from everbrook import Client
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.postgres import batches, plans
+from everbrook.spark.postgres import plans
+from everbrook.spark.postgres.batches import PostgresTuning
 from tests.spark.postgres.queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 from tests.spark.postgres.rows import change, event
 
 Sql = Callable[..., list[Any]]
+BY_DRIVER, BY_TASKS = PostgresTuning(large_bytes=10**9), PostgresTuning(large_bytes=-1)
 LOG: dict[str, Any] = {"columns": {"n": "n"}, "table": "log"}
 """A table with no key at all: positions alone keep rows from being written twice."""
 
 
 @pytest.fixture(params=["driver", "tasks"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def way(request: pytest.FixtureRequest, job: Job) -> str:
     """Who writes: the driver or tasks, whatever the size of a batch."""
-    monkeypatch.setattr(batches, "LARGE_BYTES", 10**9 if request.param == "driver" else -1)
+    job.tuning = BY_DRIVER if request.param == "driver" else BY_TASKS
     return str(request.param)
 
 
@@ -41,15 +43,13 @@ def test_events_become_rows_of_session_events(client: Client, job: Job, sql: Sql
 
 
 @pytest.mark.parametrize("again", [1, 3])
-def test_a_batch_that_is_run_again_is_there_once(
-    client: Client, job: Job, sql: Sql, way: str, again: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_is_run_again_is_there_once(client: Client, job: Job, sql: Sql, way: str, again: int) -> None:
     sql("CREATE TABLE log (n int)")
     fill(client, job.prefix)
     job.run({"maxRowsPerTrigger": "40"}, **LOG)
     for _ in range(again):
         forget_last_batch(job.checkpoint)
-        monkeypatch.setattr(batches, "LARGE_BYTES", 10**9 if way == "tasks" else -1)  # by the others now
+        job.tuning = BY_DRIVER if way == "tasks" else BY_TASKS  # by the others now
         job.run({"maxRowsPerTrigger": "40"}, **LOG)
     assert sql("SELECT n, count(*) FROM log GROUP BY n ORDER BY n") == [(n, 3) for n in range(20)]
 

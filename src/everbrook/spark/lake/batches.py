@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
+from msgspec import Struct
+from msgspec.structs import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,8 +24,12 @@ from everbrook.spark.lake.tables import DEAD_LETTERS, LakeOptions, Written, requ
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
 from everbrook.spark.postgres.plans import size_of_batch
 
-LARGE_BYTES = 4 * 1024 * 1024
-"""A batch that is larger than this is written by tasks."""
+
+class LakeTuning(Struct, frozen=True, kw_only=True):
+    """When a query changes the way in which it writes. Users can't set it."""
+
+    large_bytes: int = 4 * 1024 * 1024
+    """A batch that is larger than this is written by tasks."""
 
 
 class BatchWriting:
@@ -35,8 +41,10 @@ class BatchWriting:
         columns: Columns,
         dead_letters: letters.DeadLetterOptions,
         on_dead_letters: Callable[[int], None] | None = None,
+        tuning: LakeTuning | None = None,
     ) -> None:
         self._options = options
+        self._tuning = tuning or LakeTuning()
         self._columns = columns
         self._dead_letters = dead_letters
         self._on_dead_letters = on_dead_letters
@@ -89,7 +97,7 @@ class BatchWriting:
             self._options.group,
             self._options.max_columns,
         )
-        reports, work = self._settled(batch, work, large=expected is None or expected > LARGE_BYTES)
+        reports, work = self._settled(batch, work, large=expected is None or expected > self._tuning.large_bytes)
         self._last_bytes = sum(report.size_bytes for report in reports)
         self._commit(str(query.id), batch_id, work, reports, rows, refused)
 
@@ -100,9 +108,9 @@ class BatchWriting:
         found = [report.columns for report in reports]
         columns = settle(work.columns, found, self._options.max_columns)
         if not any(report.widened for report in reports) and all(set(each) <= set(columns) for each in found):
-            return reports, _with(work, columns)
+            return reports, replace(work, columns=columns)
         _remove(work, reports)
-        again = _with(work, columns, evolve=False)
+        again = replace(work, columns=columns, evolve=False)
         return run(batch, again), again
 
     def _commit(
@@ -146,18 +154,6 @@ def _here(batch: DataFrame, work: Work) -> list[Report]:
 def _by_tasks(batch: DataFrame, work: Work) -> list[Report]:
     told = batch.mapInArrow(as_function(TaskWriting(work)), REPORT).collect()
     return [parse_report(bytes(row.report)) for row in told]
-
-
-def _with(work: Work, columns: Columns, *, evolve: bool | None = None) -> Work:
-    return Work(
-        work.name,
-        work.rows,
-        work.letters,
-        columns,
-        work.evolve if evolve is None else evolve,
-        work.group,
-        work.max_columns,
-    )
 
 
 def _remove(work: Work, reports: list[Report]) -> None:

@@ -23,8 +23,6 @@ from everbrook.spark.reading import settle_worker
 
 REPORT = "report BINARY"
 TIME = "time"
-_CHUNK_ROWS = 20_000
-_CHUNK_BYTES = 16 * 1024 * 1024
 
 
 class Work(Struct, frozen=True):
@@ -38,6 +36,9 @@ class Work(Struct, frozen=True):
     evolve: bool
     group: Group
     max_columns: int
+    chunk_rows: int = 20_000
+    chunk_bytes: int = 16 * 1024 * 1024
+    """How much is read and written at once: so many rows, or so many bytes."""
 
 
 class Report(Struct):
@@ -62,7 +63,7 @@ def write_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Report:
     group_of = grouping(work.group)
     rows, letters = (FileWriter(Path(folder), work.name, group_of) for folder in (work.rows, work.letters))
     size_bytes = 0
-    for chunk in _chunks(batches):
+    for chunk in _chunks(work, batches):
         size_bytes += chunk.nbytes
         _write_chunk(messages, chunk, rows, letters)
     rows.close()
@@ -93,7 +94,7 @@ def _own(chunk: pa.Table, field: pa.Field) -> Any:  # noqa: ANN401 - a column
     return chunk.column(name).cast(field.type)
 
 
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _chunks(work: Work, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Put batches together, up to a size."""
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -101,7 +102,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         if batch.num_rows:
             waiting.append(batch)
             rows, size_bytes = rows + batch.num_rows, size_bytes + batch.nbytes
-        if rows >= _CHUNK_ROWS or size_bytes >= _CHUNK_BYTES:
+        if rows >= work.chunk_rows or size_bytes >= work.chunk_bytes:
             yield pa.Table.from_batches(waiting)
             waiting, rows, size_bytes = [], 0, 0
     if waiting:

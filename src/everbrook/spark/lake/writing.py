@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.batches import BatchWriting
+from everbrook.spark.lake.batches import BatchWriting, LakeTuning
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own
 from everbrook.spark.lake.dead_letters import parse_dead_letters
 from everbrook.spark.lake.groups import Group
@@ -45,6 +45,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     on_dead_letters: Callable[[int], None] | None = None,
+    tuning: LakeTuning | None = None,
 ) -> StreamingQuery:
     """Begin to write messages to a Delta table, exactly once, and give the query.
 
@@ -64,7 +65,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     check_options(options)
     _require_schema(df.schema)
     letters = parse_dead_letters(dead_letters, server or ServerOptions(url=server_url, token=server_token))
-    batches = BatchWriting(options, _columns(df, schema), letters, on_dead_letters)
+    batches = BatchWriting(options, _columns(df, schema), letters, on_dead_letters, tuning)
     batches.prepare()
     query = write_with(df, checkpoint, trigger, query_name).foreachBatch(batches.write).start()
     batches.begin(query)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pyarrow as pa
+from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,18 +24,30 @@ from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.sinks import Plan, Sink, Written
 from everbrook.spark.reading import settle_worker
 
-LARGE_BYTES = 4 * 1024 * 1024
-"""A batch that is larger than this is written by tasks."""
 _COUNTS = "rows LONG, refused LONG, size_bytes LONG"
+
+
+class PostgresTuning(Struct, frozen=True, kw_only=True):
+    """When a query changes the way in which it writes. Users can't set it."""
+
+    large_bytes: int = 4 * 1024 * 1024
+    """A batch that is larger than this is written by tasks."""
 
 
 class BatchWriting:
     """Writes the batches of one query."""
 
     def __init__(
-        self, plan: Plan, sink_id: str, *, in_order: bool, on_dead_letters: Callable[[int], None] | None = None
+        self,
+        plan: Plan,
+        sink_id: str,
+        *,
+        in_order: bool,
+        tuning: PostgresTuning,
+        on_dead_letters: Callable[[int], None] | None = None,
     ) -> None:
         self._plan = plan
+        self._tuning = tuning
         self._on_dead_letters = on_dead_letters
         self._sink_id = sink_id
         self._in_order = in_order
@@ -56,7 +69,7 @@ class BatchWriting:
         with self._writing:
             size_bytes = size_of_batch(query)
             expected = self._last_bytes if size_bytes is None else size_bytes
-            large = expected is None or expected > LARGE_BYTES
+            large = expected is None or expected > self._tuning.large_bytes
             written = self._write_by_tasks(writer, batch) if large else self._write_here(writer, batch)
             self._last_bytes = written.size_bytes
             if written.refused and self._on_dead_letters is not None:

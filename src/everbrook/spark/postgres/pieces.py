@@ -17,8 +17,6 @@ from everbrook.spark.postgres.copying import column_of
 from everbrook.spark.postgres.positions import Reached, Writer
 
 STREAM, OFFSET, NEXT_OFFSET, VALUE = "stream", "offset", "next_offset", "value"
-MAX_ROWS = 40_000
-MAX_BYTES = 16 * 1024 * 1024
 
 
 class Piece(Struct, frozen=True):
@@ -29,12 +27,14 @@ class Piece(Struct, frozen=True):
     ends: dict[str, str]
 
 
-def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+def pieces_of(
+    batches: Iterable[pa.RecordBatch], *, max_rows: int = 40_000, max_bytes: int = 16 * 1024 * 1024
+) -> Iterator[Piece]:
     """Put batches together, up to a size."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         _require_complete(batch)
-        if waiting and batch.num_rows and _is_enough(waiting) and not _goes_on(waiting[-1], batch):
+        if waiting and batch.num_rows and _is_enough(waiting, max_rows, max_bytes) and not _goes_on(waiting[-1], batch):
             whole, rest = _cut(_joined(waiting))
             if whole.num_rows:
                 yield _piece(whole)
@@ -44,9 +44,9 @@ def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
         yield _piece(_joined(waiting))
 
 
-def _is_enough(batches: list[pa.RecordBatch]) -> bool:
+def _is_enough(batches: list[pa.RecordBatch], max_rows: int, max_bytes: int) -> bool:
     rows, size_bytes = sum(each.num_rows for each in batches), sum(each.nbytes for each in batches)
-    return bool(rows >= MAX_ROWS or size_bytes >= MAX_BYTES)
+    return bool(rows >= max_rows or size_bytes >= max_bytes)
 
 
 def _goes_on(before: pa.RecordBatch, batch: pa.RecordBatch) -> bool:
