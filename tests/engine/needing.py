@@ -45,18 +45,29 @@ def readable_bytes(heads: Sequence[Head]) -> int:
     """Count the bytes that somebody can read, each once, whichever streams they are in."""
     by_incarnation = {head.identity.incarnation: head for head in heads}
     living = [head for head in heads if not head.deleted]
-    found = {byte for head in living for byte in _readable_of(head, by_incarnation)}
+    found = sorted({part for head in living for part in _readable_of(head, by_incarnation)})
     snapshots = {(kept.owner, kept.blob): kept.size for head in living if (kept := head.kept.snapshot)}
-    return len(found) + sum(snapshots.values())
+    return _union_bytes(found) + sum(snapshots.values())
 
 
-def _readable_of(head: Head, by_incarnation: dict[int, Head]) -> Iterator[tuple[int, int]]:
-    """Give the stream and the offset of each byte that can be read of a stream, its own and its sources'."""
+def _union_bytes(parts: list[tuple[int, int, int]]) -> int:
+    """Count the bytes of parts of streams, which are sorted, each byte once."""
+    count = last = reached = 0
+    for incarnation, first, end in parts:
+        reached = max(reached, first) if incarnation == last else first
+        count += max(0, end - reached)
+        last, reached = incarnation, max(reached, end)
+    return count
+
+
+def _readable_of(head: Head, by_incarnation: dict[int, Head]) -> Iterator[tuple[int, int, int]]:
+    """Give the parts that can be read of a stream, its own and its sources': whose they are, from where to where."""
     holder, end = head, head.tail
     while True:
         identity = holder.identity
         first = max(identity.first_own_offset, head.kept.earliest)
-        yield from ((identity.incarnation, offset) for offset in range(first, end))
+        if first < end:
+            yield identity.incarnation, first, end
         if identity.fork is None:
             return
         holder, end = by_incarnation[identity.fork.source_incarnation], min(end, identity.fork.offset)

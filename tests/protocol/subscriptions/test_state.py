@@ -40,7 +40,7 @@ subscriptions = st.builds(
     texts,
     numbers,
     configs,
-    st.sets(texts),
+    st.sets(texts, max_size=3),
     links,
     numbers,
     st.none() | wakes,
