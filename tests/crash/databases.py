@@ -44,21 +44,32 @@ class WatchedEnvironment:
         self._environment = environment
         self._disk = disk
         self._data = Path(environment.path()) / DATA
+        self._last = self._transaction()
         disk.committed(self._data, synced=False)
+
+    def _transaction(self) -> int:
+        """Give the number of the last transaction that was committed."""
+        return int(self._environment.info()["last_txnid"])
+
+    def _committed(self) -> None:
+        last = self._transaction()
+        if last != self._last:
+            self._last = last
+            self._disk.committed(self._data)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it stands in for all of an environment
         return getattr(self._environment, name)
 
     def open_db(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         database = self._environment.open_db(*args, **options)
-        self._disk.committed(self._data)
+        self._committed()
         return database
 
     def begin(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
         transaction = self._environment.begin(*args, **options)
         if not options.get("write"):
             return transaction
-        return WatchedTransaction(transaction, lambda: self._disk.committed(self._data))
+        return WatchedTransaction(transaction, self._committed)
 
 
 class Databases:

@@ -45,8 +45,9 @@ class Machine:
         root = Path(mkdtemp(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             before = tape.disk_after(len(tape))
-            before.everything().restore(root)
-            self.disk = RecordingDisk(root, tape, before, self._forgets)
+            present = before.everything()
+            present.restore(root)
+            self.disk = RecordingDisk(root, tape, before, present, self._forgets)
             databases = Databases(self.disk)
             try:
                 yield self._mode.open(Held(self.disk, self.jobs, databases.open), root, opening)

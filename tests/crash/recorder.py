@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from everbrook.storage.disk import File, Lock, OsDisk
+from tests.crash.image import Image
 from tests.crash.operations import (
     Committed,
     Created,
@@ -78,8 +79,10 @@ class HeldLock:
 class RecordingDisk(OsDisk):
     """A disk that records. What it `forgets` it only pretends to have done."""
 
-    def __init__(self, root: Path, tape: Tape, before: DiskState, forgets: Forgets = forgets_nothing) -> None:
-        """Record on a tape what is done to a folder, which is as the tape has come to."""
+    def __init__(
+        self, root: Path, tape: Tape, before: DiskState, present: Image, forgets: Forgets = forgets_nothing
+    ) -> None:
+        """Record on a tape what is done to a folder, which is as the tape has come to: `present`, of all `before`."""
         self.root = root
         self.tape = tape
         self.open_files: list[RecordingFile] = []
@@ -87,7 +90,6 @@ class RecordingDisk(OsDisk):
         """How much can be written before the disk is full, if that is to happen."""
         self._forgets = forgets
         self._locks: list[HeldLock] = []
-        present = before.everything()
         self._folders = {Path(), *present.folders}
         self._places: dict[Path, Path] = {}
         self._numbers = before.numbers()

@@ -89,7 +89,7 @@ def test_a_recording_replays_to_what_is_in_the_file_system(mode: str) -> None:
 
 
 def test_a_folder_made_behind_the_recorders_back_is_not_safe(tmp_path: Path) -> None:
-    disk = RecordingDisk(tmp_path, Tape(), DiskState(Image()))
+    disk = RecordingDisk(tmp_path, Tape(), DiskState(Image()), Image())
     (tmp_path / "made").mkdir()
     file = disk.create(tmp_path / "made" / "a")
     file.sync()

@@ -16,6 +16,7 @@ from tests.storage.test_ranges import Appends, every_way, fill, written_streams
 
 # The same examples in every run.
 generated = settings(derandomize=True, max_examples=30, deadline=None, database=None)
+BEHIND_ALL = 1000
 
 
 def model_seek(stream: Draft, offset: int, count: int) -> tuple[int, int]:
@@ -111,17 +112,16 @@ def long_stream(chance: random.Random, *, json: bool) -> tuple[Draft, list[tuple
     return Draft(b"a", 1, json=True), batches
 
 
-@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
-@pytest.mark.parametrize("reopened_at", [None, 40, 1000], ids=["fresh", "partly reopened", "reopened"])
-def test_a_long_stream_is_gone_through_as_it_was_written(store: Store, *, json: bool, reopened_at: int | None) -> None:
+def assert_gone_through(store: Store, *, json: bool, reopened_at: int | None = None) -> None:
+    """Write a long stream, reopen the store before one of the appends or behind the last, and look all over it."""
     chance = random.Random(7)
     stream, appends = long_stream(chance, json=json)
     for number, append in enumerate(appends):
         if number == reopened_at:
-            store.reopen_if_durable()
+            store.reopen()
         store.commit((stream.write(*append),))
-    if reopened_at == 1000:
-        store.reopen_if_durable()
+    if reopened_at == BEHIND_ALL:
+        store.reopen()
     storage, boundaries = store.storage, stream.boundaries
     for _ in range(200):
         offset, count = chance.choice(boundaries), chance.randrange(-300, 300)
@@ -130,3 +130,16 @@ def test_a_long_stream_is_gone_through_as_it_was_written(store: Store, *, json: 
         start, end = sorted(chance.sample(boundaries, 2))
         assert found_messages(storage, 1, start, end) == model_messages(stream, start, end)
         assert storage.time_at(1, start) == stream.times[boundaries.index(start)]
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
+def test_a_long_stream_is_gone_through_as_it_was_written(store: Store, *, json: bool) -> None:
+    assert_gone_through(store, json=json)
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
+@pytest.mark.parametrize("reopened_at", [40, BEHIND_ALL], ids=["partly reopened", "reopened"])
+def test_a_long_stream_is_gone_through_after_one_reopening(
+    durable_store: Store, *, json: bool, reopened_at: int
+) -> None:
+    assert_gone_through(durable_store, json=json, reopened_at=reopened_at)

@@ -22,11 +22,15 @@ class Layout:
     def __init__(self, folder: Path) -> None:
         self.streams = folder / STREAMS
         self.blobs = folder / BLOBS
-        self._buckets = [self.streams / f"{number:02x}" for number in range(256)]
+        self._buckets: dict[int, Path] = {}
 
     def bucket(self, incarnation: int) -> Path:
         """Give the folder of a stream. Incarnations begin with the time: multiplying spreads them."""
-        return self._buckets[((incarnation * _MIX) % _WORD) >> 56]
+        number = ((incarnation * _MIX) % _WORD) >> 56
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = self.streams / f"{number:02x}"
+        return bucket
 
     def segment(self, incarnation: int, number: int) -> Path:
         """Give the path of a segment."""
