@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from everbrook.engine.limits import Limits
 from everbrook.engine.registry import REGISTRY, Registry, require_writable
 from everbrook.engine.tuning import EngineTuning, RegistryTuning
 from everbrook.protocol.errors import MethodNotAllowed
@@ -60,6 +61,22 @@ def test_a_stream_that_was_created_anew_is_told_of_again(rig: Rig) -> None:
     assert messages(rig) == [("insert", "a"), ("delete", "a"), ("insert", "a")]
 
 
+def test_the_end_of_a_stream_is_told_of_once(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    for step in (rig.create, rig.delete, rig.create):
+        step(named(b"a"))
+        rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == [("insert", "a"), ("delete", "a"), ("insert", "a")]
+
+
+def test_appends_are_not_told_of(rig: Rig) -> None:
+    Registry(rig.engine).wake()
+    rig.create(named(b"a"))
+    rig.scheduler.advance(FLUSH_MS)
+    rig.append(named(b"a"), b"x")
+    assert rig.scheduler.timers == 0
+
+
 def test_streams_in_buckets_are_not_told_of(rig: Rig) -> None:
     Registry(rig.engine).wake()
     rig.create_bucket(b"agents")
@@ -104,6 +121,20 @@ def test_what_could_not_be_stored_is_said_later(delayed: DelayedRig) -> None:
     delayed.scheduler.advance(RETRY_MS)
     delayed.let_everything_arrive()
     assert messages(delayed) == [("insert", "a")]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_what_memory_had_no_room_for_is_said_later(rig: Rig, *, filled: bool) -> None:
+    Registry(rig.engine).wake()
+    if filled:
+        rig.scheduler.settle()
+    rig.create(named(b"a"))
+    rig.engine.limits = Limits(max_memory_bytes=rig.storage.used_bytes)
+    rig.scheduler.advance(FLUSH_MS)
+    assert messages(rig) == []
+    rig.engine.limits = Limits()
+    rig.scheduler.advance(RETRY_MS)
+    assert messages(rig) == [("insert", "a")]
 
 
 @pytest.mark.parametrize("content_type", [b"text/plain", b"application/json"])
