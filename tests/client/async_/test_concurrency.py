@@ -106,6 +106,7 @@ async def test_a_cancelled_task_ends_quietly() -> None:  # async only
     task = spawn(sleep, 60.0, name="sleeping")
     task.cancel()
     await task.join()
+    assert task.done
 
 
 async def test_whoever_joins_can_be_cancelled_alone() -> None:  # async only

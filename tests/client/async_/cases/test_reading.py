@@ -4,6 +4,7 @@ import pytest
 
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
+from everbrook.client.errors import StreamRewound
 from everbrook.protocol.errors import InvalidOffset, StreamNotFound
 from tests.client.faults.writer import Writer
 
@@ -123,9 +124,9 @@ async def test_an_offset_that_is_none_is_refused(writer: Writer, stream: AsyncSt
         await stream.read(offset).all()
 
 
-async def test_an_offset_beyond_the_end_gives_nothing_or_a_clear_word(
+async def test_an_offset_beyond_the_end_is_refused_with_a_clear_word(
     writer: Writer, stream: AsyncStream[object]
 ) -> None:
     writer.create("text/plain", b"small")
-    with pytest.raises(Exception, match="ends at offset"):
+    with pytest.raises(StreamRewound, match=r"ends at offset 0{15}5, before 9{16}"):
         await stream.read("9999999999999999").all()

@@ -5,6 +5,7 @@ import pytest
 
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
+from everbrook.client.errors import StreamRewound
 from everbrook.protocol.errors import InvalidOffset, StreamNotFound
 from tests.client.faults.writer import Writer
 
@@ -122,7 +123,7 @@ def test_an_offset_that_is_none_is_refused(writer: Writer, stream: Stream[object
         stream.read(offset).all()
 
 
-def test_an_offset_beyond_the_end_gives_nothing_or_a_clear_word(writer: Writer, stream: Stream[object]) -> None:
+def test_an_offset_beyond_the_end_is_refused_with_a_clear_word(writer: Writer, stream: Stream[object]) -> None:
     writer.create("text/plain", b"small")
-    with pytest.raises(Exception, match="ends at offset"):
+    with pytest.raises(StreamRewound, match=r"ends at offset 0{15}5, before 9{16}"):
         stream.read("9999999999999999").all()
