@@ -8,6 +8,13 @@ import pytest
 from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
 
 
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A folder in memory, where that is possible: these tests ask what is written, not how long a disk takes."""
+    with scratch_folder() as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=WAYS, ids=WAY_NAMES)
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """A storage of every engine; of a durable one also such that everything asked is asked after a reopening."""
