@@ -21,6 +21,7 @@ from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.tuning import FilesTuning
 from everbrook.storage.memory import MemoryStorage
 
+SHARD_COUNT = 2
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - only where it is, and under a name of its own
 
 
@@ -37,7 +38,7 @@ class StorageEngine(Struct, frozen=True):
 
 
 def open_acid(folder: Path, **sizes: int) -> Storage:
-    return AcidStorage(OsDisk(), folder / "acid", shard_count=2, salt=7, tuning=AcidTuning(**sizes))
+    return AcidStorage(OsDisk(), folder / "acid", shard_count=SHARD_COUNT, salt=7, tuning=AcidTuning(**sizes))
 
 
 def open_files(folder: Path, *, durable: bool, **sizes: int) -> Storage:
