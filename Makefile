@@ -15,6 +15,9 @@ CLASSES := $(VENV)/spark.jsa
 WORKERS ?= 3
 CODE := src tests tools bench soak examples
 
+# Tests start hundreds of processes: without bytecode on disk, each of them compiles everything it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install setup serve up dev dev-down docker integration-test integration-test-sessions
 .PHONY: test protocol-coverage check mutants audit format conformance client-conformance bench bench-spark docs soak lock
