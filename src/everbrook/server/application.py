@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
@@ -134,6 +134,11 @@ class Application:
                 b"DELETE": quotas.unset,
             },
         }
+
+    @property
+    def methods(self) -> Mapping[Resource, Collection[bytes]]:
+        """Which methods each resource answers."""
+        return {Resource.STREAM: self._streams, **self._methods, **CONTROL}
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""

@@ -1,14 +1,11 @@
 """Actions: every resource and every method has its rule, and what has none is closed."""
 
-from collections.abc import Mapping
-
 import pytest
 
 from everbrook.engine.registry import REGISTRY
 from everbrook.protocol.errors import InvalidPath, NotFound
 from everbrook.server.auth.actions import RULES, Access, Action, Rule, action_of, find_action, source_of
 from everbrook.server.auth.identity import Verb
-from everbrook.server.control import CONTROL
 from everbrook.server.exchange import Request
 from everbrook.server.routes import Resource
 from tests.server.running import RunningServer
@@ -99,12 +96,7 @@ def test_every_method_of_every_url_needs_what_it_should(method: bytes, path: byt
 
 
 def test_every_method_that_is_answered_has_a_rule_of_its_own(server: RunningServer) -> None:
-    application = server.application
-    answered: dict[Resource, Mapping[bytes, object]] = {
-        Resource.STREAM: application._streams,
-        **application._methods,
-        **CONTROL,
-    }
+    answered = server.application.methods
     missing = [
         (resource, method)
         for resource, methods in answered.items()

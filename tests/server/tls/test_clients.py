@@ -1,5 +1,6 @@
 """Client certificates: whom the server knows by one, and whom it turns away."""
 
+import json
 import socket
 import ssl
 
@@ -8,8 +9,10 @@ import pytest
 from everbrook.server.tls import subject_of
 from tests.certificates import Authority, Pair, connected
 from tests.server.conftest import Start
-from tests.server.running import RunningServer, eventually
+from tests.server.running import RunningServer
 from tests.server.tls.test_encrypted import request
+
+SCOPES = "read:/v1/stream/{sub}"
 
 
 def demanding(start: Start, pair: Pair, authority: Authority, how: str) -> RunningServer:
@@ -18,15 +21,17 @@ def demanding(start: Start, pair: Pair, authority: Authority, how: str) -> Runni
         tls__key_path=str(pair.key),
         tls__client_certificates=how,
         tls__client_ca_path=str(authority.ca),
+        auth__default_scopes=SCOPES,
     )
 
 
 def known_as(server: RunningServer, context: ssl.SSLContext) -> str | None:
-    """How the server knows a client; an error if it does not talk to it."""
+    """How the server knows a client, by whom it refuses; an error if it does not talk to it."""
     with connected(server.address, context) as wire:
-        assert request(wire, "GET /healthz").read() == b"ok"
-        assert eventually(lambda: server.connections)
-        return server.connections[0]._parser.peer.certificate
+        answer = request(wire, "DELETE /v1/stream/x")
+        assert answer.status in {401, 403}
+        refusal = json.loads(answer.read())["detail"]
+    return None if answer.status == 401 else refusal.removeprefix("'").partition("' may not do this")[0]
 
 
 @pytest.mark.parametrize("how", ["optional", "required"])
@@ -95,8 +100,9 @@ def test_the_newest_version_resumes_no_session_at_all(start: Start, pair: Pair, 
     assert not resumed(server, context, None)
 
 
-def test_without_the_setting_nobody_is_asked(encrypted: RunningServer, authority: Authority) -> None:
-    assert known_as(encrypted, authority.client_context(authority.issue("alice"))) is None
+def test_without_the_setting_nobody_is_asked(start: Start, pair: Pair, authority: Authority) -> None:
+    server = start(tls__cert_path=str(pair.cert), tls__key_path=str(pair.key), auth__default_scopes=SCOPES)
+    assert known_as(server, authority.client_context(authority.issue("alice"))) is None
 
 
 @pytest.mark.parametrize("names", [(), ("alice", "bob"), ("",), ("alice\r\nX-JWT-Sub: bob",)])

@@ -9,7 +9,6 @@ import warnings
 
 import pytest
 
-from everbrook.server.http1.encrypting import EncryptedServer
 from everbrook.server.http1.tuning import EncryptionTuning, ListenerTuning
 from everbrook.server.tuning import ServerTuning
 from tests.certificates import Authority, Pair, connected
@@ -30,9 +29,7 @@ def request(wire: ssl.SSLSocket, line: str, body: bytes = b"") -> http.client.HT
 
 def handshakes(server: RunningServer) -> int:
     """How many connections are not encrypted yet."""
-    (listening,) = server.listener._servers
-    assert isinstance(listening, EncryptedServer)
-    return server.call(lambda: len(listening))
+    return server.call(lambda: server.listener.handshakes)
 
 
 def test_the_location_of_a_stream_is_https(encrypted: RunningServer, authority: Authority) -> None:

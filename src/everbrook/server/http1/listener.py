@@ -101,6 +101,15 @@ class Listener:
         room, tuning = lambda: most - self._admitted, self._tuning.encryption
         return EncryptedServer(sockets, certificates, self._connect, room, tuning)
 
+    @property
+    def handshakes(self) -> int:
+        """How many connections are not encrypted yet."""
+        return sum(map(len, self._encrypting))
+
+    @property
+    def _encrypting(self) -> list[EncryptedServer]:
+        return [server for server in self._servers if isinstance(server, EncryptedServer)]
+
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
         """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
         self.connections.add(connection)
@@ -221,13 +230,12 @@ class Listener:
 
     async def _until_encrypted(self, timeout_secs: float) -> None:
         """Whoever is about to be encrypted can't be handed over, and is to be told of the end as all others are."""
-        encrypting = [server for server in self._servers if isinstance(server, EncryptedServer)]
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
-            if not any(map(len, encrypting)):
+            if not self.handshakes:
                 break
             await asyncio.sleep(self._tuning.poll_secs)
-        for server in encrypting:
+        for server in self._encrypting:
             server.drop()
 
     async def _until_settled(self, connections: AbstractSet[Connection], timeout_secs: float) -> None:
