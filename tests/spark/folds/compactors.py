@@ -8,7 +8,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from everbrook.spark.folds import source
-from everbrook.spark.folds.folding import FoldTask
+from everbrook.spark.folds.folding import FoldTask, Steps
 from everbrook.spark.folds.functions import Function
 from everbrook.spark.folds.options import parse_folds
 from everbrook.spark.folds.plans import Batch
@@ -24,6 +24,7 @@ class Compactor:
         self._source = source.FoldsDataSource(given)
         self._options = parse_folds(given)
         self._task = FoldTask(self._options, _function)
+        self.steps = Steps()
 
     def fold(self) -> dict[str, Row]:
         """Fold once, and give the reports by stream."""
@@ -33,6 +34,7 @@ class Compactor:
     def work(self, reader: Any, partitions: list[InputPartition]) -> dict[str, Row]:  # noqa: ANN401 - of either kind
         """Do the work of tasks."""
         reader, task = (cloudpickle.loads(cloudpickle.dumps(each)) for each in (reader, self._task))  # type: ignore[no-untyped-call]
+        task.steps = self.steps
         rows = [
             row for partition in partitions for batch in task.write(reader.read(partition)) for row in batch.to_pylist()
         ]
@@ -52,13 +54,13 @@ class Query:
     """A streaming query that goes on where its checkpoint says."""
 
     def __init__(self, compactor: Compactor) -> None:
-        self._compactor = compactor
+        self.compactor = compactor
         self.start: Batch = {}
         self.restart()
 
     def restart(self, *, ends: bool = False) -> None:
         """Begin anew with nothing but the checkpoint; with `ends`, as the trigger availableNow does."""
-        self.reader = self._compactor.stream_reader()
+        self.reader = self.compactor.stream_reader()
         if ends:
             self.reader.prepareForTriggerAvailableNow()
 
@@ -70,7 +72,7 @@ class Query:
     def run(self, end: Batch) -> dict[str, Row]:
         """Run a batch, without noting that it is done."""
         partitions = self.reader.partitions(self.start, end)
-        return self._compactor.work(self._compactor.stream_reader(), partitions)
+        return self.compactor.work(self.compactor.stream_reader(), partitions)
 
     def batch(self) -> dict[str, Row]:
         """Run a batch, and commit it. Nothing if there is nothing to do."""

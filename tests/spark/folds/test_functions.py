@@ -12,9 +12,10 @@ from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark import Folded
 from everbrook.spark.connection import Connection
-from everbrook.spark.folds import folding, reading
+from everbrook.spark.folds.folding import Steps
 from everbrook.spark.folds.functions import Function, load_function
 from everbrook.spark.folds.plans import Plan
+from everbrook.spark.folds.reading import Log, Opening
 from everbrook.spark.given import InvalidOption
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import written
@@ -102,7 +103,7 @@ def test_a_function_that_goes_wrong_refuses_its_stream(
 
 
 def test_a_function_that_passes_over_a_broken_connection_publishes_nothing(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+    server: str, client: Client, prefix: str
 ) -> None:
     stream = written(client, f"{prefix}a", [1])
 
@@ -114,13 +115,15 @@ def test_a_function_that_passes_over_a_broken_connection_publishes_nothing(
     def interrupt(_page: object) -> object:
         raise ConnectionBroken("in the middle of a page")
 
-    def interrupted(connection: Connection, plan: Plan, opening: reading.Opening) -> reading.Log:
-        log = reading.read_log(connection, plan, opening)
-        return replace(log, pages=map(interrupt, log.pages))
+    class Interrupted(Steps):
+        def read(self, connection: Connection, plan: Plan, opening: Opening) -> Log:
+            log = super().read(connection, plan, opening)
+            return replace(log, pages=map(interrupt, log.pages))
 
-    monkeypatch.setattr(folding, "read_log", interrupted)
+    compactor = Compactor(server, careless, stream=stream.name)
+    compactor.steps = Interrupted()
     with pytest.raises(ConnectionBroken):
-        Compactor(server, careless, stream=stream.name).fold()
+        compactor.fold()
     assert stream.snapshot() is None
 
 

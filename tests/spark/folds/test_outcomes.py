@@ -1,6 +1,7 @@
 """What becomes of a stream that is due."""
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
@@ -8,12 +9,19 @@ from everbrook import Client
 from everbrook.client import state_events
 from everbrook.protocol.errors import OffsetGone
 from everbrook.spark.connection import disconnect
-from everbrook.spark.folds import folding
+from everbrook.spark.folds.folding import Steps
 from tests.server.process import serving
 from tests.spark.folds.compactors import Compactor
 from tests.spark.folds.histories import bootstrapped, replayed, written
 
 ADA, BOB = state_events.insert("user", "1", "Ada"), state_events.insert("user", "2", "Bob")
+
+
+class Dying(Steps):
+    """Die before anything is published."""
+
+    def publish(self, *_given: object) -> NoReturn:
+        raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -108,28 +116,26 @@ def test_what_is_left_out_is_a_dead_letter_first(server: str, client: Client, pr
     assert replayed(stream) == {"user": {"1": "Ada"}}
 
 
-def test_a_fold_that_is_done_again_has_its_dead_letters_once(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fold_that_is_done_again_has_its_dead_letters_once(server: str, client: Client, prefix: str) -> None:
     stream = written(client, f"{prefix}in/a", [{"x": 1}, ADA])
     compactor = Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters")
-    with monkeypatch.context() as dying:
-        dying.setattr(folding, "publish_all", _die)
-        with pytest.raises(KeyboardInterrupt):
-            compactor.fold()
+    compactor.steps = Dying()
+    with pytest.raises(KeyboardInterrupt):
+        compactor.fold()
+    compactor.steps = Steps()
     assert compactor.outcomes() == {stream.name: "published"}
     assert len(client.stream(f"{prefix}letters").read().all()) == 1
 
 
 def test_a_fold_that_goes_further_than_one_that_failed_has_its_dead_letters_once(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+    server: str, client: Client, prefix: str
 ) -> None:
     stream = written(client, f"{prefix}in/a", [{"x": 1}, ADA])
     options = {"stream": stream.name, "invalid": "skip", "deadLetters": f"{prefix}letters"}
-    with monkeypatch.context() as dying:
-        dying.setattr(folding, "publish_all", _die)
-        with pytest.raises(KeyboardInterrupt):
-            Compactor(server, **options).fold()
+    dying = Compactor(server, **options)
+    dying.steps = Dying()
+    with pytest.raises(KeyboardInterrupt):
+        dying.fold()
     stream.append({"x": 2})
     Compactor(server, **options).fold()
     stream.append({"x": 3})
@@ -160,23 +166,17 @@ def test_a_stream_whose_producer_is_one_too_many_for_the_dead_letters_is_folded_
     assert [letter["payload"] for letter in letters] == [*map(str, range(6))] * 2
 
 
-def test_many_dead_letters_are_written_once_and_in_order(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_dead_letters_are_written_once_and_in_order(server: str, client: Client, prefix: str) -> None:
     stream = written(client, f"{prefix}in/a", [ADA, *range(150)])
     compactor = Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters")
-    with monkeypatch.context() as dying:
-        dying.setattr(folding, "publish_all", _die)
-        with pytest.raises(KeyboardInterrupt):
-            compactor.fold()
+    compactor.steps = Dying()
+    with pytest.raises(KeyboardInterrupt):
+        compactor.fold()
+    compactor.steps = Steps()
     stream.append(150)
     Compactor(server, stream=stream.name, invalid="skip", deadLetters=f"{prefix}letters").fold()
     letters = client.stream(f"{prefix}letters").read().all()
     assert [letter["payload"] for letter in letters] == [*map(str, range(151))]
-
-
-def _die(*_given: object) -> Iterator[None]:
-    raise KeyboardInterrupt
 
 
 def test_a_stream_of_text_has_no_changes(server: str, client: Client, prefix: str) -> None:

@@ -1,5 +1,6 @@
 """Others who publish, delete and create streams while they are folded."""
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from time import sleep
@@ -10,7 +11,10 @@ import pytest
 from everbrook import Client
 from everbrook.client import session_events, state_events
 from everbrook.client._sync.stream import Stream
-from everbrook.spark.folds import folding, publishing
+from everbrook.spark.connection import Connection
+from everbrook.spark.folds.folding import Steps
+from everbrook.spark.folds.publishing import Ready
+from everbrook.spark.folds.reports import Report
 from tests.spark.folds.compactors import Compactor, Query, Row
 from tests.spark.folds.histories import bootstrapped, replayed, written
 
@@ -22,15 +26,22 @@ def _planned(server: str, stream: Stream[Any], **options: str) -> tuple[Query, A
     return query, query.plan()
 
 
-def _meanwhile(monkeypatch: pytest.MonkeyPatch, act: Any) -> None:  # noqa: ANN401 - any function
+class Late(Steps):
     """Let something happen between the fold and its publication."""
-    publish = publishing.publish_all
 
-    def late(connection: Any, ready: Any) -> Any:  # noqa: ANN401
-        act()
-        return publish(connection, ready)
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
 
-    monkeypatch.setattr(folding, "publish_all", late)
+    def publish(self, connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:
+        self._act()
+        return super().publish(connection, ready)
+
+
+def _outcomes(server: str, act: Callable[[], object], **options: str) -> dict[str, str]:
+    """Fold while something happens, and give what became of each stream."""
+    compactor = Compactor(server, **options)
+    compactor.steps = Late(act)
+    return compactor.outcomes()
 
 
 def _fold(query: Query, end: Any) -> Row:  # noqa: ANN401
@@ -57,16 +68,13 @@ def test_a_stream_that_was_created_anew_is_not_the_one_that_was_due(
     assert stream.snapshot() is None
 
 
-def test_a_stream_that_is_deleted_before_its_snapshot_comes_is_gone(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stream_that_is_deleted_before_its_snapshot_comes_is_gone(server: str, client: Client, prefix: str) -> None:
     stream = written(client, f"{prefix}a", [ADA])
-    _meanwhile(monkeypatch, stream.delete)
-    assert Compactor(server, stream=stream.name).outcomes() == {stream.name: "gone"}
+    assert _outcomes(server, stream.delete, stream=stream.name) == {stream.name: "gone"}
 
 
 def test_a_stream_that_is_created_anew_before_its_snapshot_comes_does_not_get_it(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
+    server: str, client: Client, prefix: str
 ) -> None:
     stream = written(client, f"{prefix}a", [ADA])
 
@@ -75,35 +83,35 @@ def test_a_stream_that_is_created_anew_before_its_snapshot_comes_does_not_get_it
         sleep(0.002)  # streams are told apart by the millisecond
         written(client, stream.name, [state_events.insert("user", "9", "Eve"), BOB])
 
-    _meanwhile(monkeypatch, create_anew)
-    assert Compactor(server, stream=stream.name, history="drop").outcomes() == {stream.name: "gone"}
+    assert _outcomes(server, create_anew, stream=stream.name, history="drop") == {stream.name: "gone"}
     assert bootstrapped(stream) == {"user": {"9": "Eve", "2": "Bob"}}
 
 
 @pytest.mark.parametrize("at_end", [True, False])
 def test_the_snapshot_of_somebody_else_is_not_overwritten(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch, *, at_end: bool
+    server: str, client: Client, prefix: str, *, at_end: bool
 ) -> None:
     stream = written(client, f"{prefix}a", [ADA])
     before = stream.head().offset
     end = stream.append(BOB)
-    _meanwhile(monkeypatch, lambda: stream.publish(b"[]", offset=end if at_end else before, keep_history=True))
-    assert Compactor(server, stream=stream.name).outcomes() == {stream.name: "overtaken"}
+
+    def publish() -> None:
+        stream.publish(b"[]", offset=end if at_end else before, keep_history=True)
+
+    assert _outcomes(server, publish, stream=stream.name) == {stream.name: "overtaken"}
     snapshot = stream.snapshot()
     assert snapshot is not None
     assert snapshot.data == b"[]"
 
 
-def test_what_was_overtaken_is_folded_the_next_time(
-    server: str, client: Client, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_overtaken_is_folded_the_next_time(server: str, client: Client, prefix: str) -> None:
     stream = written(client, f"{prefix}a", [ADA])
     first = stream.head().offset
     stream.append(BOB)
     query = Query(Compactor(server, stream=stream.name))
-    with monkeypatch.context() as racing:
-        _meanwhile(racing, lambda: stream.publish(b"[]", offset=first))
-        assert [report["outcome"] for report in query.batch().values()] == ["overtaken"]
+    query.compactor.steps = Late(lambda: stream.publish(b"[]", offset=first))
+    assert [report["outcome"] for report in query.batch().values()] == ["overtaken"]
+    query.compactor.steps = Steps()
     assert [report["outcome"] for report in query.batch().values()] == ["published"]
     assert bootstrapped(stream) == {"user": {"2": "Bob"}}
 

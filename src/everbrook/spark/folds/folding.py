@@ -28,6 +28,18 @@ from everbrook.spark.reading import settle_worker
 GROUP_STREAMS, GROUP_BYTES = 64, 4 * 1024 * 1024
 
 
+class Steps:
+    """What a fold does at the server. Tests let something happen before a step."""
+
+    def read(self, connection: Connection, plan: Plan, opening: Opening) -> Log:
+        """Open the log of a stream, from its snapshot on."""
+        return read_log(connection, plan, opening)
+
+    def publish(self, connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:
+        """Publish snapshots."""
+        return publish_all(connection, ready)
+
+
 class FoldTask(metaclass=Arriving):
     """What a task does with its plans."""
 
@@ -35,6 +47,7 @@ class FoldTask(metaclass=Arriving):
         """Fold changes, or by a function: the one that is given, or that the options name."""
         self._options = options
         self._function = function
+        self.steps = Steps()
 
     def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Fold streams, and tell what became of them."""
@@ -43,7 +56,7 @@ class FoldTask(metaclass=Arriving):
         if function is None and name is not None:
             function = load_function(name)
         connection = connect(self._options.server, self._options.selection.bucket)
-        for reports in Folding(connection, self._options, function).fold(parse_plans(batches)):
+        for reports in Folding(connection, self._options, function, self.steps).fold(parse_plans(batches)):
             if reports:
                 yield batch_of(reports)
 
@@ -84,8 +97,9 @@ class Pages:
 class Folding:
     """Folds streams of one server."""
 
-    def __init__(self, connection: Connection, options: FoldOptions, function: Function | None) -> None:
+    def __init__(self, connection: Connection, options: FoldOptions, function: Function | None, steps: Steps) -> None:
         self._connection = connection
+        self._steps = steps
         self._options = options
         self._function = function
 
@@ -101,14 +115,14 @@ class Folding:
             else:
                 reports.append(folded)
             if len(group) >= GROUP_STREAMS or sum(len(each.data) for each in group) >= GROUP_BYTES:
-                yield [*reports, *publish_all(self._connection, group)]
+                yield [*reports, *self._steps.publish(self._connection, group)]
                 group, reports = [], []
-        yield [*reports, *publish_all(self._connection, group)]
+        yield [*reports, *self._steps.publish(self._connection, group)]
 
     def _fold(self, plan: Plan, opening: Opening) -> Ready | Report:
         began = time.monotonic()
         try:
-            log = read_log(self._connection, plan, opening)
+            log = self._steps.read(self._connection, plan, opening)
             pages = Pages(log.pages)
             function = self._function
             result = self._fold_changes(plan, log, pages) if function is None else _fold_by(function, log, pages)
