@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.cli.main import main
-from tests.server.process import serving
+from tests.server.running import RunningServer, configured
 
 
 @pytest.fixture
@@ -49,10 +49,10 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="module")
-def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server for the tests of one module, whose streams have names of their own."""
-    with serving(tmp_path_factory.mktemp("server")) as server:
-        yield "http://{}:{}".format(*server.address)
+def server_url() -> Iterator[str]:
+    """A server for the tests of one module, whose streams have names of their own, in a thread of this process."""
+    with RunningServer(configured()) as server:
+        yield server.origin
 
 
 @pytest.fixture

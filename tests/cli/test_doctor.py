@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -15,6 +15,14 @@ from everbrook.cli.server_checkup import check_port
 from everbrook.client.address import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
+from tests.server.process import serving
+
+
+@pytest.fixture(scope="module")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server in a process of its own, as its clock and its disk are not to be those that tests change."""
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield "http://{}:{}".format(*server.address)
 
 
 @pytest.fixture(autouse=True)
