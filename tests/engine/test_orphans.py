@@ -6,6 +6,7 @@ import pytest
 
 from everbrook.protocol.commands import DeleteSnapshot
 from everbrook.storage.api import StorageFull
+from everbrook.storage.memory_blobs import MemoryBlobs
 from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import DelayedRig, Rig
 
@@ -156,6 +157,24 @@ def test_orphans_of_earlier_runs_go_when_the_server_starts(lasting: DelayedRig) 
     lasting.work()
     assert lasting.blobs() == [(owner, number)]
     assert lasting.snapshot(b"a") == b"one"
+
+
+class ManyBlobs(MemoryBlobs):
+    """So many blobs that they are given in batches, here of one."""
+
+    def all(self) -> Iterator[list[tuple[int, int]]]:
+        return ([key] for batch in super().all() for key in batch)
+
+
+def test_orphans_go_however_many_there_are() -> None:
+    storage = DelayedStorage()
+    storage.blobs = ManyBlobs()
+    rig = DelayedRig(storage=storage)
+    for number in range(5):
+        leave(rig, 5, number)
+    rig.restart()
+    rig.work()
+    assert rig.blobs() == []
 
 
 def test_what_this_run_writes_is_no_orphan(lasting: DelayedRig) -> None:

@@ -101,6 +101,7 @@ def test_nothing_of_a_stream_goes_while_it_is_held(rig: Rig) -> None:
     rig.engine.hold(stream)
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.engine.release(stream)
+    assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
     rig.engine.release(stream)
     assert stored_bytes(rig) == 0
@@ -113,6 +114,7 @@ def test_the_end_of_a_fork_frees_nothing_of_a_source_that_is_held(rig: Rig) -> N
     rig.engine.hold(stream)
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.delete(b"f")
+    assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
     rig.engine.release(stream)
     assert stored_bytes(rig) == 0
@@ -155,6 +157,7 @@ def test_a_stream_that_is_held_may_leave_memory_and_is_held_still() -> None:
     assert (stream.resident, rig.engine.inspect().held_streams) == (False, 1)
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.let_everything_arrive()
+    assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
     rig.engine.release(stream)
     assert stored_bytes(rig) == 0
