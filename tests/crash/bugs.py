@@ -28,9 +28,10 @@ from everbrook.storage.acid.shard import Fold
 from everbrook.storage.acid.shelf import Shelf
 from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk, File
-from everbrook.storage.files.catalogue import is_joint, pack_commit
+from everbrook.storage.files.catalogue import GENERATION_SHIFT, is_joint, pack_commit
 from everbrook.storage.files.doubt import Doubt
 from everbrook.storage.files.engine import FileStorage
+from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.writer import Numbered, Writer
 from everbrook.storage.manifest import MANIFEST, Manifest
 from everbrook.storage.packing import pack_edit
@@ -202,7 +203,20 @@ def _take_joint_changes_apart(patch: pytest.MonkeyPatch) -> None:
 
 
 def _use_numbers_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("everbrook.storage.files.engine.GENERATION_SHIFT", 0)
+    """Each start counts on from its generation alone, so that two starts give the same numbers."""
+
+    def counting_low(really_begin: Callable[..., None]) -> Callable[..., None]:
+        def begin(part: object, *args: object) -> None:
+            really_begin(part, *(_low(arg) if isinstance(arg, int) else arg for arg in args))
+
+        return begin
+
+    for part in (Writer, Reader):
+        patch.setattr(part, "__init__", counting_low(part.__init__))
+
+
+def _low(number: int) -> int:
+    return number >> GENERATION_SHIFT or number
 
 
 def _begin_a_file_that_is_there_already(patch: pytest.MonkeyPatch) -> None:
