@@ -172,6 +172,7 @@ def changed(text: str, position: int) -> str:
     return text[:position] + other + text[position + 1 :] if position >= 0 else text[:position] + other
 
 
+@pytest.mark.timing
 def test_the_time_of_a_refused_api_key_does_not_tell_how_much_of_it_is_right(tmp_path: Path) -> None:
     """The stored hashes differ from that of the key in their first or their last character."""
     key, stored = make_key("read:/", 0)
@@ -191,6 +192,7 @@ def test_the_time_of_a_refused_api_key_does_not_tell_how_much_of_it_is_right(tmp
     assert abs(ours) < control / 4
 
 
+@pytest.mark.timing
 def test_the_time_of_a_refused_url_does_not_tell_how_much_of_its_signature_is_right(folder: Path) -> None:
     query = sign(NAME, soon(), URL_KEY)
     start = query.index("signature=") + len("signature=")

@@ -117,6 +117,7 @@ def test_http_1_1_is_what_is_agreed_on(encrypted: RunningServer, authority: Auth
         assert wire.selected_alpn_protocol() == "http/1.1"
 
 
+@pytest.mark.timing
 def test_who_does_not_begin_to_encrypt_is_dropped_in_time(start: Start, pair: Pair) -> None:
     server = start(tls__cert_path=str(pair.cert), tls__key_path=str(pair.key), tls__handshake_timeout_secs=0.2)
     began = time.monotonic()
