@@ -10,9 +10,8 @@ INSTALL := $(UV) pip install --quiet --constraint $(LOCK) --build-constraint $(L
 PACKAGE := $(VENV)/.package
 STACK := $(VENV)/.stack
 EVERYTHING := $(VENV)/.everything
-CLASSES := $(VENV)/spark.jsa
-# One more than the processors of a small machine: tests wait much.
-WORKERS ?= 3
+# Of each of the two large runs of tests: one with Spark, one without. Tests wait much.
+WORKERS ?= 2
 CODE := src tests tools bench soak examples
 
 # Tests start hundreds of processes: without bytecode on disk, each of them compiles everything it imports.
@@ -20,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test protocol-coverage check mutants audit format conformance client-conformance bench bench-spark docs soak lock
+.PHONY: test durations check mutants audit format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -55,16 +54,13 @@ $(EVERYTHING): $(BIN)/uv pyproject.toml
 serve: install ## run the server with the settings of this folder and the environment
 	$(BIN)/everbrook serve
 
-test: setup protocol-coverage $(CLASSES) ## every test but the longest, the official conformance suite included
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -q
+test: setup ## every test but the longest, the official conformance suite included
+	$(BIN)/python tools/test_run.py --workers $(WORKERS)
 
-$(CLASSES): $(EVERYTHING) tools/quick_java.py
-	$(BIN)/python tools/quick_java.py $@
-
-# The rules of the protocol, every branch taken, without generated cases: they are slow to trace and differ each time.
-protocol-coverage: setup
-	$(BIN)/coverage run -m pytest tests/protocol -q --no-header -m "not hypothesis"
-	$(BIN)/coverage report
+durations: setup ## measure how long each test file takes, by which the order of the next runs is chosen
+	mkdir -p build
+	-$(BIN)/python tools/test_run.py --workers $(WORKERS) --reports build
+	$(BIN)/python -m tests.schedule build/spark.xml build/rest.xml
 
 check: setup ## lint, format, types, layers, the sync client as its async side, governance
 	$(BIN)/ruff check $(CODE)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from everbrook.spark.java import QUICK_START
+from tests.schedule import ByFile, longest_first, read_durations
 
 settings.register_profile("everbrook", deadline=None)
 settings.load_profile("everbrook")
@@ -30,8 +32,14 @@ def java_options() -> str:
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Retry a failed test of time once, and no other test: a busy machine may miss a bound, a fault misses it twice."""
+    if hasattr(config, "workerinput"):
+        longest_first(items, read_durations())
     for item in items:
         if item.get_closest_marker("timing") is not None:
             item.add_marker(pytest.mark.flaky(reruns=1))

@@ -20,8 +20,9 @@ QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "
 
 def main(archive: Path) -> None:
     """Start Spark, have it do some of everything, and let it write what it has loaded when it ends."""
-    archive.unlink(missing_ok=True)
-    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_START} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
+    partial = archive.with_suffix(".partial")  # a JVM beside this one must not take half an archive
+    partial.unlink(missing_ok=True)
+    os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK_START} -XX:ArchiveClassesAtExit={partial} -Xlog:disable"
     spark = session("archive", master="local[2]", config=QUIET)
     with TemporaryDirectory() as folder:
         _work(spark, folder)
@@ -29,7 +30,8 @@ def main(archive: Path) -> None:
     java = SparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - only who started it can end it
     java.stdin.close()
     java.wait()
-    archive.touch()
+    partial.touch()
+    partial.rename(archive)
 
 
 def _work(spark: SparkSession, folder: str) -> None:

@@ -1,0 +1,40 @@
+"""Workers get the longest files first, and a file stays on one worker unless its tests say otherwise."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.schedule import longest_first, measured, read_durations, scope_of
+
+
+def test_the_longest_file_comes_first_and_keeps_its_order(request: pytest.FixtureRequest) -> None:
+    here = [item for item in request.session.items if item.path == request.path]
+    other = [item for item in request.session.items if item.path != request.path]
+    ordered = [*here, *other]
+    longest_first(ordered, {item.nodeid.partition("::")[0]: 1.0 for item in other})
+    assert ordered[: len(here)] == here
+
+
+@pytest.mark.parametrize(
+    "nodeid, scope",
+    [
+        ("tests/a.py::test_b", "tests/a.py"),
+        ("tests/a.py::test_b[x@y]", "tests/a.py"),
+        ("tests/a.py::test_b[x@y]@7", "tests/a.py@7"),
+        ("tests/a.py::TestC::test_b", "tests/a.py"),
+    ],
+)
+def test_a_file_or_a_group_in_it_is_one_piece_of_work(nodeid: str, scope: str) -> None:
+    assert scope_of(nodeid) == scope
+
+
+def test_durations_are_added_up_by_file(tmp_path: Path) -> None:
+    report = tmp_path / "report.xml"
+    case = '<testcase classname="tests.project.test_schedule" name="x" time="{}"/>'
+    report.write_text(f"<testsuite>{case.format(1.5)}{case.format(2)}</testsuite>")
+    assert measured([report]) == {"tests/project/test_schedule.py": 3.5}
+
+
+def test_every_file_with_a_duration_exists() -> None:
+    root = Path(__file__).parents[2]
+    assert [file for file in read_durations() if not (root / file).is_file()] == []

@@ -1,0 +1,67 @@
+"""In which order tests go to the workers of pytest-xdist: the longest files first, so that none is left for the end.
+
+A file runs on one worker, because its tests share servers. Tests that are marked `apart` may run on any worker, each
+on its own; those of one `xdist_group` stay together. `durations.json` has the seconds of each file as they were
+measured once; `make durations` measures them anew.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+ROOT = Path(__file__).parents[1]
+DURATIONS = Path(__file__).with_name("durations.json")
+UNKNOWN_SECS = 10.0  # a new file may be a long one
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
+    """A file, or a group within one, is one piece of work."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return scope_of(nodeid)
+
+
+def scope_of(nodeid: str) -> str:
+    """Name the piece of work that a test belongs to; xdist appends `@group` to the name of a test in a group."""
+    file, _, test = nodeid.partition("::")
+    return f"{file}{test[test.rfind('@') :]}" if test.rfind("@") > test.rfind("]") else file
+
+
+def longest_first(items: list[pytest.Item], durations: dict[str, float]) -> None:
+    """Sort by the seconds of a file; the tests of a file keep their order."""
+    for number, item in enumerate(items):
+        if item.get_closest_marker("apart") is not None:
+            item.add_marker(pytest.mark.xdist_group(str(number)))
+    files = [item.nodeid.partition("::")[0] for item in items]
+    rank = {file: -durations.get(file, UNKNOWN_SECS) for file in files}
+    items[:] = [item for item, _ in sorted(zip(items, files, strict=True), key=lambda pair: (rank[pair[1]], pair[1]))]
+
+
+def read_durations() -> dict[str, float]:
+    durations: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    return durations
+
+
+def measured(reports: list[Path]) -> dict[str, float]:
+    """Add up the seconds of each file in reports of `pytest --junit-xml`."""
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports:
+        for case in ET.parse(report).iter("testcase"):  # noqa: S314 - written by pytest
+            seconds[_file_of(case.get("classname", ""))] += float(case.get("time", "0"))
+    return {file: round(spent, 1) for file, spent in sorted(seconds.items()) if file and spent >= 1}
+
+
+def _file_of(dotted: str) -> str:
+    """A report names modules, and classes behind them."""
+    parts = dotted.split(".")
+    found = (Path("/".join(parts[:end]) + ".py") for end in range(len(parts), 0, -1))
+    return next((str(path) for path in found if (ROOT / path).is_file()), "")
+
+
+if __name__ == "__main__":
+    DURATIONS.write_text(json.dumps(measured([Path(name) for name in sys.argv[1:]]), indent=0) + "\n", encoding="utf-8")

@@ -1,0 +1,85 @@
+"""`make test`: everything that a change must pass, in three runs beside each other.
+
+`protocol` holds the rules at every branch, under coverage. `spark` begins with the archive of Java's classes and runs
+what needs Spark; `rest` runs all other tests, whose workers never load Spark. `rest` speaks as it goes, the others when
+they have ended. The exit code is 1 if any of them failed; Ctrl-C reaches all, and each ends by itself.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+HEAVY = ["tests/spark", "tests/stack", "tests/examples"]
+PYTHON = [sys.executable, "-m"]
+BY_FILE = ["--dist", "loadgroup", "--no-loadscope-reorder", "-q"]
+ARCHIVE = Path(sys.prefix, "spark.jsa")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tools/test_run.py", description=__doc__)
+    parser.add_argument("--workers", type=int, default=2, help="of each of the two large runs")
+    parser.add_argument("--reports", type=Path, help="a folder for the reports of junit")
+    asked = parser.parse_args()
+    spread = ["-n", str(asked.workers), *BY_FILE]
+    rest = [flag for folder in ["tests/protocol", *HEAVY] for flag in ("--ignore", folder)]
+    runs = {
+        "protocol": [
+            [*PYTHON, "coverage", "run", "-m", "pytest", "tests/protocol", "-q", "--no-header"],
+            [*PYTHON, "coverage", "report"],
+        ],
+        "spark": [*_archive(), [*PYTHON, "pytest", *HEAVY, *spread, *_report(asked.reports, "spark")]],
+        "rest": [[*PYTHON, "pytest", *rest, *spread, *_report(asked.reports, "rest")]],
+    }
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(len(runs)) as pool:
+        ended = {name: pool.submit(_run, name, steps, Path(folder)) for name, steps in runs.items()}
+        try:
+            failed = [name for name, code in ended.items() if code.result() != 0]
+        except KeyboardInterrupt:
+            return 130
+    print(f"failed: {', '.join(failed)}" if failed else "all tests passed")
+    return 1 if failed else 0
+
+
+def _archive() -> list[list[str]]:
+    tool = Path("tools", "quick_java.py")
+    fresh = ARCHIVE.is_file() and ARCHIVE.stat().st_mtime > tool.stat().st_mtime
+    return [] if fresh else [[sys.executable, str(tool), str(ARCHIVE)]]
+
+
+def _report(folder: Path | None, name: str) -> list[str]:
+    return [] if folder is None else [f"--junit-xml={folder / name}.xml"]
+
+
+def _run(name: str, steps: list[list[str]], folder: Path) -> int:
+    """Run the steps until one fails; only `rest` may speak meanwhile, or nobody could read it."""
+    began, log = time.monotonic(), folder / name
+    code = 0
+    with log.open("wb") as output:
+        for step in steps:
+            code = (
+                code
+                or subprocess.run(  # noqa: S603 - commands of our own making
+                    step,
+                    check=False,
+                    stdout=None if name == "rest" else output,
+                    stderr=subprocess.STDOUT,
+                    env=_environment(),
+                ).returncode
+            )
+    text = log.read_text(encoding="utf-8", errors="replace")
+    print(f"\n== {name}: ended with {code} after {time.monotonic() - began:.0f} s\n{text}", flush=True)
+    return code
+
+
+def _environment() -> dict[str, str]:
+    """MAKEFLAGS would reach the make of the tests."""
+    return {name: value for name, value in os.environ.items() if name not in {"MAKEFLAGS", "MAKELEVEL"}}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
