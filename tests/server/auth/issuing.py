@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -130,8 +130,9 @@ class Issuer:
                 for name, value in issuer.headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(issuer.body)))
-                self.end_headers()
-                self.wfile.write(issuer.body)
+                with suppress(ConnectionError):  # whoever asked did not wait for a silent issuer
+                    self.end_headers()
+                    self.wfile.write(issuer.body)
 
             def log_message(self, *_: object) -> None:
                 """Say nothing."""
