@@ -18,8 +18,7 @@ from soak.faults import can_mount, can_trace, fail_sync, fill_disk
 from soak.kill import soak_kills
 from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
-from soak.load.running import CONTROLS as LOAD_CONTROLS
-from soak.load.running import soak_load
+from soak.load.running import CONTROLS as LOAD_CONTROLS, soak_load
 from soak.progress import say
 from soak.scale import measure_scale
 from soak.server import ServerFailed

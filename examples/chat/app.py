@@ -12,8 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Request
-from fastapi import Path as PathParameter
+from fastapi import FastAPI, HTTPException, Path as PathParameter, Request
 from fastapi.responses import FileResponse
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel

@@ -13,8 +13,7 @@ from soak.client import Client as PlainClient
 from soak.ledger import PromiseBroken
 from soak.server import HOST
 from soak.sync.changes import Event, events_of
-from soak.sync.controls import CHANGES, EVENTS, STATES
-from soak.sync.controls import TABLES as ROWS
+from soak.sync.controls import CHANGES, EVENTS, STATES, TABLES as ROWS
 from soak.sync.producing import MARKER, Session
 from soak.sync.scene import (
     ACCOUNTS,

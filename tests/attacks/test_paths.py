@@ -7,8 +7,7 @@ there; it must never reach beside them.
 from posixpath import normpath
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.attacks.tenants import BUCKET, SECRET, STREAM, Tenants
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from everbrook.cli.main import main
-from everbrook.storage.backups.backup import find_backups
+from everbrook.storage import find_backups
 from tests.server.process import EVERBROOK
 
 MODES = ["acid", "file-fast", "file-durable"]

@@ -13,9 +13,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.cli.exits import INTERRUPTED
-from everbrook.storage.backups.backup import BackupError, next_name
-from everbrook.storage.backups.file_copy import FileCopy
-from everbrook.storage.backups.pieces import Asked, Piece
+from everbrook.storage import Asked, BackupError, FileCopy, Piece, next_name
 from tests.cli.archives import contents, fill, running_in
 from tests.cli.backups import MODES, back_up, line, ran, restore
 from tests.cli.conftest import Run

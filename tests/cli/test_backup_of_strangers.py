@@ -14,7 +14,7 @@ from threading import Thread
 import pytest
 
 from everbrook.cli.exits import INTERRUPTED
-from everbrook.storage.backups.backup import BackupError, format_name
+from everbrook.storage import BackupError, format_name
 from tests.cli.backups import line, ran
 from tests.server.running import eventually
 

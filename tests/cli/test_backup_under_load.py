@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook import Client, Retry
-from everbrook.client.errors import ClientError
+from everbrook import Client, ClientError, Retry
 from everbrook.protocol.errors import ProtocolError
 from tests.cli.archives import server_in
 from tests.cli.backups import MODES, back_up, line, restore, whole

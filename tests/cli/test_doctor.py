@@ -12,7 +12,7 @@ import pytest
 from everbrook.cli.checkup import Finding, check_clock, check_programs, check_storage
 from everbrook.cli.connection import DEFAULT_URL
 from everbrook.cli.server_checkup import check_port
-from everbrook.client.address import DEFAULT_URL as CLIENTS_DEFAULT_URL
+from everbrook.client import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
 from tests.server.process import serving

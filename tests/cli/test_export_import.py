@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from everbrook import Client, Retry
+from everbrook import Client, Retry, Unreachable
 from everbrook.cli.importing import import_streams
-from everbrook.client.errors import Unreachable
 from tests.cli.archives import contents, fill, lines_of, running_in
 from tests.cli.conftest import Run
 from tests.client.faults.exchange import Request

@@ -11,7 +11,7 @@ import pytest
 from everbrook.cli.flags import FLAGS, Flag
 from everbrook.settings import Settings, StorageMode
 from everbrook.settings.fields import FIELDS
-from everbrook.storage.manifest import StoreError
+from everbrook.storage import StoreError
 from tests.cli.conftest import Run
 
 # For each flag a value that is not the default.

@@ -4,8 +4,7 @@ from urllib.parse import unquote
 
 import httpx2
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.address import Server, parse_server, part_of
 

@@ -13,8 +13,8 @@ from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
 from everbrook.client.flow.reading import Ask, EventPages, Reading
 from everbrook.client.page import Page
+from everbrook.protocol import Decoder
 from everbrook.protocol.errors import StreamClosed
-from everbrook.protocol.sse import Decoder
 from soak.chaos import require_same, soak_chaos
 from soak.ledger import PromiseBroken
 

@@ -9,8 +9,7 @@ from typing import Any, TypedDict
 import msgspec
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from everbrook.client.content import Codec, Kind, content_type_for, join, kind_of

@@ -5,9 +5,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.httpx import tls_context, translated
-from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
 
 ASKED = Request("GET", "http://host/a?key=secret", {}, None, 1.0, 2.0)
 

@@ -7,7 +7,8 @@ import httpx2
 import msgspec
 import pytest
 
-from everbrook.client.jwks import MAX_SET_BYTES, AsyncJwks, Jwks, KeySet, KeysUnavailable
+from everbrook.client import Jwks
+from everbrook.client.jwks import MAX_SET_BYTES, AsyncJwks, KeySet, KeysUnavailable
 from tests.client.keys import KEY, NOW, OTHER, URL, Key, Publisher, jwks, published
 
 Knowing = Callable[[str, float], KeySet]

@@ -5,8 +5,7 @@ from itertools import accumulate, pairwise
 from time import perf_counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.multipart import Part, PartDecoder

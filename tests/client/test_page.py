@@ -5,14 +5,12 @@ from time import perf_counter
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page, page_of
-from everbrook.protocol.json_mode import join_messages, pack_messages
-from everbrook.protocol.offset import format_offset
+from everbrook.protocol import format_offset, join_messages, pack_messages
 
 JSON, TEXT, BINARY = "application/json", "text/plain", "image/png"
 OURS = {"Stream-Extensions": "buckets, bounded-reads", "Content-Type": JSON}

@@ -4,10 +4,10 @@ from math import inf, nan
 
 import pytest
 
+from everbrook.client import AnswerLate, ConnectionBroken, NotConnected
 from everbrook.client.errors import AppendUncertain, Unreachable
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Failure, Retry
-from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, StreamNotFound, TooManyProducers, Unavailable
 
 

@@ -6,8 +6,8 @@ import pydantic
 import pytest
 from msgspec import Struct
 
+from everbrook import InvalidChange
 from everbrook.client.schemas import Schemas
-from everbrook.protocol.dialects import InvalidChange
 
 
 class Strict(pydantic.BaseModel, strict=True):

@@ -5,18 +5,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from everbrook import Append, InvalidChange, Remove, Reset, Set
 from everbrook.client import session_events, state_events
-from everbrook.protocol.dialects import (
-    Append,
-    InvalidChange,
-    Remove,
-    Reset,
-    Set,
-    SnapshotEnd,
-    SnapshotStart,
-    StateMessage,
-    parse_message,
-)
+from everbrook.protocol import SnapshotEnd, SnapshotStart, StateMessage, parse_message
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 

@@ -10,8 +10,7 @@ import httpx2
 import pytest
 
 from everbrook import AsyncClient, AsyncReader, AsyncStream
-from everbrook.client._async.tee import Recording
-from everbrook.client._async.tee import record as record_as
+from everbrook.client._async.tee import Recording, record as record_as
 from everbrook.client.tee import record, tee
 from everbrook.protocol.errors import StaleEpoch
 from tests.server.process import serving

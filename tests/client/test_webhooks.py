@@ -7,20 +7,11 @@ from threading import Barrier, Thread
 import httpx2
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.client.jwks import AsyncJwks, Jwks, KeysUnavailable
-from everbrook.client.webhooks import (
-    AsyncReceiver,
-    Reason,
-    Receiver,
-    Replays,
-    Signature,
-    SignatureInvalid,
-    parse_header,
-    verify,
-)
+from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
+from everbrook.client.jwks import AsyncJwks, KeysUnavailable
+from everbrook.client.webhooks import AsyncReceiver, Replays, Signature, parse_header, verify
 from everbrook.server.webhooks.signing import KeyRing, SigningKey
 from tests.client.keys import BODY, KEY, NOW, OTHER, URL, Publisher, jwks
 from tests.protocol.generated import generated

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook import Client, Retry, Unreachable
+from everbrook.client import NotConnected, Request
 from everbrook.client._sync.wire import Answer, Wire
-from everbrook.client.wire import NotConnected, Request
 
 
 class Told(Answer):

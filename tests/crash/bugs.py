@@ -14,23 +14,18 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everbrook.engine import Engine
 from everbrook.engine.committer import Committer, Parked
-from everbrook.engine.engine import Engine
 from everbrook.engine.executing import Executing
-from everbrook.protocol.change import Change, Drop, Edit, Write
-from everbrook.protocol.commands import Append
-from everbrook.protocol.outcomes import Duplicate, Outcome
-from everbrook.storage import record
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.protocol import Append, Change, Drop, Duplicate, Edit, Outcome, Write
+from everbrook.storage import AcidStorage, FileStorage, Storage, record
 from everbrook.storage.acid.journal import Journal
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import Fold
 from everbrook.storage.acid.shelf import Shelf
-from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.files.catalogue import GENERATION_SHIFT, is_joint, pack_commit
 from everbrook.storage.files.doubt import Doubt
-from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.writer import Numbered, Writer
 from everbrook.storage.manifest import MANIFEST, Manifest

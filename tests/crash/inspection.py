@@ -6,9 +6,8 @@ What is cleared away must be missed by nobody, and nothing that can be cleared a
 from hashlib import sha256
 from itertools import chain
 
-from everbrook.protocol.state import Head
-from everbrook.protocol.state import Snapshot as Published
-from everbrook.storage.api import Storage
+from everbrook.protocol import Head, Snapshot as Published
+from everbrook.storage import Storage
 from everbrook.storage.blobs import BlobReader
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot

@@ -7,10 +7,10 @@ from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 
-from everbrook.engine.clock import Clock, Scheduler
-from everbrook.engine.engine import Engine
+from everbrook.engine import Clock, Engine
+from everbrook.engine.clock import Scheduler
 from everbrook.engine.limits import Limits
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from everbrook.storage.check import Damage
 from tests.crash.checker import damages_in
 from tests.crash.databases import Databases

@@ -6,12 +6,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage import AcidStorage, AcidTuning, FileStorage, Storage
 from everbrook.storage.acid.shard import OpenEnvironment
-from everbrook.storage.acid.tuning import AcidTuning
-from everbrook.storage.api import Storage
 from everbrook.storage.disk import Disk
-from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.tuning import FilesTuning
 from tests.crash.jobs import Inline
 

@@ -2,13 +2,11 @@
 
 from contextlib import suppress
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.engine.limits import Limits
-from everbrook.protocol.commands import Append
+from everbrook.protocol import Append, Claim, Duplicate
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
-from everbrook.protocol.outcomes import Duplicate
-from everbrook.protocol.state import Claim
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.crash.machine import Machine
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot, revived

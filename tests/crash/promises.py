@@ -6,8 +6,7 @@ ordered within a stream only, each stream must be.
 
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Change
-from everbrook.protocol.path import bucket_of, bucket_record
+from everbrook.protocol import Change, bucket_of, bucket_record
 from tests.crash.modes import Mode
 from tests.crash.snapshot import Snapshot, StreamState
 

@@ -9,11 +9,9 @@ from random import Random
 from msgspec.structs import replace
 
 from everbrook.engine.clock import Incarnations
-from everbrook.protocol.change import Change, Write
-from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol import Change, Kept, PublishSnapshot, Write
 from everbrook.protocol.decide import decide
-from everbrook.protocol.state import Kept
-from everbrook.storage.api import Storage, StorageFull
+from everbrook.storage import Storage, StorageFull
 from tests.crash.inspection import sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.promises import Violation

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from everbrook.storage.disk import File, Lock, OsDisk
+from everbrook.storage import OsDisk
+from everbrook.storage.disk import File, Lock
 from tests.crash.image import Image
 from tests.crash.operations import (
     Committed,

@@ -10,7 +10,7 @@ from random import Random
 
 from msgspec import Struct
 
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.crash.inspection import check_blobs, check_listing, check_swept, discard_all, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES

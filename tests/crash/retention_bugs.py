@@ -9,19 +9,13 @@ from contextlib import suppress
 import pytest
 from msgspec.structs import replace
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.engine.uploads import Finished, Upload
-from everbrook.protocol.change import Change, Write
-from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol import WHOLE, Change, Cut, Fork, Head, Identity, Kept, PublishSnapshot, Snapshot, Write
 from everbrook.protocol.errors import NotFound, StreamGone
-from everbrook.protocol.outcomes import Cut
-from everbrook.protocol.state import WHOLE, Fork, Head, Identity, Kept, Snapshot
-from everbrook.storage import packing
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage import AcidStorage, FileStorage, Storage, packing
 from everbrook.storage.acid.shard import Fold
-from everbrook.storage.api import Storage
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
-from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.packing import Unpacker
 from everbrook.storage.retained import needs_blob

@@ -5,12 +5,20 @@ from contextlib import suppress
 from random import Random
 
 from everbrook.engine.limits import Limits
-from everbrook.protocol.change import Change
-from everbrook.protocol.commands import Command, Create, CreateBucket, DeleteBucket, PublishSnapshot
+from everbrook.protocol import (
+    Change,
+    Command,
+    Create,
+    CreateBucket,
+    DeleteBucket,
+    Head,
+    PublishSnapshot,
+    bucket_of,
+    bucket_prefix,
+    bucket_record,
+)
 from everbrook.protocol.errors import NotFound, ProtocolError, StreamGone, Unavailable
-from everbrook.protocol.path import bucket_of, bucket_prefix, bucket_record
-from everbrook.protocol.state import Head
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.crash.inspection import is_whole
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises, Violation

@@ -9,9 +9,9 @@ from itertools import accumulate, repeat
 from msgspec import Struct
 
 from everbrook.engine.lineage import Lineage
+from everbrook.protocol import Head, Producer
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head, Producer
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.protocol.views import KeptStream, Streams
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from hashlib import sha256
 from random import Random
 
-from everbrook.protocol.commands import Append, Command, Create, ForkFrom, PublishSnapshot
+from everbrook.protocol import Append, Command, Create, ForkFrom, PublishSnapshot
 from everbrook.protocol.decide import decide
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.crash.inspection import check_blobs, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from everbrook.engine.limits import Limits
-from everbrook.protocol.commands import Create, Delete
+from everbrook.protocol import Create, Delete
 from everbrook.storage.record import FRAME
 from tests.crash.bugs import DURABLE
 from tests.crash.modes import MODES

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from everbrook.protocol.commands import Delete
+from everbrook.protocol import Delete
 from tests.crash.bugs import DURABLE
 from tests.crash.store import Store, append, create
 from tests.protocol.views import NOW

@@ -5,9 +5,9 @@ from random import Random
 
 from msgspec.structs import replace
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.engine.uploads import Upload
-from everbrook.protocol.commands import Command, PublishSnapshot
+from everbrook.protocol import Command, PublishSnapshot
 from everbrook.protocol.errors import ProtocolError
 
 CANCELLED = 0.03

@@ -2,8 +2,9 @@
 
 from random import Random
 
-from everbrook.protocol.commands import (
+from everbrook.protocol import (
     Append,
+    Claim,
     Command,
     Create,
     CreateBucket,
@@ -14,10 +15,12 @@ from everbrook.protocol.commands import (
     ForkFrom,
     PublishSnapshot,
     Retain,
+    Retention,
     Trim,
+    bucket_of,
+    bucket_prefix,
+    bucket_record,
 )
-from everbrook.protocol.path import bucket_of, bucket_prefix, bucket_record
-from everbrook.protocol.state import Claim, Retention
 from tests.protocol.views import KeptStream, Streams
 
 STREAMS = (b"a", b"b", b"c", b"/d/e", b"n" * 400, b"/ds/logs/x", b"/ds/logs/y", b"/ds/none/x")

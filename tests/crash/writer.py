@@ -5,11 +5,10 @@ from itertools import chain
 from random import Random
 
 from everbrook.engine.clock import Incarnations
-from everbrook.protocol.change import Change
-from everbrook.protocol.commands import Command, PublishSnapshot
+from everbrook.protocol import Change, Command, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError
-from everbrook.storage.api import Storage, StorageFull
+from everbrook.storage import Storage, StorageFull
 from tests.crash.inspection import check_blobs, check_listing
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.settings import StorageMode
-from everbrook.storage.disk import OsDisk
+from everbrook.storage import OsDisk
 from tests.durability.faulty import Faults, FaultyDisk
 from tests.durability.modes import SYNCED
 from tests.server.running import RunningServer, configured

@@ -5,7 +5,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from everbrook.storage.disk import File, OsDisk
+from everbrook.storage import OsDisk
+from everbrook.storage.disk import File
 from everbrook.storage.file_blobs import BLOBS
 
 

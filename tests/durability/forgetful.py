@@ -4,11 +4,9 @@ import sys
 from collections.abc import Callable, Mapping
 
 from everbrook.cli.main import main
-from everbrook.protocol.state import WHOLE, Head, Identity, Kept
-from everbrook.storage import packing
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.protocol import WHOLE, Head, Identity, Kept
+from everbrook.storage import AcidStorage, Record as StoredStream, packing
 from everbrook.storage.acid.journal import Journal
-from everbrook.storage.api import Record as StoredStream
 from everbrook.storage.packing import Unpacker
 from everbrook.storage.record import Record
 

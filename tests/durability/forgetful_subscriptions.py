@@ -7,8 +7,7 @@ from everbrook.cli.main import main
 from everbrook.engine import roster
 from everbrook.engine.subscriptions import Reported, Subscriptions
 from everbrook.engine.waking import Waking
-from everbrook.protocol.subscriptions import state
-from everbrook.protocol.subscriptions.state import Ended, Event, Held, Subscription
+from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, state
 from everbrook.server.wakes import Wakes
 
 

@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from everbrook.settings import StorageMode
-from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.api import Storage
+from everbrook.storage import AcidStorage, FileStorage, Storage
 from everbrook.storage.disk import Disk
-from everbrook.storage.files.engine import FileStorage
 
 Open = Callable[[Disk, Path], Storage]
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from everbrook.engine.engine import Engine
-from everbrook.engine.feed import Batch
-from everbrook.engine.stream import Stream
+from everbrook.engine import Batch, Engine, Stream
 from everbrook.protocol.errors import Unavailable
 from tests.engine.fakes import RecordingReader
 

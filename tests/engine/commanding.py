@@ -6,14 +6,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine, EngineTuning
 from everbrook.engine.limits import Limits
-from everbrook.engine.tuning import EngineTuning, UpkeepTuning
-from everbrook.protocol.commands import Append, Command, Create, Delete, ForkFrom
+from everbrook.engine.tuning import UpkeepTuning
+from everbrook.protocol import Append, Claim, Command, Create, Delete, ForkFrom, Retention, bucket_of
 from everbrook.protocol.errors import ProtocolError, Unavailable
-from everbrook.protocol.path import bucket_of
-from everbrook.protocol.state import Claim, Retention
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.actors import Answer, Follower
 from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
 from tests.engine.model_stream import Messages, ModelStream

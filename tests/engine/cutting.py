@@ -4,12 +4,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from msgspec import Struct
 
-from everbrook.engine.stream import Stream
+from everbrook.engine import Stream
 from everbrook.engine.uploads import Upload
-from everbrook.protocol.commands import CreateBucket, DeleteSnapshot, PublishSnapshot, Retain, Trim
+from everbrook.protocol import CreateBucket, DeleteSnapshot, PublishSnapshot, Retain, Retention, Trim, bucket_record
 from everbrook.protocol.errors import ProtocolError, Unavailable
-from everbrook.protocol.path import bucket_record
-from everbrook.protocol.state import Retention
 from tests.engine.commanding import CommandingMachine, attempt, places, policies, positions, rarely, with_streams
 from tests.engine.model_stream import ModelSnapshot, ModelStream
 

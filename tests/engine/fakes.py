@@ -11,13 +11,10 @@ from dataclasses import dataclass, field
 from queue import Empty, Queue
 from typing import ParamSpec, TypeVar
 
-from everbrook.engine.clock import Clock
-from everbrook.engine.feed import Batch
-from everbrook.engine.stream import Stream
-from everbrook.protocol.change import Change, Edit
+from everbrook.engine import Batch, Clock, Stream
+from everbrook.protocol import Change, Edit, Head
 from everbrook.protocol.errors import ProtocolError
-from everbrook.protocol.state import Head
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 
 START_MS = 1_800_000_000_000
 HANDOVER_SECS = 5.0

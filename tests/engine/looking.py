@@ -3,10 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from everbrook.engine.stream import Stream
+from everbrook.engine import Stream
+from everbrook.protocol import ReadQuery, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery, NotFound, StreamGone
-from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.query import ReadQuery
 from tests.engine.commanding import attempt, places, positions, with_streams
 from tests.engine.cutting import mostly
 from tests.engine.reading import ReadingMachine

@@ -8,6 +8,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from everbrook.protocol import Claim, bucket_of, bucket_record
 from everbrook.protocol.errors import (
     BucketNotFound,
     EmptyAppend,
@@ -28,8 +29,6 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     TailMoved,
 )
-from everbrook.protocol.path import bucket_of, bucket_record
-from everbrook.protocol.state import Claim
 from tests.engine.model_stream import Messages, ModelStream
 
 Streams = dict[bytes, ModelStream]

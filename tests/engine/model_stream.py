@@ -5,8 +5,8 @@ from itertools import accumulate
 
 from msgspec import Struct
 
+from everbrook.protocol import Claim, Retention
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, OffsetGone
-from everbrook.protocol.state import Claim, Retention
 
 Messages = tuple[bytes, ...]
 

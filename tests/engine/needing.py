@@ -5,11 +5,10 @@ What the engine counts must be what is needed, and never less than what can be r
 
 from collections.abc import Iterator, Sequence
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.engine.usage import EVERYTHING, Held
-from everbrook.protocol.path import bucket_prefix
-from everbrook.protocol.state import Head, Identity
-from everbrook.storage.retained import floor_of
+from everbrook.protocol import Head, Identity, bucket_prefix
+from everbrook.storage import floor_of
 from tests.engine.rig import held, newest_heads
 
 

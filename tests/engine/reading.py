@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from everbrook.engine.stream import Stream
+from everbrook.engine import Stream
+from everbrook.protocol import Sentinel
 from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone, StreamGone
-from everbrook.protocol.offset import Sentinel
 from tests.engine.actors import Follower
 from tests.engine.commanding import PAGE_BYTES, attempt, places, positions, with_streams
 from tests.engine.cutting import CuttingMachine

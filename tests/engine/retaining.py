@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from everbrook.protocol import Retention, bucket_prefix, bucket_record
 from everbrook.protocol.errors import (
     BucketExists,
     BucketNotEmpty,
@@ -15,8 +16,6 @@ from everbrook.protocol.errors import (
     SnapshotSuperseded,
     StreamNotFound,
 )
-from everbrook.protocol.path import bucket_prefix, bucket_record
-from everbrook.protocol.state import Retention
 from tests.engine.model import Model
 from tests.engine.model_stream import ModelSnapshot, ModelStream
 

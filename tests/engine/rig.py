@@ -1,16 +1,33 @@
 """An engine on a storage and a time that the test holds in its hands, and short ways to command it."""
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine, EngineTuning, Stream
 from everbrook.engine.limits import Limits
-from everbrook.engine.stream import Stream
-from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
+from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Held
-from everbrook.protocol.commands import Append, Create, CreateBucket, Delete, ForkFrom, PublishSnapshot, Retain
+from everbrook.protocol import (
+    Append,
+    Appended,
+    Claim,
+    Closed,
+    Create,
+    CreateBucket,
+    Created,
+    Cut,
+    Delete,
+    Deleted,
+    Duplicate,
+    Existing,
+    ForkFrom,
+    Head,
+    Kept,
+    PublishSnapshot,
+    Retain,
+    Retention,
+    Untouched,
+)
 from everbrook.protocol.errors import ProtocolError, Unavailable
-from everbrook.protocol.outcomes import Appended, Closed, Created, Cut, Deleted, Duplicate, Existing, Untouched
-from everbrook.protocol.state import Claim, Head, Kept, Retention
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler, HandWorker, RecordingReader
 
 TEXT = b"text/plain"

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine, EngineTuning, WakingTuning
 from everbrook.engine.limits import Limits
 from everbrook.engine.roster import record_name
 from everbrook.engine.subscriptions import Reported, Subscriptions
-from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning, WakingTuning
+from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.engine.waking import Delivery
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.state import Link, Subscription, Wake, decode_events, fold
-from everbrook.storage.api import StorageFull
-from everbrook.storage.memory import MemoryStorage
+from everbrook.protocol import STREAM_ROOT
+from everbrook.protocol.subscriptions import Config, Link, Subscription, Wake, decode_events, fold
+from everbrook.storage import MemoryStorage, StorageFull
 from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import UNBOUNDED, Rig, durable
 

@@ -2,7 +2,8 @@
 
 import time
 
-from everbrook.engine.clock import Clock, Incarnations
+from everbrook.engine import Clock
+from everbrook.engine.clock import Incarnations
 from tests.engine.rig import Rig
 
 

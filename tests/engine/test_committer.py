@@ -6,14 +6,11 @@ from threading import get_ident
 
 import pytest
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.engine.limits import Limits
-from everbrook.protocol.change import Change
-from everbrook.protocol.commands import Create
+from everbrook.protocol import Change, Claim, Create, Duplicate, Existing
 from everbrook.protocol.errors import StreamExists, StreamGone, StreamNotFound, Unavailable
-from everbrook.protocol.outcomes import Duplicate, Existing
-from everbrook.protocol.state import Claim
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, DelayedRig, Rig
 

@@ -3,10 +3,8 @@
 import pytest
 
 from everbrook.engine.limits import Limits
+from everbrook.protocol import Appended, Claim, Sentinel
 from everbrook.protocol.errors import InvalidOffset, StreamGone, StreamNotFound
-from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.outcomes import Appended
-from everbrook.protocol.state import Claim
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 
 # Names and incarnations

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.feed import Batch
+from everbrook.engine import Batch
 from everbrook.engine.limits import Limits
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from tests.engine.fakes import RecordingReader

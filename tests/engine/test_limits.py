@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.limits import PRODUCER_IDLE_MS, Limits
+from everbrook.engine import PRODUCER_IDLE_MS
+from everbrook.engine.limits import Limits
+from everbrook.protocol import Appended, Claim, Closed, Duplicate
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
-from everbrook.protocol.outcomes import Appended, Closed, Duplicate
-from everbrook.protocol.state import Claim
 from tests.engine.rig import JSON, Rig, residents
 
 DAY_MS = 24 * 3600 * 1000

@@ -2,10 +2,9 @@
 
 import pytest
 
+from everbrook.protocol import Deleted, bucket_prefix
 from everbrook.protocol.errors import BucketNotEmpty, BucketNotFound
-from everbrook.protocol.outcomes import Deleted
-from everbrook.protocol.path import bucket_prefix
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from tests.engine.fakes import START_MS
 from tests.engine.rig import DelayedRig, Rig, is_populated
 

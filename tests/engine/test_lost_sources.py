@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.engine.streams import Streams
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import Bystander, FakeClock, FakeScheduler
 from tests.storage.drafts import Draft
 

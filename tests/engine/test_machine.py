@@ -1,13 +1,11 @@
 """The engine against the model: on a storage that is done at once, on one that takes its time, and in little memory."""
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import precondition, rule
 from msgspec.structs import replace
 
 from everbrook.engine.tuning import StreamsTuning
-from everbrook.storage.api import StorageFull
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage, StorageFull
 from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.machine import EngineMachine
 from tests.engine.rig import evict

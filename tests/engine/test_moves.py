@@ -4,8 +4,8 @@ import pytest
 
 from everbrook.engine.moves import Moves
 from everbrook.engine.tuning import DEFAULT_TUNING, MovesTuning
+from everbrook.protocol import Retention
 from everbrook.protocol.errors import InvalidQuery, TokenGone
-from everbrook.protocol.state import Retention
 from tests.engine.rig import DelayedRig, Rig
 
 

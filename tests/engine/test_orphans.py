@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.protocol.commands import DeleteSnapshot
-from everbrook.storage.api import StorageFull
-from everbrook.storage.memory_blobs import MemoryBlobs
+from everbrook.protocol import DeleteSnapshot
+from everbrook.storage import MemoryBlobs, StorageFull
 from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import DelayedRig, Rig
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.engine.tuning import SweepTuning
+from everbrook.protocol import Head, Kept, Retention
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head, Kept, Retention
-from everbrook.storage.api import Record
+from everbrook.storage import Record
 from tests.engine.fakes import START_MS, DelayedStorage
 from tests.engine.rig import DelayedRig, residents
 

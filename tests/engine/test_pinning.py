@@ -3,8 +3,7 @@
 import pytest
 
 from everbrook.protocol.errors import Unavailable
-from everbrook.storage.api import StorageFull
-from everbrook.storage.pin import Pin
+from everbrook.storage import Pin, StorageFull
 from tests.engine.rig import DelayedRig, Rig
 
 

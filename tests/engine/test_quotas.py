@@ -5,10 +5,8 @@ import pytest
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import NO_QUOTA, Quota
 from everbrook.engine.usage import EVERYTHING, Held
-from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol import Closed, PublishSnapshot, Retention
 from everbrook.protocol.errors import BucketFull, StoreFull
-from everbrook.protocol.outcomes import Closed
-from everbrook.protocol.state import Retention
 from tests.engine.fakes import DelayedStorage
 from tests.engine.needing import check_usage
 from tests.engine.rig import TEXT, Rig, held

@@ -1,7 +1,8 @@
 """Reclaiming: bytes that nobody retains any more give their space back, and none that somebody still needs."""
 
-from everbrook.engine.tuning import EngineTuning, StreamsTuning
-from everbrook.storage.run import BLOCK_BYTES
+from everbrook.engine import EngineTuning
+from everbrook.engine.tuning import StreamsTuning
+from everbrook.storage import BLOCK_BYTES
 from tests.engine.rig import DelayedRig, Rig, evict
 
 LARGE = b"x" * BLOCK_BYTES

@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from everbrook.engine import REGISTRY, EngineTuning
 from everbrook.engine.limits import Limits
-from everbrook.engine.registry import REGISTRY, Registry, require_writable
-from everbrook.engine.tuning import EngineTuning, RegistryTuning
+from everbrook.engine.registry import Registry, require_writable
+from everbrook.engine.tuning import RegistryTuning
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import MethodNotAllowed
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from tests.engine.rig import DelayedRig, Rig
 
 FLUSH_MS, RETRY_MS = int(RegistryTuning().flush_secs * 1000), int(RegistryTuning().retry_secs * 1000)

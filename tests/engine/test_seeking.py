@@ -2,16 +2,14 @@
 
 from itertools import product
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from everbrook.engine.stream import Stream
+from everbrook.engine import Stream
 from everbrook.engine.streams import Streams
-from everbrook.protocol.change import Change
-from everbrook.protocol.commands import Append, Command, Create, ForkFrom
+from everbrook.protocol import Append, Change, Command, Create, ForkFrom
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import START_MS, Bystander, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, TEXT, Rig
 from tests.protocol import views

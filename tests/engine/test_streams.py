@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.engine.tuning import EngineTuning, StreamsTuning, SweepTuning
+from everbrook.engine import EngineTuning
+from everbrook.engine.tuning import StreamsTuning, SweepTuning
+from everbrook.protocol import Appended, Claim, Duplicate, Existing
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
-from everbrook.protocol.outcomes import Appended, Duplicate, Existing
-from everbrook.protocol.state import Claim
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from tests.engine.fakes import RecordingReader
 from tests.engine.rig import DelayedRig, Rig, evict, residents
 

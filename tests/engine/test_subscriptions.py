@@ -2,12 +2,11 @@
 
 import pytest
 
+from everbrook.engine import WakingTuning
 from everbrook.engine.roster import record_name
-from everbrook.engine.tuning import WakingTuning
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, SubscriptionExists, SubscriptionNotFound
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.state import BEFORE_FIRST
+from everbrook.protocol.subscriptions import BEFORE_FIRST, Config
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
 

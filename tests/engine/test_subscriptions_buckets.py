@@ -4,8 +4,8 @@ import pytest
 
 from everbrook.engine.quotas import Quota
 from everbrook.engine.roster import record_name
+from everbrook.protocol import bucket_prefix
 from everbrook.protocol.errors import BucketFull, SubscriptionNotFound
-from everbrook.protocol.path import bucket_prefix
 from tests.engine.subscribing import SubscribingRig
 
 BUCKET = bucket_prefix(b"buck")

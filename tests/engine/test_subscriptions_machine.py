@@ -2,13 +2,12 @@
 
 import sys
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from everbrook.engine.engine import Engine
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.storage.memory import MemoryStorage
+from everbrook.engine import Engine
+from everbrook.protocol import STREAM_ROOT
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import LastingStorage
 from tests.engine.subscribing import LEASE_MS, comparable
 from tests.engine.waking import IDS, PATHS, WakingMachine, going

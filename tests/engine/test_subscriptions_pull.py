@@ -2,10 +2,9 @@
 
 import pytest
 
-from everbrook.engine.tuning import WakingTuning
-from everbrook.protocol.commands import Append
+from everbrook.engine import WakingTuning
+from everbrook.protocol import STREAM_ROOT, Append
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork
-from everbrook.protocol.path import STREAM_ROOT
 from tests.engine.rig import JSON
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, WakeEvent, name_of
 

@@ -7,10 +7,11 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from everbrook.engine.tuning import DEFAULT_TUNING, WakingTuning
+from everbrook.engine import WakingTuning
+from everbrook.engine.tuning import DEFAULT_TUNING
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.protocol.subscriptions.commands import Compact
+from everbrook.protocol.subscriptions import Compact
 from tests.engine.fakes import LastingStorage
 from tests.engine.rig import UNBOUNDED
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
+from everbrook.engine import WakingTuning
 from everbrook.engine.roster import record_name
-from everbrook.engine.tuning import DEFAULT_TUNING, WakingTuning
+from everbrook.engine.tuning import DEFAULT_TUNING
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, SubscriptionNotFound
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from everbrook.engine.tuning import SweepTuning
+from everbrook.protocol import Claim
 from everbrook.protocol.errors import StreamGone, StreamNotFound
-from everbrook.protocol.state import Claim
 from tests.engine.fakes import START_MS
 from tests.engine.rig import DelayedRig, Rig, residents
 

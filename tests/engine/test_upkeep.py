@@ -4,10 +4,9 @@ import pytest
 
 from everbrook.engine.inspection import Watched
 from everbrook.engine.tuning import UpkeepTuning
+from everbrook.protocol import WHOLE, Kept, Retention, Snapshot
 from everbrook.protocol.errors import OffsetGone, StreamDamaged
-from everbrook.protocol.state import WHOLE, Kept, Retention, Snapshot
-from everbrook.storage.api import StorageFull
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage, StorageFull
 from tests.engine.fakes import START_MS
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 

@@ -7,7 +7,7 @@ import pytest
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import UploadTuning
 from everbrook.engine.uploads import Upload
-from everbrook.protocol.commands import PublishSnapshot
+from everbrook.protocol import PublishSnapshot
 from everbrook.protocol.errors import (
     InvalidOffset,
     MemoryFull,
@@ -16,9 +16,7 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     Unavailable,
 )
-from everbrook.storage.api import StorageFull
-from everbrook.storage.memory import MemoryStorage
-from everbrook.storage.memory_blobs import MemoryBlobs, MemoryDraft
+from everbrook.storage import MemoryBlobs, MemoryDraft, MemoryStorage, StorageFull
 from tests.engine.rig import TEXT, DelayedRig, Rig
 
 HALF = b"x" * (UploadTuning().max_backlog_bytes // 2)

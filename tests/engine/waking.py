@@ -9,13 +9,12 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from everbrook.engine import WakingTuning
 from everbrook.engine.roster import record_name
-from everbrook.engine.tuning import WakingTuning
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork, ProtocolError, SubscriptionNotFound
-from everbrook.protocol.path import STREAM_ROOT
-from everbrook.protocol.subscriptions.decide import is_linked
-from everbrook.protocol.subscriptions.state import Subscription, Wake
-from everbrook.storage.memory import MemoryStorage
+from everbrook.protocol.subscriptions import Subscription, Wake, is_linked
+from everbrook.storage import MemoryStorage
 from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import durable, newest
 from tests.engine.subscribing import Sent, SubscribingRig, name_of

@@ -1,7 +1,6 @@
 """Random histories of appends and snapshots: bootstrap is the snapshot and every message after it (002 §3)."""
 
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from msgspec import Struct
 
 from tests.extensions.multipart import Part, parse_bootstrap

@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from everbrook import Client
-from everbrook.client.flow.reading import Mode
+from everbrook.client import Mode
 from everbrook.protocol.errors import StaleEpoch, StreamClosed
 from tests.interop.typescript import Refused, TypeScript, binary, messages, text
 

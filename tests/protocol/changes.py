@@ -3,7 +3,8 @@
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from everbrook.protocol.dialects import Append, Remove, Reset, Set, SnapshotEnd, SnapshotStart
+from everbrook import Append, Remove, Reset, Set
+from everbrook.protocol import SnapshotEnd, SnapshotStart
 
 names = st.text(alphabet="aé:1", min_size=1, max_size=3)
 json_values = st.recursive(

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 # No deadline: a busy machine is not a bug. No database: these tests touch no disk.
 generated = settings(max_examples=100, deadline=None, database=None)

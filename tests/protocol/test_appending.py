@@ -2,8 +2,8 @@
 
 import pytest
 
+from everbrook.protocol import Append, Appended, Claim, Delete
 from everbrook.protocol.appending import MAX_STREAM_SEQ_BYTES, parse_stream_seq
-from everbrook.protocol.commands import Append, Delete
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     ContentTypeMismatch,
@@ -16,8 +16,6 @@ from everbrook.protocol.errors import (
     StreamGone,
     StreamNotFound,
 )
-from everbrook.protocol.outcomes import Appended
-from everbrook.protocol.state import Claim
 from tests.protocol.views import JSON, NOW, TEXT, Streams, numbered
 
 

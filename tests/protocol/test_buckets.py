@@ -2,13 +2,20 @@
 
 import pytest
 
-from everbrook.protocol.commands import Append, Create, CreateBucket, Delete, DeleteBucket
+from everbrook.protocol import (
+    Append,
+    Create,
+    CreateBucket,
+    Created,
+    Delete,
+    DeleteBucket,
+    Deleted,
+    Retention,
+    bucket_record,
+)
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, StreamNotFound
 from everbrook.protocol.lifetime import living_stream
-from everbrook.protocol.outcomes import Created, Deleted
-from everbrook.protocol.path import bucket_record
-from everbrook.protocol.state import Retention
 from tests.protocol.views import NOW, TEXT, Streams
 
 STREAM = b"/ds/agents/user-1"

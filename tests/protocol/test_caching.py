@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol.caching import NO_CACHE, NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.reading import Page

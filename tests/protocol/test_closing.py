@@ -1,11 +1,9 @@
 """Closing, with a last append or without."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.commands import Append, Create
+from everbrook.protocol import Append, Appended, Claim, Closed, Create, Duplicate, Producer, Write
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     ProtocolError,
@@ -13,8 +11,6 @@ from everbrook.protocol.errors import (
     StaleEpoch,
     StreamClosed,
 )
-from everbrook.protocol.outcomes import Appended, Closed, Duplicate
-from everbrook.protocol.state import Claim, Producer
 from tests.protocol.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, Streams, numbered
 

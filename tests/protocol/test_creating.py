@@ -2,12 +2,9 @@
 
 import pytest
 
-from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
+from everbrook.protocol import Append, Create, Created, Delete, Drop, Existing, ForkFrom, Head, Identity, Write
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import BadRequest, InvalidHeader, InvalidJson, PathBlocked, StreamExists
-from everbrook.protocol.outcomes import Created, Existing
-from everbrook.protocol.state import Head, Identity
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, Streams
 
 LATER = NOW + 1000

@@ -2,11 +2,9 @@
 
 import pytest
 
-from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
+from everbrook.protocol import Append, Create, Delete, Existing, ForkFrom, Retention
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamExists
-from everbrook.protocol.outcomes import Existing
-from everbrook.protocol.state import Retention
 from tests.protocol.views import NOW, TEXT, Streams
 
 

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol.cursor import current_cursor, next_cursor, parse_cursor
 from everbrook.protocol.errors import InvalidQuery

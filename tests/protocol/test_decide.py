@@ -2,22 +2,27 @@
 
 import pytest
 
-from everbrook.protocol.commands import (
+from everbrook.protocol import (
     Append,
+    Appended,
     Command,
     Create,
     CreateBucket,
+    Created,
+    Cut,
     Delete,
     DeleteBucket,
+    Deleted,
     DeleteSnapshot,
     Expire,
+    Outcome,
     PublishSnapshot,
     Retain,
+    Retention,
     Trim,
+    Untouched,
 )
 from everbrook.protocol.decide import decide
-from everbrook.protocol.outcomes import Appended, Created, Cut, Deleted, Outcome, Untouched
-from everbrook.protocol.state import Retention
 from tests.protocol.views import NOW, TEXT, Streams
 
 COMMANDS: list[tuple[Command, type[Outcome]]] = [

@@ -4,25 +4,11 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.dialects import (
-    Append,
-    Change,
-    Control,
-    InvalidChange,
-    Remove,
-    Reset,
-    Set,
-    Setting,
-    SnapshotEnd,
-    SnapshotStart,
-    StateMessage,
-    format_session,
-    format_state,
-    parse_message,
-)
+from everbrook import Append, InvalidChange, Remove, Reset, Set
+from everbrook.protocol import SnapshotEnd, SnapshotStart, StateMessage, parse_message
+from everbrook.protocol.dialects import Change, Control, Setting, format_session, format_state
 from tests.protocol.changes import appends, controls, json_values, plain_removes, plain_sets, removes, sets
 from tests.protocol.generated import generated
 

@@ -3,15 +3,12 @@
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.commands import Create, Delete, Expire, ForkFrom
+from everbrook.protocol import Create, Delete, Deleted, Drop, Expire, ForkFrom, Untouched, Write
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError, StreamGone, StreamNotFound
-from everbrook.protocol.outcomes import Deleted, Untouched
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, Streams
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol import errors
 from everbrook.protocol.errors import (

@@ -5,11 +5,10 @@ import json
 
 import pytest
 
+from everbrook.protocol import Decoder, Event, Head
 from everbrook.protocol.events import encode_page
 from everbrook.protocol.messages import pack
 from everbrook.protocol.reading import Page
-from everbrook.protocol.sse import Decoder, Event
-from everbrook.protocol.state import Head
 from tests.protocol.views import BYTES, JSON, TEXT, head_of
 
 

@@ -2,12 +2,10 @@
 
 import pytest
 
+from everbrook.protocol import Append, Appended, Claim, Closed, Duplicate
 from everbrook.protocol.appending import parse_expected_tail
-from everbrook.protocol.commands import Append
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ContentTypeMismatch, InvalidHeader, StreamClosed, TailMoved
-from everbrook.protocol.outcomes import Appended, Closed, Duplicate
-from everbrook.protocol.state import Claim
 from tests.protocol.views import JSON, NOW, TEXT, Streams
 
 

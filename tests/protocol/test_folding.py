@@ -4,21 +4,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.dialects import (
-    Append,
-    InvalidChange,
-    Remove,
-    Reset,
-    Set,
-    Setting,
-    SnapshotEnd,
-    SnapshotStart,
-    StateMessage,
-)
-from everbrook.protocol.folding import MAX_TXIDS, State, format_snapshot, parse_snapshot
+from everbrook import Append, InvalidChange, Remove, Reset, Set
+from everbrook.protocol import SnapshotEnd, SnapshotStart, State, StateMessage, format_snapshot, parse_snapshot
+from everbrook.protocol.dialects import Setting
+from everbrook.protocol.folding import MAX_TXIDS
 from tests.protocol.changes import changes_of_few
 from tests.protocol.generated import generated
 

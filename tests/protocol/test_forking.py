@@ -1,10 +1,9 @@
 """Forking: a stream that begins with another stream's bytes."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
+from everbrook.protocol import Append, Appended, Create, Created, Delete, Fork, ForkFrom
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     ContentTypeMismatch,
@@ -12,8 +11,6 @@ from everbrook.protocol.errors import (
     SourceDeleted,
     SourceNotFound,
 )
-from everbrook.protocol.outcomes import Appended, Created
-from everbrook.protocol.state import Fork
 from tests.protocol.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, Streams, numbered
 

@@ -4,15 +4,14 @@ from array import array
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from everbrook.protocol import Frames
 from everbrook.protocol.frames import (
     CONTENT_TYPE,
     HEADER,
     MAGIC,
     Frame,
-    Frames,
     InvalidFrames,
     decode_frames,
     encode_frames,

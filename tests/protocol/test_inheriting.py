@@ -2,10 +2,9 @@
 
 import pytest
 
-from everbrook.protocol.commands import Append, Create, ForkFrom, Trim
+from everbrook.protocol import WHOLE, Append, Create, ForkFrom, Retention, Trim
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader, OffsetGone, SnapshotBeyondFork
-from everbrook.protocol.state import WHOLE, Retention
 from tests.protocol.views import NOW, TEXT, Streams
 
 

@@ -4,11 +4,11 @@ import json
 import re
 
 import pytest
-from hypothesis import assume, example, given
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, strategies as st
 
+from everbrook.protocol import join_messages, pack_messages
 from everbrook.protocol.errors import BatchTooLarge, InvalidJson
-from everbrook.protocol.json_mode import MAX_BATCH_VALUES, join_messages, pack_messages, split_messages
+from everbrook.protocol.json_mode import MAX_BATCH_VALUES, split_messages
 from tests.protocol.generated import generated
 
 blanks = st.text(" \t\r\n", max_size=2)

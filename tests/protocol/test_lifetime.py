@@ -3,10 +3,10 @@
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
+from everbrook.protocol import Identity
 from everbrook.protocol.errors import BucketNotFound, InvalidHeader, NotFound, StreamGone, StreamNotFound
 from everbrook.protocol.lifetime import (
     MAX_TIME_MS,
@@ -19,7 +19,6 @@ from everbrook.protocol.lifetime import (
     parse_time,
     parse_ttl,
 )
-from everbrook.protocol.state import Identity
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams
 

@@ -5,8 +5,7 @@ from email.parser import BytesParser
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol.multipart import closing, content_type, next_part_head, part_head, parts
 from tests.protocol.generated import generated, payloads

@@ -1,11 +1,10 @@
 """Appends that a producer numbered."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.commands import Append
+from everbrook.protocol import Append, Appended, Duplicate, Producer
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     ContentTypeMismatch,
@@ -14,8 +13,6 @@ from everbrook.protocol.errors import (
     SequenceRegression,
     StaleEpoch,
 )
-from everbrook.protocol.outcomes import Appended, Duplicate
-from everbrook.protocol.state import Producer
 from tests.protocol.generated import generated
 from tests.protocol.views import JSON, NOW, WEEK, Streams, numbered
 

@@ -1,11 +1,11 @@
 """Offsets: positions in a stream."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from everbrook.protocol import Sentinel, format_offset
 from everbrook.protocol.errors import InvalidOffset
-from everbrook.protocol.offset import OFFSET_DIGITS, Sentinel, format_offset, parse_fork_offset, parse_offset
+from everbrook.protocol.offset import OFFSET_DIGITS, parse_fork_offset, parse_offset
 from tests.protocol.generated import generated
 
 ZERO_ALIAS = b"0000000000000000_0000000000000000"  # another server's zero, which clients send when forking

@@ -3,20 +3,11 @@
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from everbrook.protocol import STREAM_ROOT, bucket_of, bucket_prefix, bucket_record
 from everbrook.protocol.errors import InvalidPath, NotFound
-from everbrook.protocol.path import (
-    MAX_PATH_BYTES,
-    STREAM_ROOT,
-    bucket_of,
-    bucket_prefix,
-    bucket_record,
-    parse_bucket_id,
-    parse_source_path,
-    parse_stream_path,
-)
+from everbrook.protocol.path import MAX_PATH_BYTES, parse_bucket_id, parse_source_path, parse_stream_path
 from tests.protocol.generated import generated
 
 segments = (

@@ -1,12 +1,11 @@
 """Idempotent producers: epochs fence zombies, sequences find duplicates and gaps."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from everbrook.protocol import Claim, Producer
 from everbrook.protocol.errors import EpochMustStartAtZero, InvalidHeader, ProtocolError, SequenceGap, StaleEpoch
 from everbrook.protocol.producer import MAX_ID_BYTES, accept, is_duplicate, parse_claim, require_current
-from everbrook.protocol.state import Claim, Producer
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from everbrook.protocol import ReadQuery, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery
-from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
+from everbrook.protocol.query import Live, parse_lookup, parse_read_query
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,13 @@
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.commands import Append
+from everbrook.protocol import Append, Kept, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery, OffsetGone
-from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.query import parse_read_query
 from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
-from everbrook.protocol.state import Kept
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams, head_of
 

@@ -1,15 +1,12 @@
 """Retention: letting go of the beginning of a stream, on wish or by policy."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.commands import Retain
+from everbrook.protocol import Cut, Kept, Retain, Retention
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, OffsetGone, RetentionBeyondSnapshot, StreamNotFound
-from everbrook.protocol.outcomes import Cut
 from everbrook.protocol.retaining import format_retention, parse_retention
-from everbrook.protocol.state import Kept, Retention
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, Streams
 

@@ -3,12 +3,21 @@
 from hashlib import sha256
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.commands import Append, Create, Delete, DeleteSnapshot, PublishSnapshot
+from everbrook.protocol import (
+    WHOLE,
+    Append,
+    Create,
+    Cut,
+    Delete,
+    DeleteSnapshot,
+    Kept,
+    PublishSnapshot,
+    Snapshot,
+    Write,
+)
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     Forbidden,
@@ -23,7 +32,6 @@ from everbrook.protocol.errors import (
     StreamGone,
     StreamNotFound,
 )
-from everbrook.protocol.outcomes import Cut
 from everbrook.protocol.snapshots import (
     find_snapshot,
     format_digest,
@@ -32,7 +40,7 @@ from everbrook.protocol.snapshots import (
     parse_digest,
     parse_history,
 )
-from everbrook.protocol.state import EMPTY_DIGEST, WHOLE, Kept, Snapshot
+from everbrook.protocol.state import EMPTY_DIGEST
 from tests.protocol.generated import generated
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, Streams
 

@@ -5,10 +5,10 @@ from binascii import Error as Base64Error
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from everbrook.protocol.sse import KEEP_ALIVE, Decoder, Event, decode_base64, encode_base64, encode_event
+from everbrook.protocol import KEEP_ALIVE, Decoder, Event, encode_base64, encode_event
+from everbrook.protocol.sse import decode_base64
 from tests.protocol.generated import chunk_sizes, cut, generated, payloads
 
 LINE_END = re.compile(rb"\r\n|\r|\n")

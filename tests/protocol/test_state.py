@@ -4,26 +4,40 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.commands import (
+from everbrook.protocol import (
+    WHOLE,
     Append,
+    Appended,
+    Claim,
+    Closed,
     Create,
     CreateBucket,
+    Created,
+    Cut,
     Delete,
     DeleteBucket,
+    Deleted,
     DeleteSnapshot,
+    Drop,
+    Duplicate,
+    Event,
+    Existing,
     Expire,
+    Fork,
     ForkFrom,
+    Kept,
+    Producer,
     PublishSnapshot,
+    ReadQuery,
     Retain,
+    Retention,
+    Snapshot,
     Trim,
+    Write,
 )
 from everbrook.protocol.frames import Frame
-from everbrook.protocol.outcomes import Appended, Closed, Created, Cut, Decision, Deleted, Duplicate, Existing
-from everbrook.protocol.query import ReadQuery
+from everbrook.protocol.outcomes import Decision
 from everbrook.protocol.reading import Page
-from everbrook.protocol.sse import Event
-from everbrook.protocol.state import WHOLE, Claim, Fork, Kept, Producer, Retention, Snapshot
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, head_of
 
 

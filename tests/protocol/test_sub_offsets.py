@@ -4,10 +4,9 @@ import json
 from itertools import accumulate
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.commands import Create, ForkFrom
+from everbrook.protocol import Create, ForkFrom
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     InvalidHeader,

@@ -1,13 +1,10 @@
 """Trimming: what a policy does not retain goes, and never more than a snapshot covers."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.commands import Append, Delete, DeleteSnapshot, Retain, Trim
+from everbrook.protocol import Append, Delete, DeleteSnapshot, Kept, Retain, Retention, Snapshot, Trim, Untouched
 from everbrook.protocol.decide import decide
-from everbrook.protocol.outcomes import Untouched
-from everbrook.protocol.state import Kept, Retention, Snapshot
 from tests.protocol.generated import generated
 from tests.protocol.views import JSON, NOW, TEXT, KeptStream, Streams
 

@@ -6,15 +6,28 @@ A fork copies what it inherits: wasteful, and plainly right. Every change is che
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from everbrook.protocol.change import Change, Drop, Write
-from everbrook.protocol.commands import Append, Command, Create, CreateBucket, ForkFrom, PublishSnapshot
+from everbrook.protocol import (
+    Append,
+    Change,
+    Claim,
+    Command,
+    Create,
+    CreateBucket,
+    Drop,
+    ForkFrom,
+    Head,
+    Identity,
+    Outcome,
+    Producer,
+    PublishSnapshot,
+    Retention,
+    Write,
+)
 from everbrook.protocol.decide import decide
 from everbrook.protocol.lifetime import ended
 from everbrook.protocol.messages import unpack
-from everbrook.protocol.outcomes import Outcome
-from everbrook.protocol.state import Claim, Head, Identity, Producer, Retention
+from everbrook.protocol.subscriptions import Subscription, decode_events, fold
 from everbrook.protocol.subscriptions.commands import SubscriptionCommand
-from everbrook.protocol.subscriptions.state import Subscription, decode_events, fold
 
 NOW = 1_800_000_000_000
 WEEK = 7 * 86_400_000

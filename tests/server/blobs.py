@@ -4,8 +4,7 @@ import threading
 from base64 import b64encode
 from hashlib import sha256
 
-from everbrook.storage.memory import MemoryStorage
-from everbrook.storage.memory_blobs import MemoryBlobReader, MemoryBlobs, MemoryDraft
+from everbrook.storage import MemoryBlobReader, MemoryBlobs, MemoryDraft, MemoryStorage
 from tests.server.mounted import Mounted
 from tests.server.running import PATIENCE_SECS, RunningServer, eventually
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.engine.clock import Clock
+from everbrook.engine import Clock
 from everbrook.server.asgi import AsgiApplication, create_app
 from everbrook.server.assembly import open_storage
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.server.auth.keyring import Keyring
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured

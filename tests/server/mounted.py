@@ -9,9 +9,9 @@ from typing import Any, Self, TypeVar
 
 import uvicorn
 
-from everbrook.engine.engine import Engine
+from everbrook.engine import Engine
 from everbrook.server.asgi import AsgiApplication
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.server.running import PATIENCE_SECS, eventually
 from tests.server.wire import Wire
 

@@ -12,10 +12,8 @@ from typing import Self, TypeVar
 import uvloop
 from msgspec.structs import replace
 
-from everbrook.engine.clock import Clock
-from everbrook.engine.engine import Engine
-from everbrook.engine.stream import Stream
-from everbrook.protocol.change import Change
+from everbrook.engine import Clock, Engine, Stream
+from everbrook.protocol import Change
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble
 from everbrook.server.http1.connection import Connection
@@ -23,8 +21,7 @@ from everbrook.server.http1.listener import Listener
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
-from everbrook.storage.api import Storage
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import MemoryStorage, Storage
 from tests.server.wire import Wire
 
 T = TypeVar("T")

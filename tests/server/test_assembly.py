@@ -4,13 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.engine.limits import PRODUCER_IDLE_MS, UNLIMITED
+from everbrook.engine import PRODUCER_IDLE_MS, UNLIMITED
 from everbrook.server.assembly import limits_of, open_storage
 from everbrook.settings import Settings, StorageMode
-from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.files.engine import FileStorage
-from everbrook.storage.manifest import StoreError
-from everbrook.storage.memory import MemoryStorage
+from everbrook.storage import AcidStorage, FileStorage, MemoryStorage, StoreError
 from tests.server.running import configured
 
 

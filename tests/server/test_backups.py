@@ -15,7 +15,7 @@ from everbrook.server.backups.leases import MAX_BACKUPS
 from everbrook.server.exchange import Peer, Request
 from everbrook.server.routes import BACKUPS
 from everbrook.settings import StorageMode
-from everbrook.storage.backups.pieces import Asked, Piece, State, parse_pieces
+from everbrook.storage import Asked, Piece, State, parse_pieces
 from tests.server.running import RunningServer, configured, eventually
 from tests.server.wire import Answer, Wire
 

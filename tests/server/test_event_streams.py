@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from everbrook.engine.feed import Batch
+from everbrook.engine import Batch
 from everbrook.protocol.errors import ProtocolError
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually

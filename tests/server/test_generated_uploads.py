@@ -1,7 +1,6 @@
 """Generated conversations with uploads in them: in whatever pieces they come, nothing overtakes and nothing is lost."""
 
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Struct
 
 from tests.server.blobs import digest_of

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.clock import Clock
+from everbrook.engine import Clock
 from tests.server.conftest import Connect, Start
 from tests.server.wire import Wire
 

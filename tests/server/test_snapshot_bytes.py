@@ -6,7 +6,7 @@ import os
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from tests.server.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import QUICK_TICKS, GatedStorage, eventually, resident_bytes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.engine.tuning import EngineTuning, WakingTuning
+from everbrook.engine import EngineTuning, WakingTuning
 from everbrook.server.tuning import ServerTuning
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured, eventually

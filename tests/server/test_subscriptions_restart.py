@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from everbrook.client.jwks import Jwks
-from everbrook.client.webhooks import Receiver
+from everbrook.client import Jwks, Receiver
 from tests.server.process import ServerProcess, serving
 from tests.server.running import eventually
 from tests.server.subscribing import DONE, Api, Hook, Hooks, document, offset, refusal

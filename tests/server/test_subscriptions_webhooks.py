@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.client.jwks import Jwks
-from everbrook.client.webhooks import Reason, Receiver, SignatureInvalid
+from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, eventually
 from tests.server.subscribing import DONE, PATIENCE_SECS, Api, Hook, Hooks, document, fresh, offset, refusal

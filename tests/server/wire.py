@@ -9,7 +9,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from everbrook.protocol.sse import Decoder, Event
+from everbrook.protocol import Decoder, Event
 
 TIMEOUT_SECS = 10.0
 BODILESS = {100, 204, 304}

@@ -7,8 +7,7 @@ import pytest
 
 from bench.processes import HOST, ServerProcess, free_port
 from bench.reference import command
-from everbrook import Client
-from everbrook.client.errors import Unsupported
+from everbrook import Client, Unsupported
 from everbrook.spark.appending import Appender, Producer, QuerySuperseded
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions, SinkOptions

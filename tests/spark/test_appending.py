@@ -5,8 +5,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound

@@ -4,8 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.spark.limiting import Question, limit, shares, split
 from everbrook.spark.options import Limits

@@ -1,8 +1,7 @@
 """Planning: what lies between two sets of positions, what is lost, and who reads it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.spark.catalogue import Found
 from everbrook.spark.given import InvalidOption

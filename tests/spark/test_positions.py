@@ -1,8 +1,7 @@
 """Positions: what a checkpoint holds."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.spark.positions import (
     BEGINNING,

@@ -9,16 +9,12 @@ import lmdb
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Change
-from everbrook.protocol.state import Producer
+from everbrook.protocol import Change, Producer
+from everbrook.storage import AcidStorage, FileStorage, OsDisk, Storage
 from everbrook.storage.acid.check import check_acid
-from everbrook.storage.acid.engine import AcidStorage
 from everbrook.storage.acid.rows import seal
-from everbrook.storage.api import Storage
 from everbrook.storage.check import Damage, Notebook, Position, Remark, Tally
-from everbrook.storage.disk import OsDisk
 from everbrook.storage.files.check import check_files
-from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.tuning import FilesTuning
 from tests.storage.drafts import Draft
 

@@ -6,9 +6,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.content_type import JSON
-from everbrook.protocol.state import Fork, Head, Identity, Kept, Producer, Snapshot
+from everbrook.protocol import JSON, Drop, Fork, Head, Identity, Kept, Producer, Snapshot, Write
 
 NOW = 1_800_000_000_000
 TEXT = b"text/plain"

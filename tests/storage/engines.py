@@ -12,14 +12,9 @@ from typing import Self
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change
-from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.tuning import AcidTuning
-from everbrook.storage.api import Storage
-from everbrook.storage.disk import OsDisk
-from everbrook.storage.files.engine import FileStorage
+from everbrook.protocol import Change
+from everbrook.storage import AcidStorage, AcidTuning, FileStorage, MemoryStorage, OsDisk, Storage
 from everbrook.storage.files.tuning import FilesTuning
-from everbrook.storage.memory import MemoryStorage
 
 SHARD_COUNT = 2
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - only where it is, and under a name of its own

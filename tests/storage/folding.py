@@ -8,11 +8,10 @@ from typing import ParamSpec, TypeVar
 
 import lmdb
 
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage import AcidStorage, AcidTuning, OsDisk
 from everbrook.storage.acid.rows import CHECKSUM, INCARNATION, with_prefix
 from everbrook.storage.acid.shard import open_environment
-from everbrook.storage.acid.tuning import AcidTuning
-from everbrook.storage.disk import Disk, OsDisk
+from everbrook.storage.disk import Disk
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

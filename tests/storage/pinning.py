@@ -4,10 +4,9 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from everbrook.storage.api import Storage
+from everbrook.storage import Pin, Storage
 from everbrook.storage.backups.copying import Copy, PinSource
 from everbrook.storage.blobs import Blobs
-from everbrook.storage.pin import Pin
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage import check
+from everbrook.storage import StoreError, check, check_store
 from everbrook.storage.acid.rows import INCARNATION, PLACE
-from everbrook.storage.check import check_store, find_stores
-from everbrook.storage.manifest import Manifest, StoreError
+from everbrook.storage.check import find_stores
+from everbrook.storage.manifest import Manifest
 from everbrook.storage.packing import pack_change
 from everbrook.storage.record import FRAME, LOG_HEADER, frame, parse_log_header, records
 from tests.storage.checking import (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage.check import check_store
+from everbrook.storage import check_store
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.record import LOG_HEADER, parse_log_header, records
 from tests.storage.checking import flip, inspect_files, make_files, open_files

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from everbrook.protocol.state import Kept
+from everbrook.protocol import Kept
+from everbrook.storage import Storage
 from everbrook.storage.acid.rows import INCARNATION, PLACE
-from everbrook.storage.api import Storage
 from everbrook.storage.file_blobs import blob_path
 from everbrook.storage.packing import pack_head, pack_identity
 from tests.storage.checking import Checked, commit, flip, inspect, inspect_files, open_acid, open_files, rows

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from everbrook.protocol.change import Change
-from everbrook.storage.api import Storage
+from everbrook.protocol import Change
+from everbrook.storage import Storage
 from tests.storage.drafts import Draft
 from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
 from tests.storage.test_messages import found_messages, model_messages, model_seek

@@ -1,6 +1,6 @@
 """The contract: a dropped stream leaves nothing, and its name can be another stream's at once."""
 
-from everbrook.storage.api import Record
+from everbrook.storage import Record
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from everbrook.storage.file_blobs import SYNC_BYTES, FileBlobs, blob_path
 from tests.durability.faulty import Faults, FaultyDisk
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
+from everbrook.storage import OsDisk, StoreError
 from everbrook.storage.acid.shard import Fold
-from everbrook.storage.disk import OsDisk
-from everbrook.storage.manifest import StoreError
 from tests.storage.checking import mortal
 from tests.storage.drafts import Draft
 from tests.storage.folding import HeldAcid

@@ -12,9 +12,8 @@ import lmdb
 import pytest
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.state import Claim, Fork, Head, Identity, Producer, Retention
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.protocol import Claim, Fork, Head, Identity, Producer, Retention, Write
+from everbrook.storage import AcidStorage
 from tests.storage.checking import commit, open_acid, open_files
 from tests.storage.drafts import NOW, Draft
 

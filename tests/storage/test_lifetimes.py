@@ -1,6 +1,6 @@
 """The contract: streams that can expire are found although nobody asks for them by name."""
 
-from everbrook.protocol.state import Head
+from everbrook.protocol import Head
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from everbrook.engine.limits import MAX_COST_BYTES, MAX_COST_RATIO
-from everbrook.protocol.change import Write
-from everbrook.protocol.state import Producer
-from everbrook.storage.memory import MemoryStorage
+from everbrook.engine import MAX_COST_BYTES, MAX_COST_RATIO
+from everbrook.protocol import Producer, Write
+from everbrook.storage import MemoryStorage
 from tests.storage.drafts import Draft
 
 PRODUCER = (b"p", Producer(0, 0, 1))

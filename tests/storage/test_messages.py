@@ -6,10 +6,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.storage.drafts import NOW, Draft
 from tests.storage.engines import ENGINES, Store, scratch_folder
 from tests.storage.test_ranges import Appends, every_way, fill, written_streams

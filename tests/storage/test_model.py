@@ -4,13 +4,11 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from everbrook.protocol.change import Change, Write
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Record
+from everbrook.protocol import Change, Producer, Write
+from everbrook.storage import Record
 from tests.storage.drafts import Draft
 from tests.storage.engines import ENGINES, WAYS, Store, scratch_folder
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from everbrook.storage import OsDisk, StoreError
 from everbrook.storage.acid.pages import problem_of
 from everbrook.storage.acid.shard import Shard
-from everbrook.storage.disk import OsDisk
-from everbrook.storage.manifest import StoreError, open_folder
+from everbrook.storage.manifest import open_folder
 from tests.storage.checking import commit, inspect, open_acid
 from tests.storage.drafts import Draft
 

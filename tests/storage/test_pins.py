@@ -8,8 +8,7 @@ from threading import Thread
 
 import pytest
 
-from everbrook.storage.memory import MemoryStorage
-from everbrook.storage.pin import Pin
+from everbrook.storage import MemoryStorage, Pin
 from tests.storage.checking import inspect, inspect_files
 from tests.storage.drafts import Draft
 from tests.storage.engines import ENGINES, SHARD_COUNT, Store, scratch_folder

@@ -1,7 +1,7 @@
 """The contract: what a stream remembers of its producers is kept with its data."""
 
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Storage
+from everbrook.protocol import Producer
+from everbrook.storage import Storage
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

@@ -5,8 +5,7 @@ from itertools import accumulate, combinations, pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.storage.drafts import Draft
 from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder

@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from everbrook.protocol.change import Change
+from everbrook.protocol import Change
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.acid.rows import INCARNATION
 from everbrook.storage.acid.shard import Shard
@@ -93,7 +93,7 @@ def test_what_was_cut_and_is_still_in_memory_goes_from_there(folder: Path) -> No
         commit(storage, (stream.write(b"x" * 70_000),))
     commit(storage, (stream.cut(stream.boundaries[-2]),))
     storage.discard(1)
-    run = storage._recent.run(1)
+    run = storage._recent.run(1)  # noqa: SLF001
     assert run
     assert run.used_bytes < 71_000
     storage.close()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.storage.api import Storage
+from everbrook.storage import Storage
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

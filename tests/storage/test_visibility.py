@@ -2,9 +2,8 @@
 
 import pytest
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.state import Claim, Fork, Head, Identity
-from everbrook.storage.api import Record
+from everbrook.protocol import Claim, Fork, Head, Identity, Write
+from everbrook.storage import Record
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 

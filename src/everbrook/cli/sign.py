@@ -76,8 +76,7 @@ def _show(url: str, expires_at_secs: int, *, as_json: bool) -> None:
 
 def _sign(file: "UrlKeyFile", target: str, expires_at_secs: int) -> str:
     from everbrook.protocol.errors import ProtocolError  # noqa: PLC0415
-    from everbrook.server.auth.signed_urls import sign as sign_name  # noqa: PLC0415
-    from everbrook.server.auth.signed_urls import signed_name  # noqa: PLC0415
+    from everbrook.server.auth.signed_urls import sign as sign_name, signed_name  # noqa: PLC0415
 
     url = _url(target)
     try:

@@ -35,8 +35,7 @@ from everbrook.client.page import Page
 from everbrook.client.positions import Position, Resumed, parse_position
 from everbrook.client.recipes import ui_messages
 from everbrook.protocol.errors import BadRequest, NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
-from everbrook.protocol.sse import KEEP_ALIVE, Event
-from everbrook.protocol.sse import encode_event as encode_sse
+from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_event as encode_sse
 
 NO_CONTENT = 204
 RETRY = b"retry: 1000\n\n"

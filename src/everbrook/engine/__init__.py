@@ -1,1 +1,32 @@
 """The engine: load, decide, store, wake. It knows time, order, waiting and limits; not HTTP, not bytes on disk."""
+
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from everbrook.engine.clock import Clock as Clock
+    from everbrook.engine.engine import Engine as Engine
+    from everbrook.engine.feed import Batch as Batch
+    from everbrook.engine.limits import (
+        MAX_COST_BYTES as MAX_COST_BYTES,
+        MAX_COST_RATIO as MAX_COST_RATIO,
+        PRODUCER_IDLE_MS as PRODUCER_IDLE_MS,
+        UNLIMITED as UNLIMITED,
+    )
+    from everbrook.engine.registry import REGISTRY as REGISTRY
+    from everbrook.engine.stream import Stream as Stream
+    from everbrook.engine.tuning import EngineTuning as EngineTuning, WakingTuning as WakingTuning
+
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".clock": "Clock",
+        ".engine": "Engine",
+        ".feed": "Batch",
+        ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
+        ".registry": "REGISTRY",
+        ".stream": "Stream",
+        ".tuning": "EngineTuning WakingTuning",
+    },
+)

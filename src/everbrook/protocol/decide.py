@@ -28,8 +28,7 @@ from everbrook.protocol.ending import decide_delete, decide_expire
 from everbrook.protocol.outcomes import Decision
 from everbrook.protocol.retaining import decide_retain, decide_trim
 from everbrook.protocol.snapshots import decide_delete_snapshot, decide_publish
-from everbrook.protocol.subscriptions import commands as subscriptions
-from everbrook.protocol.subscriptions import decide as rules
+from everbrook.protocol.subscriptions import commands as subscriptions, decide as rules
 from everbrook.protocol.view import View
 
 _RULES: dict[type, Callable[[View, Any], Decision]] = {

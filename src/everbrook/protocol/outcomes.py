@@ -4,8 +4,7 @@ from msgspec import Struct
 
 from everbrook.protocol.change import Change
 from everbrook.protocol.state import Head, Producer
-from everbrook.protocol.subscriptions.outcomes import Changed as SubscriptionChanged
-from everbrook.protocol.subscriptions.outcomes import Confirmed
+from everbrook.protocol.subscriptions.outcomes import Changed as SubscriptionChanged, Confirmed
 
 
 class Created(Struct, frozen=True, gc=False):

@@ -26,8 +26,7 @@ from everbrook.server.location import Locator
 from everbrook.server.observe.assembling import observer_of
 from everbrook.server.observe.observer import Observer
 from everbrook.server.observe.operations import find_operation, operation_at, operation_elsewhere
-from everbrook.server.observe.request_ids import HEADER as REQUEST_ID
-from everbrook.server.observe.request_ids import id_line, request_id
+from everbrook.server.observe.request_ids import HEADER as REQUEST_ID, id_line, request_id
 from everbrook.server.problem import problem_response
 from everbrook.server.producers import ProducerResource
 from everbrook.server.publishing import Publication

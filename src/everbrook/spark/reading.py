@@ -18,8 +18,7 @@ from msgspec import Struct
 from everbrook.client.refusals import header_of
 from everbrook.client.tables.pieces import Piece, pieces_of
 from everbrook.protocol.errors import NotFound, OffsetGone
-from everbrook.protocol.frames import CONTENT_TYPE as FRAMES
-from everbrook.protocol.frames import decode_frames
+from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.bundle import Told
 from everbrook.spark.connection import Connection
 from everbrook.spark.pipelining import OK, Answer, Broken, Pipeline

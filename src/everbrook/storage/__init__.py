@@ -1,1 +1,57 @@
 """Storage: keeps each change entirely or not at all, and reads bytes back. It stores what was decided."""
+
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from everbrook.storage.acid.engine import AcidStorage as AcidStorage
+    from everbrook.storage.acid.tuning import AcidTuning as AcidTuning
+    from everbrook.storage.api import Record as Record, Storage as Storage, StorageFull as StorageFull
+    from everbrook.storage.backups.backup import (
+        BackupError as BackupError,
+        find_backups as find_backups,
+        format_name as format_name,
+        next_name as next_name,
+    )
+    from everbrook.storage.backups.file_copy import FileCopy as FileCopy
+    from everbrook.storage.backups.pieces import (
+        Asked as Asked,
+        Piece as Piece,
+        State as State,
+        parse_pieces as parse_pieces,
+    )
+    from everbrook.storage.check import check_store as check_store
+    from everbrook.storage.disk import OsDisk as OsDisk
+    from everbrook.storage.files.engine import FileStorage as FileStorage
+    from everbrook.storage.manifest import StoreError as StoreError
+    from everbrook.storage.memory import MemoryStorage as MemoryStorage
+    from everbrook.storage.memory_blobs import (
+        MemoryBlobReader as MemoryBlobReader,
+        MemoryBlobs as MemoryBlobs,
+        MemoryDraft as MemoryDraft,
+    )
+    from everbrook.storage.pin import Pin as Pin
+    from everbrook.storage.retained import floor_of as floor_of
+    from everbrook.storage.run import BLOCK_BYTES as BLOCK_BYTES
+
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".acid.engine": "AcidStorage",
+        ".acid.tuning": "AcidTuning",
+        ".api": "Record Storage StorageFull",
+        ".backups.backup": "BackupError find_backups format_name next_name",
+        ".backups.file_copy": "FileCopy",
+        ".backups.pieces": "Asked Piece State parse_pieces",
+        ".check": "check_store",
+        ".disk": "OsDisk",
+        ".files.engine": "FileStorage",
+        ".manifest": "StoreError",
+        ".memory": "MemoryStorage",
+        ".memory_blobs": "MemoryBlobReader MemoryBlobs MemoryDraft",
+        ".pin": "Pin",
+        ".retained": "floor_of",
+        ".run": "BLOCK_BYTES",
+    },
+)

@@ -8,11 +8,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import Condition, sleep, spawn
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ClientError
-from everbrook.client.flow.reading import Mode
 from everbrook.client.offsets import FileOffsets
 from everbrook.client.retry import Retry
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from everbrook.client import session_events, state_events
+from everbrook import Append, InvalidChange, Remove, Set
+from everbrook.client import Mode, session_events, state_events
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import spawn
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ChangesMissed, StateEnded
-from everbrook.client.flow.reading import Mode
 from everbrook.client.tuning import ClientTuning
-from everbrook.protocol.dialects import Append, InvalidChange, Remove, Set, StateMessage
+from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 

@@ -9,11 +9,11 @@ import msgspec
 import pydantic
 import pytest
 
+from everbrook import InvalidChange, Reset, Set
 from everbrook.client import session_events, state_events
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
-from everbrook.protocol.dialects import InvalidChange, Reset, Set
 
 pytestmark = pytest.mark.anyio
 

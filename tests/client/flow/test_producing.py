@@ -3,8 +3,7 @@
 from enum import Enum
 
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from everbrook.client.flow.producing import Batch, Batching, Production

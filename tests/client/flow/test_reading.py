@@ -2,17 +2,16 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from everbrook.client import Mode
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
-from everbrook.client.flow.reading import Ask, EventPages, Live, Mode, Reading
+from everbrook.client.flow.reading import Ask, EventPages, Live, Reading
 from everbrook.client.page import Page, page_of
 from everbrook.client.tuning import DEFAULT_TUNING
-from everbrook.protocol.control import Control
-from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_event
+from everbrook.protocol import KEEP_ALIVE, Control, Event, encode_base64, encode_event
 
 EXACT = {"Stream-Extensions": "bounded-reads"}
 JSON = {"Content-Type": "application/json"} | EXACT

@@ -4,8 +4,7 @@ import msgspec
 import pytest
 from anthropic.types import RawContentBlockDeltaEvent
 
-from everbrook.client.recipes.anthropic import decode, encode
-from everbrook.client.recipes.anthropic import read as read_event
+from everbrook.client.recipes.anthropic import decode, encode, read as read_event
 from everbrook.client.recipes.ui_messages import Chunk, UIMessage
 from tests.client.recordings import recorded
 from tests.client.recordings.playback import anthropic_client

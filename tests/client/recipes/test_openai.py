@@ -7,8 +7,7 @@ import pytest
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseTextDeltaEvent
 
-from everbrook.client.recipes.openai import decode, encode
-from everbrook.client.recipes.openai import read as read_event
+from everbrook.client.recipes.openai import decode, encode, read as read_event
 from everbrook.client.recipes.ui_messages import Chunk, UIMessage
 from tests.client.recordings import recorded
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import Condition, sleep, spawn
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import ClientError
-from everbrook.client.flow.reading import Mode
 from everbrook.client.offsets import FileOffsets
 from everbrook.client.retry import Retry
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from everbrook.client import session_events, state_events
+from everbrook import Append, InvalidChange, Remove, Set
+from everbrook.client import Mode, session_events, state_events
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import spawn
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import ChangesMissed, StateEnded
-from everbrook.client.flow.reading import Mode
 from everbrook.client.tuning import ClientTuning
-from everbrook.protocol.dialects import Append, InvalidChange, Remove, Set, StateMessage
+from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 

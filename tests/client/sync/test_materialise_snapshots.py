@@ -10,11 +10,11 @@ import msgspec
 import pydantic
 import pytest
 
+from everbrook import InvalidChange, Reset, Set
 from everbrook.client import session_events, state_events
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
-from everbrook.protocol.dialects import InvalidChange, Reset, Set
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
 PATIENCE_SECS = 15.0

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from everbrook.client.tables.pieces import Piece
-from everbrook.protocol.frames import Frames
+from everbrook.protocol import Frames
 
 FIRST_TIME = 1_700_000_000_000
 

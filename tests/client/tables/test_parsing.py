@@ -7,8 +7,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.json
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.tables.parsing import build, conform, decode, parse, parse_as, text_of

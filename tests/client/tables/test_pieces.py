@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page

@@ -7,8 +7,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.client.content import Kind
 from everbrook.client.tables.forms import form_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx2
 
-from everbrook.protocol.sse import Decoder, Event
+from everbrook.protocol import Decoder, Event
 from tests.client.faults.writer import TLS
 
 PATIENCE_SECS = 10.0

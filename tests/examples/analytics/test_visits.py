@@ -3,8 +3,7 @@
 from typing import Any
 
 import msgspec
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from examples.analytics.visits import RECENT_MESSAGES, SILENCE_MS, Event, Fact, Visit, follow
 

@@ -1,8 +1,7 @@
 """Random histories of several streams that fork, publish, cut and end: each answers as its own history says."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from msgspec import Struct
 
 from tests.extensions.additions.frames import parse_frames

@@ -2,12 +2,11 @@
 
 import msgspec
 
-from everbrook.protocol.commands import Append, Create, Delete
+from everbrook.protocol import Append, Create, Delete, Outcome
 from everbrook.protocol.messages import unpack
-from everbrook.protocol.outcomes import Outcome
+from everbrook.protocol.subscriptions import Compact, Config, Subscription, Wake
 from everbrook.protocol.subscriptions.commands import (
     Claim,
-    Compact,
     Deliver,
     Lapse,
     LinkStreams,
@@ -17,8 +16,6 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.state import Subscription, Wake
 from tests.protocol.views import JSON, NOW, TEXT, Streams
 
 ROOT = b"/v1/stream/"

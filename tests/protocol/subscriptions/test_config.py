@@ -5,9 +5,9 @@ import json
 import pytest
 
 from everbrook.protocol.errors import InvalidRequest
+from everbrook.protocol.subscriptions import Config
 from everbrook.protocol.subscriptions.config import (
     MAX_STREAMS,
-    Config,
     parse_config,
     parse_path,
     parse_paths,

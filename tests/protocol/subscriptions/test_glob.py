@@ -1,8 +1,7 @@
 """Globs over paths: one pattern against a matcher that can be read at a glance, and many at once."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
 from tests.protocol.generated import generated
@@ -90,7 +89,7 @@ def test_what_was_removed_is_not_found_and_leaves_nothing_behind(
         trie.remove(pattern, (pattern, number))
         expected = [(kept, n) for kept, n in order if matches(kept.split("/"), path.split("/"))]
         assert sorted(trie.match(path)) == sorted(expected)
-    assert trie._root.children == {}
+    assert trie._root.children == {}  # noqa: SLF001
 
 
 def test_a_pattern_that_was_removed_leaves_those_above_it() -> None:

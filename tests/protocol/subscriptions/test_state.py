@@ -1,27 +1,28 @@
 """A subscription is what its events make of it, and they are stored without loss."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.state import (
+from everbrook.protocol.subscriptions import (
     BEFORE_FIRST,
-    Delivered,
+    Config,
     Ended,
     Event,
-    Failed,
     Held,
     Link,
+    Subscription,
+    Wake,
+    decode_events,
+    fold,
+)
+from everbrook.protocol.subscriptions.state import (
+    Delivered,
+    Failed,
     Linked,
     Stated,
-    Subscription,
     Unlinked,
-    Wake,
     Woken,
-    decode_events,
     encode_events,
-    fold,
     format_position,
 )
 from tests.protocol.generated import generated

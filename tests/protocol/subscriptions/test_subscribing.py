@@ -5,12 +5,12 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
+from everbrook.protocol import Deleted, Untouched
 from everbrook.protocol.errors import InvalidRequest, SubscriptionExists, SubscriptionNotFound
-from everbrook.protocol.outcomes import Deleted, Untouched
+from everbrook.protocol.subscriptions import BEFORE_FIRST, Link
 from everbrook.protocol.subscriptions.config import MAX_STREAMS
 from everbrook.protocol.subscriptions.decide import matched_by_pattern
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
-from everbrook.protocol.subscriptions.state import BEFORE_FIRST, Link
 from tests.protocol.subscriptions.deciding import HOOK, PULL, RECORD, Desk
 from tests.protocol.views import NOW
 

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from everbrook.protocol import Untouched
 from everbrook.protocol.errors import (
     AlreadyClaimed,
     Fenced,
@@ -11,9 +12,8 @@ from everbrook.protocol.errors import (
     NoPendingWork,
     StreamNotFound,
 )
-from everbrook.protocol.outcomes import Untouched
+from everbrook.protocol.subscriptions import BEFORE_FIRST, Wake
 from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
-from everbrook.protocol.subscriptions.state import BEFORE_FIRST, Wake
 from tests.protocol.subscriptions.deciding import HOOK, LEASE_MS, PULL, Desk
 from tests.protocol.views import NOW
 

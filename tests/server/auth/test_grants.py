@@ -1,8 +1,7 @@
 """Scopes: how they are read, written, and what they allow."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.server.auth.grants import (
     allows,

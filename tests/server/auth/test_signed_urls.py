@@ -5,11 +5,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import InvalidQuery, ProtocolError, TokenExpired, TokenInvalid
-from everbrook.protocol.path import STREAM_ROOT
 from everbrook.server.auth.grants import format_scopes
 from everbrook.server.auth.identity import Identity
 from everbrook.server.auth.signed_urls import (

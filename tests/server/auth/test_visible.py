@@ -1,7 +1,6 @@
 """What of a listing is visible, against the plain rule: a name is, if a prefix covers it."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.server.auth.grants import below
 from everbrook.server.auth.visible import Span, visible_spans

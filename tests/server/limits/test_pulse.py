@@ -8,8 +8,8 @@ from threading import Event
 
 from msgspec.structs import replace
 
-from everbrook.engine.clock import Clock
-from everbrook.protocol.change import Change
+from everbrook.engine import Clock
+from everbrook.protocol import Change
 from everbrook.server.limits.tuning import OverloadTuning, PulseTuning
 from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start

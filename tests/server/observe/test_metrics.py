@@ -14,9 +14,7 @@ from everbrook.server.observe.loop_lag import LoopLag
 from everbrook.server.observe.operations import OPERATIONS
 from everbrook.server.serving import reload
 from everbrook.settings import StorageMode
-from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.acid.tuning import AcidTuning
-from everbrook.storage.disk import OsDisk
+from everbrook.storage import AcidStorage, AcidTuning, OsDisk
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
 from tests.server.running import QUICK_TICKS, GatedStorage, eventually

@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from everbrook.protocol.errors import WebhookUrlRejected
 from everbrook.server.webhooks.addresses import special

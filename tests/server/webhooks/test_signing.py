@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.server.webhooks.signing import InvalidKeyRing, KeyRing, SigningKey
 from tests.protocol.generated import generated

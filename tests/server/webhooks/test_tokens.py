@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import jwt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.webhooks.tokens import MAX_TOKEN_BYTES, Grant, Tokens

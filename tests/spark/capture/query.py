@@ -9,8 +9,7 @@ from typing import Any
 from pyspark import cloudpickle
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from everbrook.protocol.dialects import parse_message
-from everbrook.protocol.folding import State
+from everbrook.protocol import State, parse_message
 from everbrook.spark.capture.options import parse_capture
 from everbrook.spark.capture.reader import CaptureReader
 from everbrook.spark.capture.tuning import CaptureTuning

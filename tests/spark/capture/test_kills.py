@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from everbrook.protocol.dialects import parse_message
+from everbrook.protocol import State, parse_message
 from everbrook.protocol.errors import NotFound
-from everbrook.protocol.folding import State
 from everbrook.spark.capture import status
 from everbrook.spark.capture.options import default_slot
 from tests.spark.drivers import driving

@@ -6,8 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.spark.capture.pgoutput import (
     UNCHANGED,

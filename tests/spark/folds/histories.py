@@ -4,11 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from everbrook import Client
-from everbrook.client._sync.stream import Stream
-from everbrook.client.heads import Snapshot
-from everbrook.protocol.dialects import InvalidChange, parse_message
-from everbrook.protocol.folding import State, parse_snapshot
+from everbrook import Client, InvalidChange, Snapshot, Stream
+from everbrook.protocol import State, parse_message, parse_snapshot
 
 Json = Any
 Plain = dict[str, dict[str, Json]]

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from everbrook import Client
+from everbrook import Client, Unsupported
 from everbrook.client import state_events
-from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
 from tests.spark.folds.compactors import Compactor, Query
 from tests.spark.folds.histories import bootstrapped, written

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook import Client
-from everbrook.client.wire import ConnectionBroken
+from everbrook.client import ConnectionBroken
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark import Folded
 from everbrook.spark.connection import Connection

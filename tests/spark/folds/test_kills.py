@@ -12,9 +12,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from everbrook import Client
+from everbrook import Client, Stream
 from everbrook.client import session_events, state_events
-from everbrook.client._sync.stream import Stream
 from tests.spark.drivers import driving
 from tests.spark.folds.histories import applied, plain, replayed, restored, written
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from everbrook import Client
+from everbrook import Client, Stream
 from everbrook.client import session_events, state_events
-from everbrook.client._sync.stream import Stream
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.folding import Steps
 from everbrook.spark.folds.publishing import Ready

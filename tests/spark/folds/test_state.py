@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from everbrook.protocol.dialects import InvalidChange
-from everbrook.protocol.folding import State, format_snapshot, parse_snapshot
+from everbrook import InvalidChange
+from everbrook.protocol import State, format_snapshot, parse_message, parse_snapshot
 from everbrook.spark.folds.state import FoldedState, decode_messages
 from tests.spark.folds.histories import applied, histories, plain, spoilt_histories
 
@@ -45,8 +45,6 @@ def test_what_is_no_change_is_told_by_its_place(messages: list[Any]) -> None:
 
 
 def _applies(state: State, message: object) -> bool:
-    from everbrook.protocol.dialects import parse_message  # noqa: PLC0415 - the rule itself
-
     try:
         state.apply(parse_message(message))
     except InvalidChange:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.client.retry import Retry
+from everbrook import Retry
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.jobs.board import Board, State
 from everbrook.spark.jobs.errors import OutOfReach

@@ -39,7 +39,7 @@ def test_a_letter_that_is_too_large_for_the_server_is_in_the_table(
     work = Work("q-0", str(rows.folder), str(refused.folder), rows.columns(), evolve=True, group=1, max_columns=9)
     for _ in range(2):
         report = write_rows(work, [rows_of("x" * size)])
-        writing._put_aside("q", Written(0, letters.COLUMNS, report.letters), refused)
+        writing._put_aside("q", Written(0, letters.COLUMNS, report.letters), refused)  # noqa: SLF001
     with Client(small_server) as client:
         assert len(client.stream(there).read().all()) == in_stream
     assert open_table(options.folder / "_dead_letters").count_rows() == in_table

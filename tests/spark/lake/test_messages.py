@@ -7,8 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from everbrook.spark.lake.columns import ANY, Column, column_name, settle
 from everbrook.spark.lake.messages import JsonMessages, json_columns

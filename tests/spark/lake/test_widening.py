@@ -22,7 +22,7 @@ def written(folder: Path, *values: object, known: tuple[Column, ...] = ()) -> li
     work = Work("q-0", *places, table.columns(), evolve=True, group=1, max_columns=10, chunk_rows=1)
     writing = BatchWriting(LakeOptions(str(folder)), (), DeadLetterOptions())
     batch = cast("Any", SimpleNamespace(toArrow=lambda: rows))
-    reports, _ = writing._settled(batch, work, large=False)
+    reports, _ = writing._settled(batch, work, large=False)  # noqa: SLF001
     files = [pa.parquet.read_table(folder / file.path, partitioning=None) for file in reports[0].files]
     assert len(list(folder.glob("stream_group=*/*/*.parquet"))) == len(files)
     return [(str(each.schema.field("x").type), each["x"].to_pylist()) for each in files]

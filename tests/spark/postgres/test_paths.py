@@ -1,8 +1,7 @@
 """Paths, as they are written and read."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from everbrook.spark.postgres.paths import OPERATION, TOLD, WHOLE, Field, Told, parse_path
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from everbrook.protocol.dialects import InvalidChange, parse_message
-from everbrook.protocol.folding import State
+from everbrook import InvalidChange
+from everbrook.protocol import State, parse_message
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.postgres.sinks import Sink
 from tests.spark.postgres.conftest import MakeSink

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Record
+from everbrook.protocol import Producer
+from everbrook.storage import Record
 from everbrook.storage.files.logs import Logs
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk

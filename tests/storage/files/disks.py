@@ -4,7 +4,8 @@ import errno
 import os
 from pathlib import Path
 
-from everbrook.storage.disk import File, Lock, OsDisk
+from everbrook.storage import OsDisk
+from everbrook.storage.disk import File, Lock
 
 
 class Stopped(BaseException):

@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from everbrook.protocol.change import Change
-from everbrook.storage.api import Record
+from everbrook.protocol import Change
+from everbrook.storage import FileStorage, Record
 from everbrook.storage.disk import Disk
-from everbrook.storage.files.engine import FileStorage
 from everbrook.storage.files.layout import Layout
 from everbrook.storage.files.tuning import FilesTuning
 from tests.crash.jobs import Inline

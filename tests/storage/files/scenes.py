@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from everbrook.protocol.change import Change
-from everbrook.protocol.state import Producer
+from everbrook.protocol import Change, Producer
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import Contents, commit, contents, open_files
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from random import Random
 
-from everbrook.storage.api import Record
-from everbrook.storage.disk import OsDisk
+from everbrook.storage import OsDisk, Record
 from everbrook.storage.files.tuning import DEFAULTS
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk

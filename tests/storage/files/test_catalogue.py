@@ -4,7 +4,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Write
+from everbrook.protocol import Write
 from everbrook.storage.files.entries import Entries
 from everbrook.storage.files.logs import Logs
 from tests.storage.drafts import Draft

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.protocol import Producer
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Record
-from everbrook.storage.files.engine import FileStorage
+from everbrook.storage import FileStorage, Record
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import abandon, commit, contents, open_files, segments
 

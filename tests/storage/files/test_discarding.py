@@ -6,8 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.api import Record
-from everbrook.storage.disk import OsDisk
+from everbrook.storage import OsDisk, Record
 from tests.storage.drafts import Draft
 from tests.storage.files.cutting import SEGMENT_BYTES, cut, fill, open_small, starts, verify
 from tests.storage.files.disks import WatchedDisk

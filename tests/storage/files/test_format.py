@@ -5,7 +5,7 @@ import zlib
 from hashlib import sha256
 from pathlib import Path
 
-from everbrook.protocol.state import Producer
+from everbrook.protocol import Producer
 from tests.storage.drafts import NOW, Draft
 from tests.storage.files.opening import commit, open_files, segments
 

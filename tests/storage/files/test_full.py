@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage.api import StorageFull
+from everbrook.storage import StorageFull
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
 from tests.storage.files.opening import abandon, commit, contents, open_files, segments

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Record
+from everbrook.protocol import Producer
+from everbrook.storage import Record
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import commit, open_files, segments
 

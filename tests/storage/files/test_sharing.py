@@ -4,9 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.storage.acid.engine import AcidStorage
-from everbrook.storage.disk import OsDisk
-from everbrook.storage.manifest import StoreError
+from everbrook.storage import AcidStorage, OsDisk, StoreError
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import commit, contents, open_files
 

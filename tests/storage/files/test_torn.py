@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from everbrook.protocol.state import Producer
-from everbrook.storage.api import Record
+from everbrook.protocol import Producer
+from everbrook.storage import Record
 from tests.storage.drafts import Draft
 from tests.storage.files.opening import abandon, commit, contents, open_files, segments
 

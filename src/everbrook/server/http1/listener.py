@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence, Set as AbstractSet
 from itertools import count
 
 from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailable

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.core import Metric as Family
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric as Family
 from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine

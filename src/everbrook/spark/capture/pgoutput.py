@@ -5,8 +5,10 @@ which are no matter of the protocol. Messages that this project has no use for (
 """
 
 from collections.abc import Callable
-from struct import Struct as Layout
-from struct import error as StructError  # noqa: N812 - a class
+from struct import (
+    Struct as Layout,
+    error as StructError,  # noqa: N812 - a class
+)
 from typing import Final
 
 from msgspec import Struct

@@ -14,8 +14,7 @@ from msgspec import Struct
 from everbrook.client.address import part_of
 from everbrook.client.heads import Snapshot
 from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone, StreamGone
-from everbrook.protocol.frames import CONTENT_TYPE as FRAMES
-from everbrook.protocol.frames import Frames, decode_frames
+from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, Frames, decode_frames
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.plans import Plan
 from everbrook.spark.folds.reports import Current, Gone, Overtaken

@@ -105,8 +105,13 @@ class FoldSource(Struct, frozen=True):
 
 def observed(reports: "DataFrame") -> "DataFrame":
     """Have Spark count reports on their way, by what became of the streams."""
-    from pyspark.sql.functions import coalesce, col, count_if, lit  # noqa: PLC0415 - with Spark
-    from pyspark.sql.functions import sum as sum_of  # noqa: PLC0415
+    from pyspark.sql.functions import (  # noqa: PLC0415 - with Spark
+        coalesce,
+        col,
+        count_if,
+        lit,
+        sum as sum_of,
+    )
 
     from everbrook.spark.folds.reports import OUTCOMES, PUBLISHED  # noqa: PLC0415
 

@@ -16,8 +16,7 @@ from msgspec import Struct
 from everbrook.spark.appending import Appender, BatchTooLarge, Producer
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.columns import OFFSET, Column, Columns, file_schema
-from everbrook.spark.lake.columns import STREAM as FROM
+from everbrook.spark.lake.columns import OFFSET, STREAM as FROM, Column, Columns, file_schema
 from everbrook.spark.lake.tables import Written
 from everbrook.spark.messages import MESSAGE, STREAM
 from everbrook.spark.options import ServerOptions, SinkOptions

@@ -11,8 +11,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw
 
-from everbrook.spark.lake.columns import JSON, RESCUED, Column
-from everbrook.spark.lake.columns import columns_in as columns_of
+from everbrook.spark.lake.columns import JSON, RESCUED, Column, columns_in as columns_of
 from everbrook.spark.lake.messages import VALUE
 from everbrook.spark.messages import plain
 

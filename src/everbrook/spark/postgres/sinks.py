@@ -18,9 +18,15 @@ from everbrook.spark.postgres.database import Cursor, Database, DatabaseOptions
 from everbrook.spark.postgres.dead_letters import DeadLetter, DeadLetterOptions
 from everbrook.spark.postgres.mapping import SESSION_EVENTS, SESSION_STATE, mapping_of, parse_columns
 from everbrook.spark.postgres.paths import OFFSET, STREAM, Path
-from everbrook.spark.postgres.pieces import OFFSET as OFFSETS
-from everbrook.spark.postgres.pieces import STREAM as STREAMS
-from everbrook.spark.postgres.pieces import VALUE, Piece, ends_of, fresh_rows, pieces_of
+from everbrook.spark.postgres.pieces import (
+    OFFSET as OFFSETS,
+    STREAM as STREAMS,
+    VALUE,
+    Piece,
+    ends_of,
+    fresh_rows,
+    pieces_of,
+)
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.shapes import Shape, shape_of
 from everbrook.spark.postgres.tables import Table, look_up, require_columns

@@ -13,8 +13,7 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.sql import SQL, Composed, Identifier
 
-from everbrook.protocol.dialects import Append as AppendChange
-from everbrook.protocol.dialects import Change, InvalidChange, Remove, Set, StateMessage, shown
+from everbrook.protocol.dialects import Append as AppendChange, Change, InvalidChange, Remove, Set, StateMessage, shown
 from everbrook.spark.postgres import digits, texts
 from everbrook.spark.postgres.copying import column_of, data_of, numbers_of, rows_of
 from everbrook.spark.postgres.database import Cursor
@@ -22,9 +21,7 @@ from everbrook.spark.postgres.dividing import Dividing, Refused, RowRefused
 from everbrook.spark.postgres.folding import Current, Final, Folding, Told, parse_told
 from everbrook.spark.postgres.keys import HELD, NUMBER, Entity, Held, Keys
 from everbrook.spark.postgres.mapping import Mapper
-from everbrook.spark.postgres.pieces import OFFSET as OFFSETS
-from everbrook.spark.postgres.pieces import STREAM as STREAMS
-from everbrook.spark.postgres.pieces import VALUE as VALUES
+from everbrook.spark.postgres.pieces import OFFSET as OFFSETS, STREAM as STREAMS, VALUE as VALUES
 from everbrook.spark.postgres.shapes import Shape
 from everbrook.spark.postgres.tables import names, require_unchanged
 

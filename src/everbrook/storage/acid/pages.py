@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from struct import Struct
-from struct import error as TooShort  # noqa: N812 - what it means here
+from struct import (
+    Struct,
+    error as TooShort,  # noqa: N812 - what it means here
+)
 
 from msgspec import Struct as Value
 

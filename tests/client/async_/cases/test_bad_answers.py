@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.flow.reading import Mode
 from everbrook.protocol.errors import ProtocolError
 from tests.client.faults.kinds import Edited, Fault, Preceded, Reply
 from tests.client.faults.proxy import Proxy

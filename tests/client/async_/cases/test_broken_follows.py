@@ -4,11 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.flow.reading import Mode
 from everbrook.client.tuning import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.flow.reading import Mode
 from everbrook.protocol.errors import StreamClosed, StreamNotFound
 from tests.client.faults.writer import Writer
 

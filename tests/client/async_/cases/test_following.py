@@ -4,9 +4,9 @@ import time
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.flow.reading import Mode
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 from tests.client.faults.writer import Writer

@@ -2,10 +2,10 @@
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep, spawn
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.flow.reading import Mode
 from tests.client.faults.exchange import Request
 from tests.client.faults.kinds import Fault, Reply, Sound
 from tests.client.faults.proxy import Proxy

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
-from everbrook.client.flow.reading import Mode
 from everbrook.client.retry import Retry
 from soak.server import Server
 

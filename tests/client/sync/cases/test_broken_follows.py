@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.flow.reading import Mode
 from everbrook.client.tuning import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,

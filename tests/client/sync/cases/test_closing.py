@@ -3,8 +3,8 @@
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.stream import Stream
-from everbrook.client.flow.reading import Mode
 from everbrook.protocol.errors import StreamClosed, StreamNotFound
 from tests.client.faults.writer import Writer
 

@@ -5,9 +5,9 @@ import time
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
-from everbrook.client.flow.reading import Mode
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 from tests.client.faults.writer import Writer

@@ -3,10 +3,10 @@
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import sleep, spawn
 from everbrook.client._sync.stream import Stream
-from everbrook.client.flow.reading import Mode
 from tests.client.faults.exchange import Request
 from tests.client.faults.kinds import Fault, Reply, Sound
 from tests.client.faults.proxy import Proxy

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import sleep
-from everbrook.client.flow.reading import Mode
 from everbrook.client.retry import Retry
 from soak.server import Server
 
