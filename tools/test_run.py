@@ -60,17 +60,12 @@ def _run(name: str, steps: list[list[str]], folder: Path) -> int:
     began, log = time.monotonic(), folder / name
     code = 0
     with log.open("wb") as output:
+        shown = None if name == "rest" else output
         for step in steps:
-            code = (
-                code
-                or subprocess.run(  # noqa: S603 - commands of our own making
-                    step,
-                    check=False,
-                    stdout=None if name == "rest" else output,
-                    stderr=subprocess.STDOUT,
-                    env=_environment(),
-                ).returncode
-            )
+            # The commands are our own.
+            code = subprocess.call(step, stdout=shown, stderr=subprocess.STDOUT, env=_environment())  # noqa: S603
+            if code != 0:
+                break
     text = log.read_text(encoding="utf-8", errors="replace")
     print(f"\n== {name}: ended with {code} after {time.monotonic() - began:.0f} s\n{text}", flush=True)
     return code
