@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from everbrook.spark import write_lake, write_stream
-from everbrook.spark.lake.batches import LakeTuning
+from everbrook.spark.tuning import TableTuning
 from soak.lake.moments import TABLE, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES
@@ -62,7 +62,7 @@ def _start(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN40
         compact_after=6,
         retention_hours=0,
         trigger={"availableNow": True} if settings["last"] else None,
-        tuning=LakeTuning(large_bytes=settings["large_bytes"]),
+        tuning=TableTuning(large_bytes=settings["large_bytes"]),
     )
 
 

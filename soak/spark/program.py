@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from everbrook.spark.checkpoints import write_with
-from everbrook.spark.writing import WritingTuning, start_writing
+from everbrook.spark.tuning import StreamTuning
+from everbrook.spark.writing import start_writing
 from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER
@@ -22,7 +23,7 @@ from soak.spark.journal import BEGAN, JOURNAL, READER, Journal, note
 from soak.spark.sessions import begin_session
 from soak.spark.watching import Watched, watch_helper
 
-TUNING = WritingTuning(large_bytes=128 * 1024)
+TUNING = StreamTuning(large_bytes=128 * 1024)
 """From which size of a batch on tasks append the next one: less than the product has, so that both happen."""
 _TRIES = 5
 _READER_SECS = 60.0

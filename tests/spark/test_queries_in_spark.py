@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from everbrook import Client
 from everbrook.spark import ProgressListener, lag, write_stream
 from everbrook.spark.checkpoints import write_with
-from everbrook.spark.writing import ClosingQuery, Option, WritingTuning, start_writing
+from everbrook.spark.tuning import StreamTuning
+from everbrook.spark.writing import ClosingQuery, Option, start_writing
 from tests.server.running import eventually
 
 TIMEOUT_SECS = 120
@@ -114,7 +115,7 @@ def test_the_helper_writes_once_too(
         )
         writer = write_with(frame, str(checkpoint), {"availableNow": True}, None)
         options: dict[str, Option] = {"url": server, "autoCreate": True, "closeOnFinish": tasks == 3}
-        tuning = WritingTuning(large_bytes=large_bytes)
+        tuning = StreamTuning(large_bytes=large_bytes)
         finish(start_writing(frame, str(checkpoint), writer, options, ends=True, tuning=tuning))
         if tasks == 2:
             forget_last_batch(checkpoint)

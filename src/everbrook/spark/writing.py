@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import pyarrow as pa
-from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -24,16 +23,10 @@ from everbrook.spark.messages import STREAM, Layout, encode, layout_of
 from everbrook.spark.options import SinkOptions, parse_sink
 from everbrook.spark.shipping import is_remote
 from everbrook.spark.source import EverbrookDataSource
+from everbrook.spark.tuning import StreamTuning
 from everbrook.spark.writers import producer_of
 
 Option = str | int | bool
-
-
-class WritingTuning(Struct, frozen=True, kw_only=True):
-    """When a query changes the way in which it writes. Users can't set it."""
-
-    large_bytes: int = 32 * 1024 * 1024
-    """A batch that is larger than this makes tasks append the next one."""
 
 
 def write_stream(
@@ -55,7 +48,7 @@ def write_stream(
     """
     writer = write_with(df, checkpoint, trigger, query_name).outputMode(output_mode)
     ends = bool(trigger and ("availableNow" in trigger or "once" in trigger))
-    return start_writing(df, checkpoint, writer, options, ends=ends, tuning=WritingTuning())
+    return start_writing(df, checkpoint, writer, options, ends=ends, tuning=StreamTuning())
 
 
 def start_writing(
@@ -65,9 +58,9 @@ def start_writing(
     options: Mapping[str, Option],
     *,
     ends: bool,
-    tuning: WritingTuning,
+    tuning: StreamTuning,
 ) -> "StreamingQuery | ClosingQuery":
-    """Begin to write with a writer of Spark that is set up, of a query that ends by itself or does not."""
+    """Begin to write with a configured writer of Spark. `ends` says whether its trigger ends the query by itself."""
     given = {name: _text(value) for name, value in options.items()}
     sink = parse_sink(given)
     layout = layout_of(df.schema, sink)
@@ -96,7 +89,7 @@ def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[
 class BatchWriting:
     """Writes the batches of one query."""
 
-    def __init__(self, options: SinkOptions, layout: Layout, tuning: WritingTuning) -> None:
+    def __init__(self, options: SinkOptions, layout: Layout, tuning: StreamTuning) -> None:
         self._options = options
         self._layout = layout
         self._tuning = tuning

@@ -9,8 +9,8 @@ from pyspark.errors import StreamingQueryException
 
 from everbrook import Client
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.batches import LakeTuning
 from everbrook.spark.lake.errors import TableMismatch
+from everbrook.spark.tuning import TableTuning
 from tests.spark.lake.queries import Lake, append, forget_last_batch
 
 
@@ -37,7 +37,7 @@ def test_a_batch_that_runs_again_is_there_once(lake: Lake, client: Client) -> No
 def test_large_batches_are_written_by_tasks(lake: Lake, client: Client) -> None:
     for name in "abcd":
         append(client, f"{lake.prefix}{name}", *({"n": n, name: n} for n in range(30)))
-    lake.run({"readOn": "tasks"}, tuning=LakeTuning(large_bytes=0))
+    lake.run({"readOn": "tasks"}, tuning=TableTuning(large_bytes=0))
     rows = lake.rows()
     assert [(row["stream"][-1], row["n"]) for row in rows] == [(name, n) for name in "abcd" for n in range(30)]
     assert all(row[row["stream"][-1]] == row["n"] for row in rows)
@@ -47,7 +47,7 @@ def test_tasks_that_find_different_types_are_settled(lake: Lake, client: Client)
     values: list[Any] = [1, 2.5, "three", None, [4]]
     for name, value in zip("abcde", values, strict=True):
         append(client, f"{lake.prefix}{name}", {"x": value, "n": 1 if name == "a" else 0.5})
-    lake.run({"readOn": "tasks", "minPartitions": "2"}, tuning=LakeTuning(large_bytes=0))
+    lake.run({"readOn": "tasks", "minPartitions": "2"}, tuning=TableTuning(large_bytes=0))
     assert [row["x"] for row in lake.rows()] == ["1", "2.5", '"three"', None, "[4]"]
     assert [row["n"] for row in lake.rows()] == [1.0, 0.5, 0.5, 0.5, 0.5]
 

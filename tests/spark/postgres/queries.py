@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook import Client
 from everbrook.spark import write_postgres
-from everbrook.spark.postgres.batches import PostgresTuning
+from everbrook.spark.tuning import TableTuning
 
 TIMEOUT_SECS = 180
 
@@ -26,7 +26,7 @@ class Job:
         self.prefix = prefix
         self.url = url
         self.checkpoint = checkpoint
-        self.tuning = PostgresTuning()
+        self.tuning = TableTuning()
         self.change: Callable[[DataFrame], DataFrame] = lambda frame: frame
 
     def copied(self, name: str) -> "Job":

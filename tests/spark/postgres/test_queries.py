@@ -11,12 +11,12 @@ import pytest
 from everbrook import Client
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.postgres import plans
-from everbrook.spark.postgres.batches import PostgresTuning
+from everbrook.spark.tuning import TableTuning
 from tests.spark.postgres.queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 from tests.spark.postgres.rows import change, event
 
 Sql = Callable[..., list[Any]]
-BY_DRIVER, BY_TASKS = PostgresTuning(large_bytes=10**9), PostgresTuning(large_bytes=-1)
+BY_DRIVER, BY_TASKS = TableTuning(large_bytes=10**9), TableTuning(large_bytes=-1)
 LOG: dict[str, Any] = {"columns": {"n": "n"}, "table": "log"}
 """A table with no key at all: positions alone keep rows from being written twice."""
 

@@ -23,7 +23,7 @@ from everbrook.spark.capture.replication import connect
 from everbrook.spark.capture.routing import Streams
 from everbrook.spark.capture.spool import Manifest, Slice, Spool, load_manifest
 from everbrook.spark.capture.spooled import spooled_rows
-from everbrook.spark.capture.tuning import CaptureTuning
+from everbrook.spark.capture.tuning import DEFAULT_TUNING, CaptureTuning
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -43,9 +43,9 @@ class Partition(InputPartition):
 class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving):
     """Decides on batches and hands over changes, on the driver; copies of it read the initial copy elsewhere."""
 
-    def __init__(self, options: CaptureOptions, tuning: CaptureTuning | None = None) -> None:
+    def __init__(self, options: CaptureOptions, tuning: CaptureTuning = DEFAULT_TUNING) -> None:
         self._options = options
-        self._tuning = tuning or CaptureTuning()
+        self._tuning = tuning
         self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
         self._begun: tuple[Manifest, Spool, Streams] | None = None
         self.receiver: Receiver | None = None

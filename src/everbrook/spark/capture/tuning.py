@@ -25,3 +25,6 @@ class CaptureTuning(Struct, frozen=True, kw_only=True):
     """How old the last look may be when a change gives reason to look again."""
     tell_secs: float = 5.0
     """How often Postgres hears of this side at least. It gives up after a minute of silence (wal_sender_timeout)."""
+
+
+DEFAULT_TUNING = CaptureTuning()

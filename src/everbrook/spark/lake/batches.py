@@ -9,7 +9,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -23,13 +22,7 @@ from everbrook.spark.lake.queries import held, introduce
 from everbrook.spark.lake.tables import DEAD_LETTERS, LakeOptions, Written, require_apart
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
 from everbrook.spark.postgres.plans import size_of_batch
-
-
-class LakeTuning(Struct, frozen=True, kw_only=True):
-    """When a query changes the way in which it writes. Users can't set it."""
-
-    large_bytes: int = 4 * 1024 * 1024
-    """A batch that is larger than this is written by tasks."""
+from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning
 
 
 class BatchWriting:
@@ -41,10 +34,10 @@ class BatchWriting:
         columns: Columns,
         dead_letters: letters.DeadLetterOptions,
         on_dead_letters: Callable[[int], None] | None = None,
-        tuning: LakeTuning | None = None,
+        tuning: TableTuning = DEFAULT_TABLE_TUNING,
     ) -> None:
         self._options = options
-        self._tuning = tuning or LakeTuning()
+        self._tuning = tuning
         self._columns = columns
         self._dead_letters = dead_letters
         self._on_dead_letters = on_dead_letters

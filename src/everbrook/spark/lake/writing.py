@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.batches import BatchWriting, LakeTuning
+from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own
 from everbrook.spark.lake.dead_letters import parse_dead_letters
 from everbrook.spark.lake.groups import Group
@@ -21,6 +21,7 @@ from everbrook.spark.lake.tables import DELTA, INFERRED, MOST_COLUMNS, RAW, Lake
 from everbrook.spark.messages import VALUE, require_messages
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.shipping import is_remote
+from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning
 
 _NEEDED = ("stream", "offset")
 _TAKEN = {*_NEEDED, "next_offset", "time", "content_type", VALUE}
@@ -45,7 +46,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     on_dead_letters: Callable[[int], None] | None = None,
-    tuning: LakeTuning | None = None,
+    tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
     """Begin to write messages to a Delta table, exactly once, and give the query.
 

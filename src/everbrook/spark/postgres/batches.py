@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pyarrow as pa
-from msgspec import Struct
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -23,15 +22,9 @@ from everbrook.spark.postgres.plans import size_of_batch
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.sinks import Plan, Sink, Written
 from everbrook.spark.reading import settle_worker
+from everbrook.spark.tuning import TableTuning
 
 _COUNTS = "rows LONG, refused LONG, size_bytes LONG"
-
-
-class PostgresTuning(Struct, frozen=True, kw_only=True):
-    """When a query changes the way in which it writes. Users can't set it."""
-
-    large_bytes: int = 4 * 1024 * 1024
-    """A batch that is larger than this is written by tasks."""
 
 
 class BatchWriting:
@@ -43,7 +36,7 @@ class BatchWriting:
         sink_id: str,
         *,
         in_order: bool,
-        tuning: PostgresTuning,
+        tuning: TableTuning,
         on_dead_letters: Callable[[int], None] | None = None,
     ) -> None:
         self._plan = plan

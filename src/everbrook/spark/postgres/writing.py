@@ -14,13 +14,14 @@ from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import require_messages
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres import dead_letters as letters
-from everbrook.spark.postgres.batches import BatchWriting, PostgresTuning
+from everbrook.spark.postgres.batches import BatchWriting
 from everbrook.spark.postgres.database import Database, parse_database
 from everbrook.spark.postgres.paths import TOLD, Told
 from everbrook.spark.postgres.pieces import NEXT_OFFSET, OFFSET, STREAM
 from everbrook.spark.postgres.plans import whole_streams
 from everbrook.spark.postgres.sinks import SinkOptions, parse_sink, prepare
 from everbrook.spark.shipping import is_remote
+from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning
 
 SESSION_EVENTS = "session_events"
 
@@ -44,7 +45,7 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
     trigger: Mapping[str, Any] | None = None,
     query_name: str | None = None,
     on_dead_letters: Callable[[int], None] | None = None,
-    tuning: PostgresTuning | None = None,
+    tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
     """Begin to write messages to a table of Postgres, exactly once, and give the query.
 
@@ -79,13 +80,8 @@ def write_postgres(  # noqa: PLR0913 - each has a name, and most a default
         require_messages(df.schema, (STREAM, OFFSET, NEXT_OFFSET, *told))
     finally:
         database.close()
-    batches = BatchWriting(
-        plan,
-        sink_id,
-        in_order=whole_streams(df),
-        tuning=tuning or PostgresTuning(),
-        on_dead_letters=on_dead_letters,
-    )
+    in_order = whole_streams(df)
+    batches = BatchWriting(plan, sink_id, in_order=in_order, tuning=tuning, on_dead_letters=on_dead_letters)
     return _start(df, checkpoint, batches, trigger, query_name)
 
 

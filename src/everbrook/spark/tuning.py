@@ -1,0 +1,20 @@
+"""Tuning of queries that write: which batches the driver writes by itself. Users can't set it: tests choose others."""
+
+from msgspec import Struct
+
+
+class StreamTuning(Struct, frozen=True, kw_only=True):
+    """For queries that write streams."""
+
+    large_bytes: int = 32 * 1024 * 1024
+    """Tasks append the batch that follows a larger one than this, else the driver does."""
+
+
+class TableTuning(Struct, frozen=True, kw_only=True):
+    """For queries that write tables of Postgres or of the lake."""
+
+    large_bytes: int = 4 * 1024 * 1024
+    """Tasks write a batch that is larger than this, else the driver does."""
+
+
+DEFAULT_TABLE_TUNING = TableTuning()
