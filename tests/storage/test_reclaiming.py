@@ -12,7 +12,7 @@ from everbrook.protocol import Change
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.acid.rows import INCARNATION
 from everbrook.storage.acid.shard import Shard
-from everbrook.storage.acid.tuning import DEFAULTS
+from everbrook.storage.acid.tuning import DEFAULT_TUNING
 from tests.storage.checking import commit, inspect, rows
 from tests.storage.drafts import Draft
 from tests.storage.engines import scratch_folder
@@ -67,7 +67,7 @@ def test_much_that_was_cut_goes_without_further_writes(folder: Path) -> None:
     storage.discard(1)
     storage.settle()
     assert before > MEBIBYTE
-    assert storage.shelved_bytes(1) < DEFAULTS.chunk_bytes
+    assert storage.shelved_bytes(1) < DEFAULT_TUNING.chunk_bytes
     assert_whole_from(storage, stream, stream.boundaries[-2], chance)
     storage.close()
 
@@ -116,7 +116,7 @@ def test_a_discard_that_failed_is_done_by_the_next_fold(folder: Path, monkeypatc
     storage.close()
     assert inspect(folder).damages == []
     storage = open_acid(folder)
-    assert storage.shelved_bytes(1) < DEFAULTS.chunk_bytes
+    assert storage.shelved_bytes(1) < DEFAULT_TUNING.chunk_bytes
     storage.close()
 
 

@@ -10,7 +10,7 @@ from everbrook.server.application import Application
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.authorizing import Authentication, Authorization
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
+from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.exchange import Gate
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import address_gate, identity_gate
@@ -86,7 +86,7 @@ def gates_of(
     proxies: Proxies,
     holdings: Holdings,
     authenticator: Authenticator | None = None,
-    tuning: AuthTuning = DEFAULT_AUTH,
+    tuning: AuthTuning = DEFAULT_TUNING.auth,
 ) -> list[Gate]:
     """Give the gates that the settings ask for: addresses before identities, which are known behind their own gate.
 

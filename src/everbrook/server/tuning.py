@@ -7,7 +7,7 @@ a component hands it its part. These structs live in modules that import nothing
 from msgspec import Struct
 
 from everbrook.engine.tuning import EngineTuning
-from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
+from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.limits.tuning import PulseTuning
 from everbrook.server.restarting import RestartTuning
@@ -29,7 +29,7 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     engine: EngineTuning = EngineTuning()
     listener: ListenerTuning = ListenerTuning()
     exchange: ExchangeTuning = ExchangeTuning()
-    auth: AuthTuning = DEFAULT_AUTH
+    auth: AuthTuning = AuthTuning()
     pulse: PulseTuning = PulseTuning()
     restart: RestartTuning = RestartTuning()
 

@@ -6,7 +6,7 @@ from everbrook.protocol.errors import Forbidden, TooManyRequests, Unauthorized, 
 from everbrook.server.auth.authorizing import Authentication, Authorization
 from everbrook.server.auth.grants import parse_scopes
 from everbrook.server.auth.identity import Identity, Verb
-from everbrook.server.auth.tuning import DEFAULT_AUTH
+from everbrook.server.auth.tuning import DEFAULT_TUNING
 from everbrook.server.exchange import Request
 
 NOW_SECS = 1_000_000.0
@@ -144,7 +144,7 @@ def test_readable_is_what_is_public_and_what_is_granted_to_read() -> None:
 
 def test_what_was_decided_lasts_until_it_is_to_be_looked_at_again() -> None:
     request = _request("GET", "/v1/stream/a", "read:/v1/stream/a")
-    assert 0 < _admit(request).lasts_secs(request) <= DEFAULT_AUTH.recheck_secs
+    assert 0 < _admit(request).lasts_secs(request) <= DEFAULT_TUNING.recheck_secs
 
 
 def test_it_lasts_no_longer_than_its_token() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 from random import Random
 
 from everbrook.storage import OsDisk, Record
-from everbrook.storage.files.tuning import DEFAULTS
+from everbrook.storage.files.tuning import DEFAULT_TUNING
 from tests.storage.drafts import Draft
 from tests.storage.files.disks import WatchedDisk
 from tests.storage.files.opening import commit, open_files
@@ -23,7 +23,7 @@ def test_descriptors_do_not_grow_with_streams(tmp_path: Path) -> None:
     for stream in streams:
         commit(storage, (stream.write(b"z"),))
         assert storage.read(stream.incarnation, 0, 3) == b"xyz"
-    assert descriptors() - before <= DEFAULTS.open_files + 10
+    assert descriptors() - before <= DEFAULT_TUNING.open_files + 10
     storage.close()
     assert descriptors() <= before  # what others left behind may have gone meanwhile
 
@@ -36,7 +36,7 @@ def test_files_are_not_closed_before_they_are_synced(tmp_path: Path) -> None:
     written = {path for kind, path in disk.steps if kind == "write"}
     assert written == {path for kind, path in disk.steps if kind == "sync" and path.suffix}
     # One more for the catalogue.
-    assert disk.most_open <= DEFAULTS.open_files + 2
+    assert disk.most_open <= DEFAULT_TUNING.open_files + 2
     storage.close()
 
 

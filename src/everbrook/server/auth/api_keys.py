@@ -19,7 +19,7 @@ from msgspec import Struct
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.auth.grants import expand, parse_scopes
 from everbrook.server.auth.identity import Grant, Identity
-from everbrook.server.auth.tuning import DEFAULT_AUTH, WatchTuning
+from everbrook.server.auth.tuning import DEFAULT_TUNING, WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 
 SOURCE = "api_key"
@@ -104,7 +104,7 @@ class ApiKeys:
         path: str,
         default_grants: tuple[Grant, ...] = (),
         now: Callable[[], float] = time.time,
-        tuning: WatchTuning = DEFAULT_AUTH.watch,
+        tuning: WatchTuning = DEFAULT_TUNING.watch,
         is_equal: Callable[[str, str], bool] = hmac.compare_digest,
     ) -> None:
         """Keys without scopes of their own have the default ones. `is_equal` must compare in constant time."""

@@ -15,7 +15,7 @@ from everbrook.server.auth.grants import expand, parse_scopes
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.auth.signed_urls import SignedUrls, is_signed
-from everbrook.server.auth.tuning import DEFAULT_AUTH, AuthTuning
+from everbrook.server.auth.tuning import DEFAULT_TUNING, AuthTuning
 from everbrook.server.exchange import Request
 from everbrook.server.limits.addresses import client_of
 from everbrook.settings import AuthSettings
@@ -37,7 +37,7 @@ class Authenticator:
     """Says who a request is of."""
 
     def __init__(
-        self, settings: AuthSettings, proxies: Proxies | None = None, tuning: AuthTuning = DEFAULT_AUTH
+        self, settings: AuthSettings, proxies: Proxies | None = None, tuning: AuthTuning = DEFAULT_TUNING
     ) -> None:
         """Read the files that the settings name, or raise SettingsError. Keys of a URL come with `begin`."""
         self._default_grants = parse_scopes(settings.default_scopes)

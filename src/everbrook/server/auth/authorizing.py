@@ -14,7 +14,7 @@ from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Un
 from everbrook.server.auth.actions import Access, Action, action_of, cuts, source_of
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
-from everbrook.server.auth.tuning import DEFAULT_AUTH
+from everbrook.server.auth.tuning import DEFAULT_TUNING
 from everbrook.server.exchange import Request
 from everbrook.server.routes import METRICS
 
@@ -49,7 +49,7 @@ class Authorization:
         public_read: str = "",
         *,
         public_metrics: bool = False,
-        recheck_secs: float = DEFAULT_AUTH.recheck_secs,
+        recheck_secs: float = DEFAULT_TUNING.recheck_secs,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Take the paths that everybody may read, as they are configured. Live reads are decided on again within

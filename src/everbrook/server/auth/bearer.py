@@ -21,7 +21,7 @@ from everbrook.server.auth.grants import expand, parse_claimed
 from everbrook.server.auth.guesses import Guesses
 from everbrook.server.auth.identity import Grant, Identity
 from everbrook.server.auth.issuer import Keys
-from everbrook.server.auth.tuning import DEFAULT_AUTH, TokenTuning
+from everbrook.server.auth.tuning import DEFAULT_TUNING, TokenTuning
 
 SOURCE = "token"
 MAX_TOKEN_BYTES = 8192
@@ -67,7 +67,7 @@ class BearerTokens:
         keys: Keys,
         expected: Expectation,
         now: Callable[[], float] = time.time,
-        tuning: TokenTuning = DEFAULT_AUTH.tokens,
+        tuning: TokenTuning = DEFAULT_TUNING.tokens,
         remembered: dict[bytes, Identity] | None = None,
     ) -> None:
         """Remember verified tokens in `remembered`, by their hash."""

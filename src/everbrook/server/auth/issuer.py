@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import Unavailable
 from everbrook.server.auth.jwks import MAX_SET_BYTES, Key, KeySet
-from everbrook.server.auth.tuning import DEFAULT_AUTH, IssuerTuning, WatchTuning
+from everbrook.server.auth.tuning import DEFAULT_TUNING, IssuerTuning, WatchTuning
 from everbrook.server.auth.watched import WatchedFile
 
 logger = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Keys(Protocol):
 class FileKeys:
     """The keys of a file."""
 
-    def __init__(self, path: str, parse: Callable[[bytes], KeySet], tuning: WatchTuning = DEFAULT_AUTH.watch) -> None:
+    def __init__(self, path: str, parse: Callable[[bytes], KeySet], tuning: WatchTuning = DEFAULT_TUNING.watch) -> None:
         self._file = WatchedFile(path, parse, setting="auth.jwks", tuning=tuning)
         self.reload = self._file.reload
 
@@ -86,7 +86,7 @@ class FetchedKeys:
         url: str,
         parse: Callable[[bytes], KeySet],
         refresh_secs: float,
-        tuning: IssuerTuning = DEFAULT_AUTH.issuer,
+        tuning: IssuerTuning = DEFAULT_TUNING.issuer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url

@@ -68,4 +68,4 @@ class AuthTuning(Struct, frozen=True, kw_only=True):
     tokens: TokenTuning = TokenTuning()
 
 
-DEFAULT_AUTH = AuthTuning()
+DEFAULT_TUNING = AuthTuning()

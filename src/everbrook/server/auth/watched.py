@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from everbrook.server.auth.tuning import DEFAULT_AUTH, WatchTuning
+from everbrook.server.auth.tuning import DEFAULT_TUNING, WatchTuning
 from everbrook.settings import SettingsError
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class WatchedFile(Generic[T]):
         *,
         setting: str,
         advice: str = "",
-        tuning: WatchTuning = DEFAULT_AUTH.watch,
+        tuning: WatchTuning = DEFAULT_TUNING.watch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Read the file, or raise SettingsError: `parse` raises ValueError for a text that can't be used.

@@ -22,7 +22,7 @@ from everbrook.storage.acid.pinning import AcidPin
 from everbrook.storage.acid.recent import Recent
 from everbrook.storage.acid.shard import OpenEnvironment, Shard, open_environment
 from everbrook.storage.acid.shelf import Shelf
-from everbrook.storage.acid.tuning import DEFAULTS, AcidTuning
+from everbrook.storage.acid.tuning import DEFAULT_TUNING, AcidTuning
 from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
@@ -51,7 +51,7 @@ class AcidStorage(Listing):
         *,
         shard_count: int,
         salt: int,
-        tuning: AcidTuning = DEFAULTS,
+        tuning: AcidTuning = DEFAULT_TUNING,
         executor: Executor | None = None,
         open_environment: OpenEnvironment = open_environment,
     ) -> None:

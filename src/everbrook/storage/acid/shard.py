@@ -12,7 +12,7 @@ from everbrook.storage.acid.pinned_shard import PinnedShard
 from everbrook.storage.acid.reading import ShardReader
 from everbrook.storage.acid.recent import RecentStream
 from everbrook.storage.acid.rows import CHECKSUM, INCARNATION, PLACE, holds, seal, seek_before, start_of, unseal
-from everbrook.storage.acid.tuning import DEFAULTS, AcidTuning
+from everbrook.storage.acid.tuning import DEFAULT_TUNING, AcidTuning
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 
@@ -38,7 +38,7 @@ class Shard(ShardReader):
     """Reads from, and folds into, one LMDB environment."""
 
     def __init__(
-        self, folder: Path, tuning: AcidTuning = DEFAULTS, open_environment: OpenEnvironment = open_environment
+        self, folder: Path, tuning: AcidTuning = DEFAULT_TUNING, open_environment: OpenEnvironment = open_environment
     ) -> None:
         self._folder = folder
         self._tuning = tuning

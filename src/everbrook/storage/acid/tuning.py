@@ -20,4 +20,4 @@ class AcidTuning(Struct, frozen=True, kw_only=True):
     """After how many bytes a blob is synced while it is written."""
 
 
-DEFAULTS = AcidTuning()
+DEFAULT_TUNING = AcidTuning()

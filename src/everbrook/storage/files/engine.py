@@ -28,7 +28,7 @@ from everbrook.storage.files.pinning import FilesPin
 from everbrook.storage.files.reader import Reader
 from everbrook.storage.files.recovery import recover, sweep
 from everbrook.storage.files.removals import Removals
-from everbrook.storage.files.tuning import DEFAULTS, FilesTuning
+from everbrook.storage.files.tuning import DEFAULT_TUNING, FilesTuning
 from everbrook.storage.files.writer import Writer, refusal_of
 from everbrook.storage.index import Messages
 from everbrook.storage.manifest import FORMAT, Manifest, open_folder, open_manifest
@@ -68,7 +68,7 @@ class FileStorage:
         *,
         durable: bool,
         salt: int,
-        tuning: FilesTuning = DEFAULTS,
+        tuning: FilesTuning = DEFAULT_TUNING,
         removal_executor: Executor | None = None,
         sync_executor: Executor | None = None,
     ) -> None:

@@ -24,4 +24,4 @@ class FilesTuning(Struct, frozen=True, kw_only=True):
     """After how many bytes a blob is synced while it is written."""
 
 
-DEFAULTS = FilesTuning()
+DEFAULT_TUNING = FilesTuning()
