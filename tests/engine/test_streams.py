@@ -210,7 +210,7 @@ def test_leaving_and_coming_back_leaves_nothing_behind_in_the_sweep(cramped: Del
         cramped.append(b"a", b"x")
         cramped.let_everything_arrive()
         forget(cramped)
-    assert cramped.engine.inspect().expiring.places <= SLICE + 4
+    assert cramped.engine.inspect().expiring.entries <= SLICE + 4
 
 
 def test_deciding_on_a_fork_does_not_let_it_go_for_its_source(cramped: DelayedRig) -> None:
@@ -364,7 +364,7 @@ def test_refusals_leave_nothing_behind_in_the_sweep(delayed: DelayedRig) -> None
     for _ in range(100):
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
-    assert delayed.engine.inspect().expiring.places <= 2
+    assert delayed.engine.inspect().expiring.entries <= 2
 
 
 def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delayed: DelayedRig) -> None:
@@ -374,4 +374,4 @@ def test_refusals_that_put_off_an_expiry_leave_little_behind_in_the_sweep(delaye
         delayed.append(b"a", b"x")
         delayed.let_group_arrive(FULL)
         delayed.clock.micros += 1000
-    assert delayed.engine.inspect().expiring.places <= SLICE + 2
+    assert delayed.engine.inspect().expiring.entries <= SLICE + 2

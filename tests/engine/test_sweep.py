@@ -146,7 +146,7 @@ def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
     rig.open(b"a")
     rig.scheduler.advance(500)
     assert lives(rig)
-    assert rig.engine.inspect().expiring.places == rig.scheduler.timers == 1
+    assert rig.engine.inspect().expiring.entries == rig.scheduler.timers == 1
     rig.scheduler.advance(1500)
     assert rig.storage.used_bytes == 0
 
@@ -157,7 +157,7 @@ def test_deleted_streams_leave_the_heap(rig: Rig) -> None:
     for number in range(5 * SLICE):
         rig.delete(b"%d" % number)
     expiring = rig.engine.inspect().expiring
-    assert (expiring.streams, expiring.places <= SLICE + 1) == (0, True)
+    assert (expiring.streams, expiring.entries <= SLICE + 1) == (0, True)
 
 
 def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig) -> None:
@@ -165,7 +165,7 @@ def test_touching_a_stream_again_and_again_takes_one_place_in_the_heap(rig: Rig)
     for _ in range(100):
         rig.scheduler.advance(700)
         rig.append(b"a", b"x")
-    assert rig.engine.inspect().expiring.places == 1
+    assert rig.engine.inspect().expiring.entries == 1
 
 
 def test_a_sliding_stream_lives_while_it_is_followed(rig: Rig) -> None:

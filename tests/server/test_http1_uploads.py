@@ -78,7 +78,7 @@ def test_a_sender_is_not_blamed_for_a_slow_disk(
     sender = threading.Thread(target=wire.ask, args=("PUT", url, b"a" * 20 * MB))
     sender.start()
     (held,) = served.connections
-    assert eventually(lambda: not held.snapshot().reading)
+    assert eventually(lambda: not held.inspect().reading)
     served.call(lambda: held.check(served.listener.now + 1000))
     assert served.connections == [held]
     storage.blobs.gate.set()
@@ -126,9 +126,9 @@ def test_an_upload_waits_behind_a_long_poll_without_being_read(
     wire.ask("GET", f"{path}?offset=now&live=long-poll")
     sender = threading.Thread(target=wire.ask, args=("PUT", url, b"a" * 20 * MB))
     sender.start()
-    held = next(held for held in served.connections if held.snapshot().deferred)
-    assert eventually(lambda: not held.snapshot().reading)
-    assert 0 < served.call(held.snapshot).held_body_bytes < MB
+    held = next(held for held in served.connections if held.inspect().deferred)
+    assert eventually(lambda: not held.inspect().reading)
+    assert 0 < served.call(held.inspect).held_body_bytes < MB
     assert not storage.blobs.writes
     connect(served).append(path, b"b")
     assert [wire.read().status, wire.read().status] == [200, 204]
@@ -143,13 +143,13 @@ def test_whole_uploads_behind_a_long_poll_are_bounded(
     request = render("PUT", url, b"a" * 100_000)
     sender = threading.Thread(target=wire.send, args=(request * 60,))
     sender.start()
-    held = next(held for held in served.connections if held.snapshot().deferred)
-    assert eventually(lambda: not held.snapshot().reading)
-    assert served.call(held.snapshot).queued_bytes < 2 * MB
+    held = next(held for held in served.connections if held.inspect().deferred)
+    assert eventually(lambda: not held.inspect().reading)
+    assert served.call(held.inspect).queued_bytes < 2 * MB
     connect(served).append(path, b"b")
     assert [wire.read().status for _ in range(61)] == [200] + [204] * 60
     sender.join()
-    assert served.call(held.snapshot).queued_bytes == 0
+    assert served.call(held.inspect).queued_bytes == 0
 
 
 def test_a_refusal_waits_for_its_turn(wire: Wire, connect: Connect, served: RunningServer, path: str) -> None:
@@ -216,7 +216,7 @@ def test_nothing_follows_the_answer_that_ends_the_connection(
     storage.blobs.gate.set()
     assert wire.read().status == 204
     assert wire.ended()
-    assert [held.snapshot().refusing for held in served.connections] == [False]
+    assert [held.inspect().refusing for held in served.connections] == [False]
 
 
 def test_an_offer_to_upgrade_is_not_taken_up(wire: Wire, url: str) -> None:
@@ -296,8 +296,8 @@ def test_a_request_without_a_streamed_body_is_an_ordinary_one(
     """What every append goes through knows nothing of uploads."""
     wire.ask("POST", path, content_type="text/plain", content_length="2").send(b"b")
     (held,) = served.connections
-    assert eventually(lambda: held.snapshot().body_bytes == 1)
-    assert not served.call(held.snapshot).streaming
+    assert eventually(lambda: held.inspect().body_bytes == 1)
+    assert not served.call(held.inspect).streaming
     assert wire.send(b"c").read().status == 204
     assert wire.request("PUT", url, b"x", if_none_match="*").headers["etag"] == etag_of(
         1, b"x", b"application/octet-stream"

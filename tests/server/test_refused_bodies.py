@@ -66,7 +66,7 @@ def test_a_refused_body_is_not_kept(wire: Wire, path: str, small: RunningServer)
     wire.ask("POST", path, content_type="text/plain", transfer_encoding="chunked")
     wire.send_slowly([b"%x\r\n%b\r\n" % (100_000, b"a" * 100_000)] * 20, 0.0)
     (held,) = small.connections
-    assert small.call(held.snapshot).held_body_bytes <= 2 * MAX_BYTES
+    assert small.call(held.inspect).held_body_bytes <= 2 * MAX_BYTES
 
 
 def test_a_refused_client_that_goes_on_sending_is_heard_out_for_a_while_only(

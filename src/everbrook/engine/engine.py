@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from everbrook.engine.executing import Executing
-from everbrook.engine.inspection import Inspection
+from everbrook.engine.inspection import EngineInspection
 from everbrook.engine.limits import UNLIMITED
 from everbrook.engine.quotas import QUOTA_RECORDS, Quota, StoredQuota
 from everbrook.engine.stream import Stream
@@ -142,11 +142,11 @@ class Engine(Executing):
         else:
             take(pin, None)
 
-    def inspect(self) -> Inspection:
-        """Give what is counted, and how things stand."""
+    def inspect(self) -> EngineInspection:
+        """Give what was counted, and what is held at the moment."""
         committer, streams = self._committer, self._streams
         since = committer.pending_since
-        return Inspection(
+        return EngineInspection(
             commits=committer.commits,
             pending=committer.last - committer.durable,
             pending_secs=0.0 if since is None else time.perf_counter() - since,

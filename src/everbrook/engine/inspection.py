@@ -1,4 +1,4 @@
-"""The inside of an engine at a moment, for metrics, the page and tests: what it has counted and what it holds."""
+"""Inspection of an engine, for metrics, the page and tests: what it has counted and what it holds at a moment."""
 
 from msgspec import Struct
 
@@ -25,13 +25,13 @@ class Watched(Struct, frozen=True, kw_only=True):
     """The streams that a sweep watches."""
 
     streams: int
-    places: int
-    """How many places its queue has, with those of streams that it watches no more, or at another moment."""
+    entries: int
+    """How many entries its queue has, stale ones included."""
     next_at: int | None
-    """The first moment in its queue."""
+    """The earliest moment in its queue."""
 
 
-class Inspection(Struct, frozen=True, kw_only=True):
+class EngineInspection(Struct, frozen=True, kw_only=True):
     """An engine at a moment. Taking one costs the same however many streams there are."""
 
     commits: Commits
@@ -47,13 +47,13 @@ class Inspection(Struct, frozen=True, kw_only=True):
     memory_bytes: int
     checkpoints: Checkpoints | None
     resident_streams: int
-    """How many streams in memory readers find."""
+    """How many streams are in memory with a durable state, which readers get."""
     newest_streams: int
-    """How many streams in memory decisions find."""
+    """How many streams are in memory with a newest state, which decisions are made on."""
     arriving_streams: int
     """How many streams were created by changes that are not durable yet."""
     held_streams: int
-    """How many streams let nothing go because somebody reads them in one go."""
+    """How many streams discard nothing for now, because somebody reads them as a whole."""
     moved_streams: int
     """How many streams are remembered as moved."""
     expiring: Watched

@@ -64,7 +64,7 @@ class Reading:
     # Streams
 
     def residents(self) -> tuple[Stream, ...]:
-        """Give the streams in memory of which something is durable, without touching or loading any."""
+        """Give the streams in memory that have a durable state, without touching or loading any."""
         return self._streams.residents()
 
     def find(self, name: bytes, now: int) -> Stream:

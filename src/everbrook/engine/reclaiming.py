@@ -26,7 +26,7 @@ class Reclaimer:
 
     @property
     def held(self) -> int:
-        """How many streams let nothing go for now."""
+        """How many streams discard nothing for now."""
         return len(self._holds)
 
     def hold(self, stream: Stream) -> None:

@@ -67,12 +67,12 @@ class Streams:
 
     @property
     def resident(self) -> int:
-        """How many streams in memory readers find."""
+        """How many streams are in memory with a durable state."""
         return len(self._visible)
 
     @property
     def newest(self) -> int:
-        """How many streams in memory decisions find."""
+        """How many streams are in memory with a newest state."""
         return len(self._newest)
 
     @property
@@ -81,7 +81,7 @@ class Streams:
         return len(self._arriving)
 
     def residents(self) -> tuple[Stream, ...]:
-        """Give the streams in memory that readers find."""
+        """Give the streams in memory that have a durable state."""
         return tuple(self._visible.values())
 
     def stream(self, name: bytes) -> Stream | None:

@@ -39,9 +39,9 @@ class Sweep:
 
     @property
     def watched(self) -> Watched:
-        """What is watched at the moment."""
+        """The streams that are watched at the moment."""
         next_at = self._heap[0][0] if self._heap else None
-        return Watched(streams=len(self._watched), places=len(self._heap), next_at=next_at)
+        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at)
 
     def watch(self, stream: Stream, moment: int) -> None:
         """Look at a stream when a moment has come, instead of when it was to be looked at before."""

@@ -71,8 +71,8 @@ class FileKeys:
         """Do nothing: there is nothing open."""
 
 
-class Inspection(Struct, frozen=True):
-    """The ids of keys that are remembered though they are not there: unknown ones, and those that were withdrawn."""
+class KeysInspection(Struct, frozen=True):
+    """Key ids that are not in the set: those that tokens named in vain, and those that the issuer withdrew."""
 
     missed: tuple[str, ...]
     withdrawn: tuple[str, ...]
@@ -150,9 +150,9 @@ class FetchedKeys:
             del self._missed[next(iter(self._missed))]
         return missed_at >= self._known_since
 
-    def inspect(self) -> Inspection:
-        """Tell what is remembered."""
-        return Inspection(tuple(self._missed), tuple(self._withdrawn))
+    def inspect(self) -> KeysInspection:
+        """Give the key ids that are remembered as missing."""
+        return KeysInspection(tuple(self._missed), tuple(self._withdrawn))
 
     async def _run(self) -> None:
         while True:

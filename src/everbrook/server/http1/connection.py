@@ -37,14 +37,14 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     return Peer(address, certificate)
 
 
-class ConnectionSnapshot(Struct, frozen=True, kw_only=True):
-    """The state of a connection at one moment, for whoever inspects a server. Nothing is counted for it meanwhile."""
+class ConnectionInspection(Struct, frozen=True, kw_only=True):
+    """A connection at a moment. It is put together when somebody asks, so that connections pay nothing for it."""
 
     reading: bool
     """Whether bytes are read from the client, rather than left in the kernel."""
 
     receiving: bool
-    """Whether a request has begun that is not whole yet."""
+    """Whether the beginning of a request has arrived, and its end has not."""
 
     streaming: bool
     """Whether its body is taken as it arrives."""
@@ -53,7 +53,7 @@ class ConnectionSnapshot(Struct, frozen=True, kw_only=True):
     """How much of its body has arrived."""
 
     held_body_bytes: int
-    """How much of its body is in memory here, rather than passed on."""
+    """How much of its body the connection holds in memory."""
 
     queued: int
     """Requests that wait for their turn."""
@@ -68,7 +68,7 @@ class ConnectionSnapshot(Struct, frozen=True, kw_only=True):
     """Whether an answer is given piece by piece, or waits for something."""
 
     refusing: bool
-    """Whether a refusal waits for its turn, which ends the connection."""
+    """Whether a refusal, which ends the connection, waits for its turn."""
 
 
 class Connection(Leaving):
@@ -81,10 +81,10 @@ class Connection(Leaving):
         self.number = 0
         self.place: Hashable | None = None
 
-    def snapshot(self) -> ConnectionSnapshot:
-        """Tell how things stand."""
+    def inspect(self) -> ConnectionInspection:
+        """Give the state of the connection at this moment."""
         parser, arriving = self._parser, self._arriving
-        return ConnectionSnapshot(
+        return ConnectionInspection(
             reading=self._reading,
             receiving=parser.receiving,
             streaming=arriving is not None,

@@ -148,7 +148,7 @@ class FileStorage:
             self._reader.report(damage)
 
     def inspect(self) -> FilesInspection:
-        """Give what is held in memory and open at the moment."""
+        """Give what is in memory and open at the moment."""
         return FilesInspection(
             hot_logs=len(self._reader.hot),
             hot_bytes=self._reader.hot.weight,
