@@ -17,7 +17,7 @@ SHARD_COUNTS = (1, 2, 4)
 FOLD_AT_BYTES = (500, 2_000, 20_000)
 SEGMENT_BYTES = (200, 1_000, 2**20)
 # Sizes that workloads as small as ours meet.
-CHUNK_BYTES, CRUMB_BYTES, BLOB_SYNC_BYTES = 400, 150, 500
+CHUNK_BYTES, SMALL_CHUNK_BYTES, BLOB_SYNC_BYTES = 400, 150, 500
 
 
 class Opening(Struct, frozen=True):
@@ -74,7 +74,7 @@ def _open_acid(held: Held, root: Path, opening: Opening) -> Storage:
         tuning=AcidTuning(
             fold_at_bytes=fold_at_bytes,
             chunk_bytes=CHUNK_BYTES,
-            crumb_bytes=CRUMB_BYTES,
+            small_chunk_bytes=SMALL_CHUNK_BYTES,
             blob_sync_bytes=BLOB_SYNC_BYTES,
         ),
         executor=held.executor,

@@ -1,15 +1,15 @@
-"""Timeouts and sizes of the client that no user sets: tests shorten them."""
+"""Tuning of the client: timeouts and sizes that users do not set. Only tests choose others."""
 
 from msgspec import Struct
 
 
 class ClientTuning(Struct, frozen=True, kw_only=True):
-    """What a client waits for and holds at most. A transport carries it to everything that asks through it."""
+    """Timeouts and bounds of a client. Everything that sends requests has them from its transport."""
 
     first_event_secs: float = 5.0
-    """An event stream begins with a control event. Where none comes in this time, something on the way buffers."""
+    """An event stream begins with a control event. If none comes in this time, a proxy on the way buffers events."""
     silence_secs: float = 45.0
-    """An event stream that has had events and is silent for this long is broken."""
+    """An event stream that is silent for this long after its first event is broken."""
     long_poll_secs: float = 90.0
     max_fruitless: int = 3
     """A follower falls back to long-polls after this many event streams in a row without an event."""
@@ -19,9 +19,9 @@ class ClientTuning(Struct, frozen=True, kw_only=True):
     """How often a reader saves its position within a page, where it saves positions."""
     list_page_entries: int = 1000
     max_waiting_changes: int = 100_000
-    """How many changes wait for an iterator that does not take them."""
+    """How many changes are kept for an iterator that does not take them."""
     state_close_secs: float = 1.0
-    """How long the end of a state waits for its follower, which may be waiting for an answer."""
+    """How long `close` of a materialiser waits for its follower, which may be waiting for an answer."""
 
 
 DEFAULT_TUNING = ClientTuning()

@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 
 class WorkerTuning(Struct, frozen=True, kw_only=True):
-    """Timeouts of a worker that no user sets: tests shorten them."""
+    """Timeouts of a worker that users do not set. Only tests choose others."""
 
     pauses: Retry = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
-    """How long a worker waits after failures in a row, of the server or of the handler."""
+    """The delays between attempts after the server or the handler has failed."""
     timeout_secs: float = 30.0
     release_timeout_secs: float = 5.0
 

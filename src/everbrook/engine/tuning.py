@@ -1,4 +1,4 @@
-"""Tuning: sizes and intervals of the engine's parts. Every default stands here, once; tests pass others.
+"""Tuning of the engine: sizes and intervals that are not settings. Only tests choose others.
 
 Operators set `Limits` instead. All structs are in one file because some parts import the engine, which takes all of
 them as one argument.
@@ -10,7 +10,7 @@ from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
 
 
 class StreamsTuning(Struct, frozen=True, kw_only=True):
-    """How many streams stay in memory, and how many are looked at in one go."""
+    """How many streams stay in memory, and how many are scanned at a time."""
 
     max_resident: int = 20_000
     eviction_slice: int = 64
@@ -19,7 +19,7 @@ class StreamsTuning(Struct, frozen=True, kw_only=True):
 
 
 class SweepTuning(Struct, frozen=True, kw_only=True):
-    """How many streams a sweep or the patrol looks at in one go, and how long it pauses then."""
+    """How many streams a sweep or the patrol looks at in one turn of the loop, and how long it pauses then."""
 
     slice_streams: int = 256
     slice_pause_secs: float = 0.0005
@@ -29,7 +29,7 @@ class SweepTuning(Struct, frozen=True, kw_only=True):
 
 
 class UpkeepTuning(Struct, frozen=True, kw_only=True):
-    """When retention policies are applied, and when upkeep that found no room is tried again."""
+    """When retention policies are applied, and when upkeep is tried again that the storage had no room for."""
 
     trim_delay_ms: int = 1_000
     """A policy is applied about once a second to a stream that is being written to."""
@@ -37,45 +37,45 @@ class UpkeepTuning(Struct, frozen=True, kw_only=True):
 
 
 class MovesTuning(Struct, frozen=True, kw_only=True):
-    """How many streams are remembered as moved, and how long the log may be beside that."""
+    """How many streams are remembered as moved, and how many stale entries their log may have at least."""
 
     max_moves: int = 200_000
     min_log: int = 1_000
 
 
 class UploadTuning(Struct, frozen=True, kw_only=True):
-    """Back-pressure of an upload, and its pause while others write, because their syncs share the disk."""
+    """Back-pressure of an upload, and how long it pauses while others write, because their syncs share the disk."""
 
     max_backlog_bytes: int = 256 * 1024
     pause_secs: float = 0.005
 
 
 class RegistryTuning(Struct, frozen=True, kw_only=True):
-    """How the registry follows the streams."""
+    """How the registry stream follows the streams: in batches, and compacted now and then."""
 
     slice_streams: int = 256
     flush_secs: float = 0.05
     retry_secs: float = 1.0
     max_past_messages: int = 10_000
-    """So many messages about streams that are gone may stay, beside as many as there are streams."""
+    """How many outdated messages the registry keeps, besides one for each stream, before it is written anew."""
 
 
 class WakingTuning(Struct, frozen=True, kw_only=True):
-    """How subscriptions are taken up at a start, woken, retried and compacted."""
+    """How subscriptions are loaded at the start, woken, retried and compacted."""
 
     load_slice: int = 256
     survey_slice: int = 256
     wakes_at_once: int = 64
     max_wake_streams: int = MAX_WAKE_STREAMS
     max_remembered: int = 200_000
-    """For so many names of streams it is remembered whom they wake."""
+    """For how many streams the cache holds the subscriptions that they wake."""
     first_retry_ms: int = 1_000
     last_retry_ms: int = 60_000
     jitter: float = 0.2
     missing_stream_ms: int = 5_000
     """How long a wake waits for its wake stream to be created, or anything for room in memory."""
     refused_secs: float = 1.0
-    """How long everything waits after a refusal, so that a full disk is not tried again and again."""
+    """How long all subscriptions wait after a refused change, so that a full disk is not tried again and again."""
     compact_at_bytes: int = 64 * 1024
 
 

@@ -24,11 +24,11 @@ OVER: tuple[Phase, ...] = ("ready", "failed")
 
 
 class RestartTuning(Struct, frozen=True, kw_only=True):
-    """Bounds of the check that the next image would start."""
+    """Bounds of the check whether the next image would start."""
 
     check_secs: float = 30.0
-    max_told_bytes: int = 2000
-    """How much is told of what a failed check has printed: its end, which says why."""
+    max_output_bytes: int = 2000
+    """How much of the output of a failed check the error shows: its end, which says why."""
 
 
 class Report(Struct, frozen=True):
@@ -111,5 +111,5 @@ async def _judge(process: asyncio.subprocess.Process, tuning: RestartTuning) -> 
             process.kill()
             await process.wait()
     if process.returncode:
-        words = told[-tuning.max_told_bytes :].decode(errors="replace").strip()
+        words = told[-tuning.max_output_bytes :].decode(errors="replace").strip()
         raise RestartFailed(f"the next image would not start: {words or f'it ended with {process.returncode}'}")

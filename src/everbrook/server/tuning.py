@@ -1,7 +1,7 @@
-"""The tuning of a whole server: one struct per component, with every default in it.
+"""Tuning of a whole server: one struct per component, which holds the defaults.
 
-Settings are what users choose; a tuning is what only tests choose otherwise. It mirrors the construction: whoever makes
-a component hands it its part. These structs live in modules that import nothing heavy, because every server loads them.
+Users choose settings; only tests choose another tuning. It mirrors the construction: whoever makes a component gives it
+its part. The structs are in modules that import nothing heavy, because every server loads them.
 """
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ class ExchangeTuning(Struct, frozen=True, kw_only=True):
 
 
 class ServerTuning(Struct, frozen=True, kw_only=True):
-    """The parts of `assemble` and of the transports. An application keeps it, and gives each component its part."""
+    """The tuning of what `assemble` makes, and of the transports, which take theirs from the application."""
 
     engine: EngineTuning = EngineTuning()
     listener: ListenerTuning = ListenerTuning()

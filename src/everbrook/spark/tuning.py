@@ -1,4 +1,4 @@
-"""Tuning of queries that write: which batches the driver writes by itself. Users can't set it: tests choose others."""
+"""Tuning of queries that write: which batches the driver writes by itself. Only tests choose others."""
 
 from msgspec import Struct
 

@@ -20,11 +20,11 @@ from everbrook.stack.state import UP, Report, State
 
 
 class SupervisorTuning(Struct, frozen=True, kw_only=True):
-    """Intervals and sizes that no user sets: tests shorten them."""
+    """Intervals and sizes that users do not set. Only tests choose others."""
 
     step_secs: float = 0.05
     calm_step_secs: float = 0.25
-    """The interval between looks at the parts while all of them are up."""
+    """How often the parts are checked while all of them are up; `step_secs` until then."""
     first_pause_secs: float = 0.5
     max_pause_secs: float = 30.0
     steady_secs: float = 60.0

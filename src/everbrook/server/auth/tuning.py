@@ -1,4 +1,4 @@
-"""Timers and sizes of authentication that are not settings: tests choose others, users never do."""
+"""Tuning of authentication: timers and sizes that are not settings. Only tests choose others."""
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ class IssuerTuning(Struct, frozen=True, kw_only=True):
     """How the keys of an issuer are fetched."""
 
     hold_off_secs: float = 60.0
-    """How long after a fetch began an unknown key causes no other."""
+    """How long after the start of a fetch an unknown key causes no other fetch."""
 
     retry_secs: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
     """The pauses after failed fetches while no keys are known; the last one repeats."""
@@ -33,7 +33,7 @@ class IssuerTuning(Struct, frozen=True, kw_only=True):
 
 
 class GuessTuning(Struct, frozen=True, kw_only=True):
-    """How many bad signatures are verified."""
+    """The rate limits of bad signatures."""
 
     per_sec: float = 8.0
     """Of one address."""
@@ -61,7 +61,7 @@ class AuthTuning(Struct, frozen=True, kw_only=True):
     """All of authentication and authorization."""
 
     recheck_secs: float = 5.0
-    """After how long at most a live read ends whose right was revoked."""
+    """After how long at most a live read ends whose permission was revoked."""
 
     watch: WatchTuning = WatchTuning()
     issuer: IssuerTuning = IssuerTuning()

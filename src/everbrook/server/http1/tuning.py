@@ -1,4 +1,4 @@
-"""Timers and sizes of the HTTP/1.1 transport that are not settings: tests choose others, users never do."""
+"""Tuning of the HTTP/1.1 transport: timers and sizes that are not settings. Only tests choose others."""
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ class ConnectionTuning(Struct, frozen=True, kw_only=True):
 
 
 class EncryptionTuning(Struct, frozen=True, kw_only=True):
-    """How connections are accepted that are encrypted."""
+    """How encrypted connections are accepted."""
 
     min_handshakes: int = 64
     """Handshakes that may be under way even if no connection is free: those clients are told so, encrypted."""
@@ -69,7 +69,7 @@ class ListenerTuning(Struct, frozen=True, kw_only=True):
     """How often the files of the certificate are looked at."""
 
     poll_secs: float = 0.005
-    """How often a listener that leaves looks whether its connections have settled."""
+    """How often a listener that hands over looks whether its connections have settled."""
 
     connection: ConnectionTuning = ConnectionTuning()
     encryption: EncryptionTuning = EncryptionTuning()

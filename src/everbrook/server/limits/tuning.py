@@ -1,4 +1,4 @@
-"""Timers and sizes of the overload control that are not settings: tests choose others, users never do."""
+"""Tuning of the overload control: timers and sizes that are not settings. Only tests choose others."""
 
 from math import inf
 
@@ -31,9 +31,9 @@ class PulseTuning(Struct, frozen=True, kw_only=True):
     """A turn of the loop that takes longer is looked at before it ends."""
 
     rate_secs: float = 0.25
-    """The time over which it is counted how many changes become durable."""
+    """The time over which the rate of changes that become durable is measured."""
 
     assumed_per_sec: float = inf
-    """How many changes become durable in a second, before that was counted."""
+    """The rate of changes that become durable, before it was measured."""
 
     overload: OverloadTuning = OverloadTuning()

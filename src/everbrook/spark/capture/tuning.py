@@ -1,4 +1,4 @@
-"""Sizes and intervals of a capture. Users can't set them: tests shorten them."""
+"""Tuning of a capture: sizes and intervals that users do not set. Only tests choose others."""
 
 from msgspec import Struct
 
@@ -7,14 +7,14 @@ class CaptureTuning(Struct, frozen=True, kw_only=True):
     """How much a capture does at once, and how long it waits."""
 
     wait_secs: float = 0.5
-    """How long Spark is kept waiting for something new. While it waits, a query can't be stopped."""
+    """How long Spark waits for something new. While it waits, a query can't be stopped."""
     advance_secs: float = 10.0
     advance_bytes: int = 16 * 1024 * 1024
     """When a batch without rows lets the slot advance over changes of other tables: after so long, or so much."""
     task_bytes: int = 4 * 1024 * 1024
     """How much of the copy each task reads."""
     small_bytes: int = 256 * 1024
-    """A batch of the copy up to this size is read by the driver, sooner than a task is started."""
+    """The driver reads a batch of the copy up to this size by itself: to start a task would take longer."""
     pages_per_part: int = 8192
     """64 MiB of a table, which are one file of the copy."""
     lock_timeout: str = "10s"

@@ -111,7 +111,7 @@ class Fold:
         self._transaction = transaction
         self._databases = databases
         self._chunk_bytes = tuning.chunk_bytes
-        self._crumb_bytes = tuning.crumb_bytes
+        self._small_chunk_bytes = tuning.small_chunk_bytes
 
     def _put(self, database: str, key: bytes, value: bytes) -> None:
         self._transaction.put(key, seal(key, value), db=self._databases[database])
@@ -149,7 +149,7 @@ class Fold:
             self._append(identity.incarnation, chunks)
 
     def _append(self, incarnation: int, chunks: list[Chunk]) -> None:
-        last = self._last_crumb(incarnation, chunks[0].start)
+        last = self._last_small(incarnation, chunks[0].start)
         if last and len(last.data) + len(chunks[0].data) <= self._chunk_bytes:
             chunks[0] = joined(last, chunks[0])
         for chunk in chunks:
@@ -157,13 +157,13 @@ class Fold:
             self._put("chunks", place, chunk.data)
             self._put("indexes", place, pack_index(chunk.index))
 
-    def _last_crumb(self, incarnation: int, end: int) -> Chunk | None:
+    def _last_small(self, incarnation: int, end: int) -> Chunk | None:
         """Give the last chunk of a stream, up to `end`, if it is small enough to be joined with the next."""
         cursor = self._transaction.cursor(self._databases["chunks"])
         if not seek_before(cursor, PLACE.pack(incarnation + 1, 0)) or not holds(cursor, incarnation):
             return None
         start, size = start_of(cursor), len(cursor.value()) - CHECKSUM.size
-        if size >= self._crumb_bytes or start + size != end:
+        if size >= self._small_chunk_bytes or start + size != end:
             return None
         place = PLACE.pack(incarnation, start)
         data = unseal(place, bytes(cursor.value()))

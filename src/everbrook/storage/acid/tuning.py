@@ -1,4 +1,4 @@
-"""Sizes of the acid engine that no setting changes. A test makes them so small that few bytes reach every case."""
+"""Tuning of the acid storage: sizes that are not settings. Tests choose small ones to reach every case."""
 
 from msgspec import Struct
 
@@ -6,18 +6,18 @@ from everbrook.storage.file_blobs import SYNC_BYTES
 
 
 class AcidTuning(Struct, frozen=True, kw_only=True):
-    """How much of what is kept where, and for how long."""
+    """The sizes at which the journal is folded, streams are cut into chunks, and blobs are synced."""
 
     fold_at_bytes: int = 32 * 1024 * 1024
     """The size at which the journal is folded into LMDB."""
     chunk_bytes: int = 128 * 1024
-    """How much of a stream is one value in LMDB."""
-    crumb_bytes: int = 16 * 1024
-    """A last chunk smaller than this is joined with the next appends, so that a slow stream is not stored in crumbs."""
+    """The size of a chunk, which is one value in LMDB."""
+    small_chunk_bytes: int = 16 * 1024
+    """A last chunk smaller than this is joined with the next appends, so that a slow stream has no tiny chunks."""
     max_counts: int = 4096
-    """Of how many prefixes the number of names is kept."""
+    """For how many prefixes the cache holds the number of names."""
     blob_sync_bytes: int = SYNC_BYTES
-    """After how many bytes a blob is synced while it is written."""
+    """A blob is synced each time so many bytes of it were written."""
 
 
 DEFAULT_TUNING = AcidTuning()
