@@ -1,7 +1,8 @@
-"""Names of a package that are loaded when they are first used (PEP 562).
+"""Lazy imports: a package loads the module of a name when the name is first used (PEP 562).
 
-A program pays for the modules that it uses: a command that appends a message loads no reader, a task of Spark loads
-no lake. A package lists each such name twice: imported under `TYPE_CHECKING`, and in the table given to `lazy_imports`.
+So a program loads only the modules that it uses: a command that appends a message loads no reader, a task of Spark
+loads no lake. A package lists each such name twice: imported under `TYPE_CHECKING`, and in the table that it gives to
+`lazy_imports`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ NO_EXTRAS: Mapping[str, str] = {}
 def lazy_imports(
     module: str, names: Mapping[str, str], extras: Mapping[str, str] = NO_EXTRAS
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Make the `__getattr__` and the `__dir__` of a module, mostly that of a package.
+    """Make the `__getattr__` and the `__dir__` of a module, which is mostly a package.
 
     `names` maps each module that holds some of its names, written as in a relative import (`.errors`), to those names,
     separated by spaces. `extras` maps a third-party package that may be missing to a message that says which extra

@@ -74,7 +74,7 @@ def facts_of(report: "Report") -> dict[str, object]:
 
 
 def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterator[str]":
-    """Say what was found, the damage last, where it is read; of much damage only a part."""
+    """Say what was found, the damage last, where it is read, and at most `most_damages` of it."""
     tally = report.tally
     journal = f"; changes still in the journal: {tally.records}" if tally.records else ""
     yield f"{report.folder}: {report.mode}, streams: {tally.streams}, their bytes: {tally.stream_bytes}{journal}"

@@ -51,7 +51,7 @@ def check_versions() -> Finding:
 
 
 def synced_ms(place: Path) -> float:
-    """Measure how long it takes to sync a small file."""
+    """Measure how long the sync of a small file takes."""
     with tempfile.TemporaryFile(dir=place) as file:
         file.write(b"." * 512)
         file.flush()

@@ -66,7 +66,7 @@ def import_(path: str, *, verify: bool, as_json: bool) -> int:
 
 
 def import_streams(client: "Client", path: str, *, verify: bool) -> Imported:
-    """Make the streams of an archive. Says how far it came if it ends early."""
+    """Create the streams of an archive. If it ends early, it says how far it came."""
     work = _Import(client, verify=verify)
     with open_input(path) as file, _telling_what_was_done(work):
         _feed(work, file)

@@ -18,15 +18,16 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 
 
 def tls_context() -> ssl.SSLContext:
-    """Give the certificate authorities to believe. All clients share them: to load them takes far longer than
-    anything else that making a client takes.
+    """Give the TLS context that trusts the usual certificate authorities.
+
+    All clients share it, because loading the authorities takes longer than everything else that a client needs.
     """
-    return _loaded(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _load_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 @cache
-def _loaded(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    """Load the authorities that httpx2 finds with such variables."""
+def _load_context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+    """Load the authorities once for each value of the variables, which httpx2 reads by itself."""
     return httpx2.create_ssl_context()
 
 

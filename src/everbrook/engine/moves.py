@@ -36,7 +36,7 @@ class Moves:
 
     @property
     def log_length(self) -> int:
-        """How many moves are noted, with those of streams that have moved again since."""
+        """How many entries the log has, those of streams included that have moved again since."""
         return len(self._log)
 
     def token(self) -> str:

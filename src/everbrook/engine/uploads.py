@@ -33,7 +33,7 @@ class Upload:
         max_memory_bytes: int,
         tuning: UploadTuning,
     ) -> None:
-        """Take in the blob that `key` names, a stream and a number, unless memory has no room for it.
+        """Take in the blob of `key`, the pair of its stream and its number, unless memory has no room for it.
 
         `last_change` tells by its number whether others write meanwhile.
         """
@@ -145,7 +145,7 @@ class Upload:
         if self._last_change() == self._seen_change:
             self._call_relief()
         else:
-            # Let others have the disk for a moment: their syncs share it.
+            # Others write: their syncs share the disk, so they go first.
             self._pausing = True
             self._scheduler.call_later(self._tuning.pause_secs, self._call_relief)
 

@@ -66,8 +66,8 @@ class Application:
         tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
         """Take the gates that every request passes, in their order, what counts who holds what, and what proves
-        identities, where there is a policy. The observer hears of every answer. The transports take their part of the
-        tuning from here.
+        identities, where there is a policy. The observer hears of every answer. Transports take their part of `tuning`
+        from the application.
         """
         self.engine = engine
         self.settings = settings
@@ -136,7 +136,7 @@ class Application:
 
     @property
     def methods(self) -> Mapping[Resource, Collection[bytes]]:
-        """Which methods each resource answers."""
+        """The methods that each resource answers."""
         return {Resource.STREAM: self._streams, **self._methods, **CONTROL}
 
     def handle(self, request: Request) -> Reply:

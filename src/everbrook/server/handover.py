@@ -114,7 +114,7 @@ def bequeath(estate: Estate) -> NoReturn:
 
 
 def write_estate(estate: Estate) -> int:
-    """Write it to a file without a name. Gives its descriptor, which `VARIABLE` names to the next image."""
+    """Write an estate to an unnamed file. Gives its descriptor, which `VARIABLE` tells the next image."""
     with tempfile.TemporaryFile() as file:
         file.write(msgspec.json.encode(estate))
         file.flush()

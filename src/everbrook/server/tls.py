@@ -31,7 +31,6 @@ _MISMATCHES = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}
 # What tells one state of a file from another: a renewal may write it anew or put another one in its place.
 Trace = tuple[int, int, int] | None
 
-
 Load = Callable[[TlsSettings], ssl.SSLContext]
 
 
@@ -43,9 +42,9 @@ class Certificates:
     """The certificate that connections are encrypted with. Made, it is usable; renewed, it stays so."""
 
     def __init__(self, settings: TlsSettings, look_secs: float, load: Load | None = None) -> None:
-        """Load the files, or raise `CertificateUnusable`. While they are watched they are looked at every `look_secs`.
+        """Load the files, or raise `CertificateUnusable`. `watch` looks at them every `look_secs`.
 
-        `load` makes a context of them, `make_context` unless another is given.
+        `load` makes the context of the settings. The default is `make_context`.
         """
         self.handshake_timeout_secs = settings.handshake_timeout_secs
         self._settings = settings

@@ -1,4 +1,4 @@
-"""What to install when a package that Spark, the lake or Postgres needs is missing."""
+"""Messages for packages that are not installed: each names the extra that installs them."""
 
 EXTRAS = {
     "deltalake": "this needs a lake: pip install 'everbrook[lake]'",

@@ -126,7 +126,7 @@ def find_stores(folder: Path) -> list[Path]:
 def check_store(folder: Path, progress: Progress, inspect: Inspect | None = None) -> Report:
     """Read a whole store. `progress` is told how many bytes have been read, and of how many.
 
-    `inspect` reads it in a process of its own, and sends what it finds; the default is `inspect_store`.
+    `inspect` reads the store in a process of its own and sends what it finds. The default is `inspect_store`.
     """
     lock = lock_folder(OsDisk(), folder)
     try:

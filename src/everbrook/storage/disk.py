@@ -39,7 +39,7 @@ class Reader(Protocol):
 
 
 class LockHeld(Exception):
-    """A lock is held by another process. `owner` is what that process wrote into the file, its number."""
+    """Another process holds a lock. `owner` is the process id that it has written into the file."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"held by process {owner}")
@@ -126,7 +126,7 @@ class OsReader:
 
 
 class OsLock:
-    """A lock of the operating system, which releases it when the process ends, however it does."""
+    """A lock of the operating system (`flock`), which releases it when the process ends, even by a kill."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

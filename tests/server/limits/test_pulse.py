@@ -205,4 +205,4 @@ def test_an_idle_server_has_no_pulse(start: Start, connect: Connect) -> None:
 def test_without_bounds_there_is_no_pulse_at_all(start: Start, connect: Connect) -> None:
     server = start(limits__overload_wait_secs=0.0, limits__overload_commit_secs=0.0)
     assert connect(server).get("/healthz").status == 200
-    assert not server.call(lambda: server.listener.pulse.beating)
+    assert not server.call(lambda: server.listener.pulse.begun)

@@ -42,14 +42,14 @@ class AsgiApplication:
         open_storage: Callable[[Settings], Storage] = open_storage,
         tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
-        """Open a storage whenever everything starts: with each lifespan, or with the first request after one."""
+        """Open the storage by `open_storage` at each start: with a lifespan, or with the first request after one."""
         self._settings = settings
         self._open_storage = open_storage
         self._tuning = tuning
         self.application: Application | None = None
-        """What runs: None before everything starts, and after its end."""
+        """The running application: None before it starts, and after it has stopped."""
         self.exchanges: dict[Deferred, AsgiExchange] = {}
-        """The deferred answers that are being given."""
+        """The exchanges whose deferred answers are under way."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -52,8 +52,9 @@ class Authorization:
         recheck_secs: float = DEFAULT_TUNING.recheck_secs,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Take the paths that everybody may read, as they are configured. Live reads are decided on again within
-        `recheck_secs`.
+        """Take the paths that everybody may read, as they are configured.
+
+        Each live read is authorized again within `recheck_secs`.
         """
         self._identifier = identifier
         self._public = parse_prefixes(public_read)

@@ -15,7 +15,7 @@ class Backlog:
     """Looks for further connections on sockets that the event loop listens on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int) -> None:
-        """Accept so many connections in one turn of the loop."""
+        """Accept at most `at_once` connections of a socket in one turn of the loop."""
         self._loop = loop
         self._connect = connect
         self._at_once = at_once

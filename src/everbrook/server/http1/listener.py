@@ -102,7 +102,7 @@ class Listener:
 
     @property
     def handshakes(self) -> int:
-        """How many connections are not encrypted yet."""
+        """How many TLS handshakes are under way."""
         return sum(map(len, self._encrypting))
 
     @property

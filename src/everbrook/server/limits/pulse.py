@@ -63,8 +63,8 @@ class Pulse:
         self._durable_per_sec = self._assumed_per_sec
 
     @property
-    def beating(self) -> bool:
-        """Whether a beat is due, or was at any time."""
+    def begun(self) -> bool:
+        """Whether there was ever a beat to schedule."""
         return self._timer is not None
 
     @property

@@ -15,17 +15,17 @@ Found = list[str] | OSError
 
 
 class LookUp(Protocol):
-    """`socket.getaddrinfo`, as far as it is used."""
+    """The part of `socket.getaddrinfo` that is used."""
 
     def __call__(self, host: str, port: int, *, type: int) -> Sequence[tuple[Any, ...]]:  # noqa: A002 - its name there
-        """Give what is known of a name, or raise OSError."""
+        """Resolve a name, or raise OSError."""
 
 
 class SystemResolver:
     """Looks names up as every program on this machine does, a bounded number at a time."""
 
     def __init__(self, max_concurrent: int, look_up: LookUp = socket.getaddrinfo) -> None:
-        """Have no more lookups than this under way. `look_up` blocks."""
+        """Run at most `max_concurrent` lookups at a time. `look_up` may block: each runs in a thread."""
         self._look_up = look_up
         self._free = asyncio.Semaphore(max_concurrent)
 

@@ -29,7 +29,7 @@ GROUP_STREAMS, GROUP_BYTES = 64, 4 * 1024 * 1024
 
 
 class Steps:
-    """What a fold does at the server. Tests let something happen before a step."""
+    """The requests of a fold. Tests override a step, to let something happen before it."""
 
     def read(self, connection: Connection, plan: Plan, opening: Opening) -> Log:
         """Open the log of a stream, from its snapshot on."""

@@ -107,7 +107,7 @@ class LakeSink(Struct, frozen=True):
 class LakeSource(Struct, frozen=True):
     """A table that goes back into streams, as it is when the job begins.
 
-    `stream_column` and `value_column` were for other files than tables of the lake: they are refused with what to do.
+    `stream_column` and `value_column` are not supported any more: they are refused with advice what to do instead.
     """
 
     MARKS: ClassVar[tuple[str, ...]] = ("lake",)

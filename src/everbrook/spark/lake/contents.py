@@ -19,13 +19,14 @@ class Contents:
     """A table of the lake at one version."""
 
     def __init__(self, options: ReplayOptions, pin: str | None = None) -> None:
-        from everbrook.spark.lake.delta import open_delta  # noqa: PLC0415 - what sends the source has no deltalake
+        # A client of Spark Connect that only sends the source need not have deltalake.
+        from everbrook.spark.lake.delta import open_delta  # noqa: PLC0415
 
         self._options = options
         version = options.version if pin is None else int(pin[1:].partition("-")[0])
         table = open_delta(options.folder, version)
         self.pin = f"v{table.version()}-{table.metadata().id}"
-        """What is read, so that it is the same later."""
+        """Names the table and its version, so that a replay that goes on reads the same rows."""
         if pin not in {None, self.pin}:
             raise TableMismatch(
                 f"{options.folder} is another table than when the replay began: its rows can't be told from those "

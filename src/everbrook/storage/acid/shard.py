@@ -30,7 +30,7 @@ OpenEnvironment = Callable[[Path], lmdb.Environment]
 
 
 def open_environment(folder: Path, *, sync: bool = True) -> lmdb.Environment:
-    """Open the LMDB environment in a folder, or make one. Without `sync` a commit does not wait for the disk."""
+    """Open the LMDB environment in a folder, or create it. Without `sync` a commit does not wait for the disk."""
     return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False, sync=sync)
 
 

@@ -45,7 +45,7 @@ _MORTAL_AT_ONCE = 16
 
 
 class FilesInspection(Struct, frozen=True, kw_only=True):
-    """What a file storage holds in memory, by the parts that its tuning bounds."""
+    """The caches and open files of a file storage, which its tuning bounds."""
 
     hot_logs: int
     hot_bytes: int

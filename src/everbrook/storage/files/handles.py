@@ -63,7 +63,7 @@ class Syncer:
     """Syncs files and folders: one at once, several beside each other. A store that is not durable has none."""
 
     def __init__(self, disk: Disk, *, durable: bool, executor: Executor | None = None) -> None:
-        """Sync with `executor` where several things have to be. The default is a pool of threads."""
+        """Several files or folders are synced concurrently by `executor`. The default is a pool of threads."""
         self._disk = disk
         self._executor = executor or ThreadPoolExecutor(SYNC_THREADS, "everbrook-sync")
         self.durable = durable

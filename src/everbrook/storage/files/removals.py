@@ -31,7 +31,7 @@ class Removals:
     ) -> None:
         """Call `removed` with each folder that something was removed from.
 
-        `executor` removes one after the other, and is shut down in the end. The default is a thread.
+        `executor` removes one after the other. `close` shuts it down. The default is a thread.
         """
         self._disk = disk
         self._layout = layout
