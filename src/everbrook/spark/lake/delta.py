@@ -224,9 +224,9 @@ def open_delta(folder: Path, version: int | None = None) -> DeltaTable:
         raise TableMismatch(f"{folder} can't be read at version {version}: {error}") from error
 
 
-def open_table(folder: Path, version: int | None = None) -> Any:  # noqa: ANN401 - of pyarrow, which is untyped
-    """Open a table, of now or of a version, as a dataset of Arrow."""
-    return open_delta(folder, version).to_pyarrow_dataset()
+def open_table(folder: Path) -> Any:  # noqa: ANN401 - of pyarrow, which is untyped
+    """Open a table as it is now, as a dataset of Arrow."""
+    return open_delta(folder).to_pyarrow_dataset()
 
 
 def named_files(folder: Path) -> list[tuple[Path, Partition]]:
