@@ -40,14 +40,14 @@ class Pair(NamedTuple):
     key: Path
 
     def put_at(self, other: "Pair") -> None:
-        """Replace what is at another place, one file after the other."""
+        """Replace the files of another pair, one after the other."""
         for mine, theirs in zip(self, other, strict=True):
             shutil.copy(mine, theirs.with_suffix(".new"))
             theirs.with_suffix(".new").replace(theirs)
 
 
 class Authority:
-    """An authority, whose certificate is the file `ca`."""
+    """A certificate authority, whose own certificate is the file `ca`."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
         self.folder = folder
@@ -85,7 +85,7 @@ class Authority:
         return pair
 
     def client_context(self, shown: Pair | None = None) -> ssl.SSLContext:
-        """Give what a client needs that trusts this authority alone, and shows a certificate."""
+        """Give the context of a client that trusts this authority alone, and shows a certificate if it has one."""
         context = ssl.create_default_context(cafile=str(self.ca))
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         if shown is not None:
@@ -93,7 +93,7 @@ class Authority:
         return context
 
     def server_context(self, *hosts: str, days: int = 1) -> ssl.SSLContext:
-        """Give what a server needs to be believed to be these hosts, for so many days."""
+        """Give the context of a server with a certificate for these hosts, valid for so many days."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(*self.issue(hosts[0], hosts=hosts, days=days))
         return context

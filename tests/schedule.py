@@ -1,8 +1,8 @@
-"""In which order tests go to the workers of pytest-xdist: the longest files first, so that none is left for the end.
+"""The schedule of the workers of pytest-xdist: the longest files first, so that no long one begins at the end.
 
-A file runs on one worker, because its tests share servers. Tests that are marked `apart` may run on any worker, each
-on its own; those of one `xdist_group` stay together. `durations.json` has the seconds of each file as they were
-measured once; `make durations` measures them anew.
+A file runs on one worker, because its tests share servers. Each test that is marked `apart` may run on any worker; the
+tests of one `xdist_group` stay together. `durations.json` holds the seconds of each file; `make durations` measures
+them anew.
 """
 
 import json
@@ -33,7 +33,10 @@ def scope_of(nodeid: str) -> str:
 
 
 def longest_first(items: list[pytest.Item], durations: dict[str, float]) -> None:
-    """Sort by the seconds of a file; the tests of a file keep their order."""
+    """Sort tests in place by the seconds of their files; those of a file keep their order.
+
+    A test that is marked `apart` becomes a group of its own.
+    """
     for number, item in enumerate(items):
         if item.get_closest_marker("apart") is not None:
             item.add_marker(pytest.mark.xdist_group(str(number)))
@@ -57,7 +60,7 @@ def measured(reports: list[Path]) -> dict[str, float]:
 
 
 def _file_of(dotted: str) -> str:
-    """A report names modules, and classes behind them."""
+    """Give the file of a class name in a report: a module, and the classes within it."""
     parts = dotted.split(".")
     found = (Path("/".join(parts[:end]) + ".py") for end in range(len(parts), 0, -1))
     return next((str(path) for path in found if (ROOT / path).is_file()), "")

@@ -244,7 +244,7 @@ def test_a_body_in_odd_chunks_is_no_way_to_hide_a_request(behind: Tenants, body:
 
 
 def test_a_request_behind_a_whole_body_is_one(behind: Tenants) -> None:
-    """The control of the two before it: what they hide would be done, were it seen."""
+    """The control of the two tests above: the inner request is executed where it is a request of its own."""
     behind.ask("PUT", f"{TARGET}-2", authorization=behind.root)
     inner = INNER.replace(TARGET.encode(), f"{TARGET}-2".encode())
     answers = behind.raw(_post("Transfer-Encoding: chunked", body=b"5\r\nhello\r\n0\r\n\r\n" + inner))

@@ -151,7 +151,7 @@ def test_no_way_of_climbing_leads_out(tenants: Tenants) -> None:
 
 
 def test_nothing_is_written_by_climbing(tenants: Tenants) -> None:
-    """What is created is Alice's, and its name leads nowhere else for whoever resolves the dots in it."""
+    """Whatever is created belongs to Alice, even by a name whose dots are resolved."""
     written = set[str]()
     for target in CLIMBS[::3]:
         before = tenants.all_names()
@@ -222,7 +222,7 @@ def test_no_header_leads_elsewhere(tenants: Tenants, header: str, value: str) ->
 
 @pytest.mark.parametrize("header", ["x_http_method_override", "x_http_method", "x_method_override"])
 def test_no_header_is_another_method(tenants: Tenants, header: str) -> None:
-    """By whom it might be deleted: whoever may not would be refused anyway."""
+    """Root asks, who may delete: anybody else would be refused for another reason."""
     asked = tenants.ask("GET", "/v1/stream/public/secret", authorization=tenants.root, **{header: "DELETE"})
     assert SECRET.encode() in asked.body
     assert tenants.ask("GET", "/v1/stream/public/secret").status == 200

@@ -289,7 +289,7 @@ def _write_the_manifest_in_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def _answer_at_once(patch: pytest.MonkeyPatch, hasty: Callable[[], bool]) -> None:
-    """Let an answer rest on what is durable already, if it is one of a certain kind."""
+    """Give answers of some kinds before their change is durable."""
     really_last = cast("property", Executing.last_change).fget
     assert really_last
 

@@ -33,7 +33,7 @@ class Job(Future[Result]):
 
 
 class Inline(Executor):
-    """Stands in for a pool of threads where nothing is gained by waiting: work is done when it is submitted."""
+    """An executor that runs work when it is submitted."""
 
     def submit(self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs) -> Future[Result]:
         future: Future[Result] = Future()

@@ -29,7 +29,7 @@ class Opening(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """What a storage would get from the system, and here from the test."""
+    """The collaborators of a storage, which the test controls."""
 
     disk: Disk
     executor: Executor

@@ -83,7 +83,7 @@ class RecordingDisk(OsDisk):
     def __init__(
         self, root: Path, tape: Tape, before: DiskState, present: Image, forgets: Forgets = forgets_nothing
     ) -> None:
-        """Record on a tape what is done to a folder, which is as the tape has come to: `present`, of all `before`."""
+        """Record on a tape what is done to a folder, which holds `present`, one of the images that `before` allows."""
         self.root = root
         self.tape = tape
         self.open_files: list[RecordingFile] = []

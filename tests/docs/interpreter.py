@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from everbrook import AsyncClient, Client
 from tests.docs.shown import promised
-from tests.spark.sharing import end_shared_session
+from tests.spark.sessions import end_shared_session
 
 PATIENCE_SECS = 240.0  # a session of Spark on a machine that has other work
 POLL_SECS = 0.05

@@ -29,7 +29,7 @@ class Mounted:
         /,
         **options: Any,  # noqa: ANN401 - uvicorn's own
     ) -> None:
-        """Know the storage that `streams` opens, for those who look inside."""
+        """Serve `outer`. `storage` is the one that `streams` opens, for tests that inspect it."""
         self.streams = streams
         self.storage = storage
         config = uvicorn.Config(outer, log_level="error", timeout_graceful_shutdown=1, **options)

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def process(folder: Path) -> Iterator[ServerProcess]:
-    """A server that waits very long for who is slow, unless everybody would have to wait with them."""
+    """A server whose grace period is longer than any test: no slow client is dropped by chance."""
     settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data"}
     with serving(folder, "--shutdown-grace", "600", **settings) as server:
         yield server
@@ -39,7 +39,7 @@ def process(folder: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture
 def server(process: ServerProcess, folder: Path) -> Iterator[ServerProcess]:
-    """The server that tests share which neither stop it nor change its settings. It goes on when a restart is over."""
+    """The shared server, for tests that neither stop nor configure it. A test ends when its restart is over."""
     yield process
     assert awaited(lambda: report(folder).phase in OVER)
 
@@ -197,7 +197,7 @@ if "EVERBROOK_HANDOVER" in os.environ:
 
 
 def test_a_stop_that_comes_before_the_next_image_has_handlers_is_kept_for_it(tmp_path: Path) -> None:
-    """Python runs the hook first of all: the signal is there before anything of ours is."""
+    """Python runs `sitecustomize` first, so the signal arrives before the server has installed its handlers."""
     (tmp_path / "sitecustomize.py").write_text(STOPPED_AT_ITS_START)
     settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data", "PYTHONPATH": str(tmp_path)}
     with serving(tmp_path, **settings) as server:

@@ -13,7 +13,7 @@ class TlsProxy:
     """Takes TLS off what comes, and passes it on to a server."""
 
     def __init__(self, url: str, pair: Pair, clients: Authority | None = None) -> None:
-        """Take everybody, or only those who show a certificate of the authority of the clients."""
+        """Accept every client, or only clients with a certificate of the authority `clients`."""
         self._target = (urlsplit(url).hostname, urlsplit(url).port)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(pair.cert, pair.key)

@@ -119,7 +119,7 @@ async def test_a_client_of_the_users_own_may_follow_redirects(server: str) -> No
 
 
 async def test_leaving_a_follow_early_gives_its_connection_back(server: str) -> None:
-    """With one connection, the next request would wait in vain for one that is not given back."""
+    """The pool has one connection: if it is not given back, the next request times out."""
     one = httpx2.AsyncClient(limits=httpx2.Limits(max_connections=1))
     async with one, AsyncClient(server, http=one, retry=Retry(max_attempts=1), timeout_secs=2.0) as client:
         stream = await fresh(client)

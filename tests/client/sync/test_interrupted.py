@@ -118,7 +118,7 @@ def test_a_client_of_the_users_own_may_follow_redirects(server: str) -> None:
 
 
 def test_leaving_a_follow_early_gives_its_connection_back(server: str) -> None:
-    """With one connection, the next request would wait in vain for one that is not given back."""
+    """The pool has one connection: if it is not given back, the next request times out."""
     one = httpx2.Client(limits=httpx2.Limits(max_connections=1))
     with one, Client(server, http=one, retry=Retry(max_attempts=1), timeout_secs=2.0) as client:
         stream = fresh(client)

@@ -69,7 +69,7 @@ async def reach(issuer: Issuer, number: int) -> None:
 
 
 async def fetches(issuer: Issuer, number: int) -> bool:
-    """Whether there are so many fetches in all, in good time, and no more."""
+    """Wait for so many fetches in all, and tell whether no more follow."""
     await reach(issuer, number)
     await asyncio.sleep(0.05)
     return issuer.fetches == number

@@ -24,7 +24,7 @@ QUEUE = PulseTuning(few_changes=FEW, spare_changes=FEW)
 MANY = 200
 QUICK = ServerTuning(pulse=PulseTuning(quiet_beats=4, overload=OverloadTuning(standing_secs=0.1)))
 STILL_SECS = 0.2
-"""A delay of this length stands, for a server whose tuning is quick."""
+"""A delay of this length is a standing one for the tuning `QUICK`."""
 
 
 class SlowStorage(GatedStorage):

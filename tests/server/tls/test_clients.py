@@ -26,7 +26,7 @@ def demanding(start: Start, pair: Pair, authority: Authority, how: str) -> Runni
 
 
 def known_as(server: RunningServer, context: ssl.SSLContext) -> str | None:
-    """How the server knows a client, by whom it refuses; an error if it does not talk to it."""
+    """Give the identity that the server refuses by name, or None if it knows none; raise if the handshake fails."""
     with connected(server.address, context) as wire:
         answer = request(wire, "DELETE /v1/stream/x")
         assert answer.status in {401, 403}

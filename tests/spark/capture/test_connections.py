@@ -17,7 +17,7 @@ def test_options_of_the_url_are_kept(sql: Sql, capture: Capture) -> None:
 
 
 def test_a_copy_may_take_longer_than_statements_and_sessions_may(items: Sql, capture: Capture) -> None:
-    """A policy lets each row take 0.2 s. It holds for the owner, who captures, and for no superuser."""
+    """A row-level policy makes each row take 0.2 s. It applies to the owner, who captures, but not to a superuser."""
     name = items.info.dbname
     items.execute("DROP ROLE IF EXISTS patient")
     items.execute("CREATE ROLE patient LOGIN REPLICATION PASSWORD 'secret'")

@@ -50,7 +50,7 @@ FAULTS = [
 
 @pytest.fixture
 def impatient(proxy: Proxy, writer: Writer) -> Iterator[Stream[object]]:
-    """The stream through the proxy, by a client that soon takes silence for a fault."""
+    """The stream through the proxy, for a client with short timeouts."""
     tuning = ClientTuning(first_event_secs=0.3, silence_secs=0.6)
     with Client(proxy.origin, retry=QUICKLY, timeout_secs=2.0, tuning=tuning) as client:
         yield client.stream(writer.name)

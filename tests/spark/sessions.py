@@ -1,7 +1,7 @@
-"""One Spark for all tests of a process: its JVM and its Python workers take many seconds to start and to get warm.
+"""One session of Spark for all tests of a process: its JVM and its Python workers take many seconds to start.
 
-Who needs settings of their own makes a session beside it with `newSession()`. Who needs a JVM of their own ends this
-one first.
+A test that needs settings of its own makes another session with `newSession()`. A test that needs a JVM of its own ends
+the shared session first.
 """
 
 from pyspark.sql import SparkSession
@@ -18,13 +18,13 @@ _shared: list[SparkSession] = []
 
 
 def shared_session() -> SparkSession:
-    """Give Spark in this process, with the formats registered."""
+    """Give the session of this process, with the formats registered."""
     if not _shared:
         _shared.append(session("tests", master="local[2]", config=_QUIET))
     return _shared[0]
 
 
 def end_shared_session() -> None:
-    """Stop it. The next test that needs Spark starts another one."""
+    """Stop the session. The next test that needs Spark starts another one."""
     while _shared:
         _shared.pop().stop()
