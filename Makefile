@@ -86,7 +86,7 @@ client-conformance: setup ## the upstream client suite in SUITE=folder, as shipp
 	  "of durable-streams/durable-streams, at the commit in SPEC_VERSION.md" >&2; exit 1; }
 	$(BIN)/python -m tests.client.conformance $(SUITE)
 
-mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list what no test (of TESTS) notices
+mutants: setup ## break each line changed since BASE (or of FILES) in small ways, and list the mutants that survive the tests (or TESTS)
 	$(BIN)/python tools/mutants.py --base $(or $(BASE),HEAD~1) $(if $(FILES),--files $(FILES)) $(if $(TESTS),--tests $(TESTS))
 
 bench: setup ## compare with the Node reference server on this machine

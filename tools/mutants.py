@@ -1,9 +1,9 @@
-"""`python tools/mutants.py --base COMMIT`: break each changed line in small ways, and list what no test notices.
+"""Mutation testing: break each line changed since a commit (`--base`), and list the mutants that survive.
 
 A mutant is one small change to the code of a module: a comparison turned around, a condition dropped, an entry of a
-table deleted, a function emptied. Every mutant gets a copy of `src/` of its own, in front of the installed package, so
-the working tree stays as it is. The general tools of the field neither delete entries of tables nor empty functions,
-and need a layout of their own.
+table deleted, a function emptied. A test that fails kills it; a mutant that survives shows what no test checks. Each
+mutant gets a copy of `src/` of its own, in front of the installed package, so the working tree stays as it is. The
+general tools of the field neither delete entries of tables nor empty functions, and need a layout of their own.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 TIMEOUT_RATIO = 5
-"""A mutant that takes so many times as long as the untouched code, and ten seconds more, hangs: it was noticed."""
+"""A mutant that takes so many times as long as the original code, and ten seconds more, hangs: it counts as killed."""
 
 SWAPS: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
     ast.Eq: (ast.NotEq,),
@@ -72,15 +72,15 @@ class Mutant(NamedTuple):
 def mutants_of(path: Path, text: str, lines: Container[int]) -> Iterator[Mutant]:
     """Give every mutant of a module whose change begins on one of these lines."""
     nodes = list(ast.walk(ast.parse(text)))
-    left_out = {id(inner) for node in nodes for part in _unexecuted(node) for inner in ast.walk(part)}
+    excluded = {id(inner) for node in nodes for part in _excluded(node) for inner in ast.walk(part)}
     for place, node in enumerate(nodes):
-        if isinstance(node, ast.stmt | ast.expr) and node.lineno in lines and id(node) not in left_out:
+        if isinstance(node, ast.stmt | ast.expr) and node.lineno in lines and id(node) not in excluded:
             for replacement in _replacements(node):
                 yield Mutant(path, node.lineno, ast.unparse(node), ast.unparse(replacement), place, replacement)
 
 
-def _unexecuted(node: ast.AST) -> Iterator[ast.AST]:
-    """Give the parts of a node that do nothing when a test runs: annotations and imports for type checkers."""
+def _excluded(node: ast.AST) -> Iterator[ast.AST]:
+    """Give the parts of a node that are not mutated: annotations, imports for types, subscripts (mostly of types)."""
     if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
         yield node.annotation
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
@@ -201,7 +201,7 @@ def _run(*command: str) -> str:
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout  # noqa: S603
 
 
-class Bench:
+class Runner:
     """Runs tests on mutants, in several copies of the code at once."""
 
     def __init__(self, folder: Path, copies: int, tests: list[str]) -> None:
@@ -212,8 +212,8 @@ class Bench:
             shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
             self._copies.put(place)
 
-    def notices(self, mutant: Mutant, timeouts: dict[Path, float]) -> bool:
-        """Tell whether the tests fail, or take far too long."""
+    def kills(self, mutant: Mutant, timeouts: dict[Path, float]) -> bool:
+        """Tell whether the tests fail on a mutant, or time out."""
         place = self._copies.get()
         target = place / mutant.path.relative_to("src")
         original = target.read_text()
@@ -237,7 +237,7 @@ class Bench:
 
     def passes(self, place: Path, path: Path, timeout: float | None) -> bool:
         """Run the tests of a module against one copy of the code."""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly"]
+        options = ["-x", "-q", "-p", "no:cacheprovider"]
         command = [sys.executable, "-m", "pytest", *options, *(self._tests or find_tests(path))]
         environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONDONTWRITEBYTECODE": "1"}
         try:
@@ -256,8 +256,8 @@ def main() -> None:
     )
     parser.add_argument("--tests", nargs="*", default=[], help="run these instead of those that name the module")
     parser.add_argument("--at-most", type=int, default=60, help="how many, drawn at random (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of that draw")
-    parser.add_argument("--copies", type=int, default=2, help="how many run at the same time")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of that draw (default: %(default)s)")
+    parser.add_argument("--copies", type=int, default=2, help="how many run at the same time (default: %(default)s)")
     asked = parser.parse_args()
     lines_of = dict.fromkeys(asked.files, range(1, sys.maxsize)) if asked.files else changed_lines(asked.base)
     mutants = [
@@ -266,16 +266,16 @@ def main() -> None:
     drawn = random.Random(asked.seed).sample(mutants, min(asked.at_most, len(mutants)))  # noqa: S311 - replayable
     print(f"{len(mutants)} mutants in {len(lines_of)} modules, {len(drawn)} of them run")
     with TemporaryDirectory(prefix="everbrook-mutants-") as folder, ThreadPoolExecutor(asked.copies) as pool:
-        bench = Bench(Path(folder), asked.copies, asked.tests)
+        runner = Runner(Path(folder), asked.copies, asked.tests)
         paths = sorted({mutant.path for mutant in drawn})
         timeouts = {
-            path: secs * TIMEOUT_RATIO + 10 for path, secs in zip(paths, pool.map(bench.seconds, paths), strict=True)
+            path: secs * TIMEOUT_RATIO + 10 for path, secs in zip(paths, pool.map(runner.seconds, paths), strict=True)
         }
-        noticed = pool.map(lambda mutant: bench.notices(mutant, timeouts), drawn)
-        survived = [mutant for mutant, seen in zip(drawn, noticed, strict=True) if not seen]
+        killed = pool.map(lambda mutant: runner.kills(mutant, timeouts), drawn)
+        survived = [mutant for mutant, dead in zip(drawn, killed, strict=True) if not dead]
     for mutant in sorted(survived, key=str):
         print(f"survived  {mutant}")
-    print(f"{len(drawn) - len(survived)} of {len(drawn)} noticed")
+    print(f"{len(drawn) - len(survived)} of {len(drawn)} killed")
     sys.exit(bool(survived))
 
 

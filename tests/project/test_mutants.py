@@ -1,4 +1,4 @@
-"""The tool that breaks changed lines finds what no test notices."""
+"""Mutation testing of changed lines finds what no test checks."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ SEEING = (
 )
 
 
-@pytest.mark.parametrize("test, exit_code, words", [("pass", 1, "survived"), (SEEING, 0, "1 of 1 noticed")])
+@pytest.mark.parametrize("test, exit_code, words", [("pass", 1, "survived"), (SEEING, 0, "1 of 1 killed")])
 def test_a_survivor_is_listed_and_fails_the_run(tmp_path: Path, test: str, exit_code: int, words: str) -> None:
     file = tmp_path / "test_control.py"
     file.write_text(f"from everbrook.protocol import control\n\ndef test_it():\n    {test}\n")
