@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from everbrook.server import handover
-from everbrook.server.restarting import OVER, Report, RestartFailed, RestartTuning, prove, read_report
+from everbrook.server.restarting import OVER, Report, RestartFailed, prove, read_report
+from everbrook.server.tuning import RestartTuning
 from everbrook.settings import StorageMode
 from tests.server.process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.restarts import awaited

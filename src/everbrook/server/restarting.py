@@ -9,26 +9,21 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
 
 from everbrook.settings import Settings, StorageMode
 
+if TYPE_CHECKING:
+    from everbrook.server.tuning import RestartTuning
+
 REPORT = "restart.json"
 CHECK_FLAG = "--check"
 
 Phase = Literal["checking", "leaving", "starting", "ready", "failed"]
 OVER: tuple[Phase, ...] = ("ready", "failed")
-
-
-class RestartTuning(Struct, frozen=True, kw_only=True):
-    """Bounds of the check whether the next image would start."""
-
-    check_secs: float = 30.0
-    max_output_bytes: int = 2000
-    """How much of the output of a failed check the error shows: its end, which says why."""
 
 
 class Report(Struct, frozen=True):
@@ -80,7 +75,7 @@ class Reporter:
             draft.replace(self._path)
 
 
-async def prove(settings: Settings, command: Sequence[str] | None, tuning: RestartTuning) -> None:
+async def prove(settings: Settings, command: Sequence[str] | None, tuning: "RestartTuning") -> None:
     """Return if the next image would start, as far as that can be known beforehand; else raise `RestartFailed`."""
     if command is None:
         raise RestartFailed("only a server that `everbrook serve` has started can restart in place")
@@ -101,7 +96,7 @@ async def prove(settings: Settings, command: Sequence[str] | None, tuning: Resta
     await _judge(process, tuning)
 
 
-async def _judge(process: asyncio.subprocess.Process, tuning: RestartTuning) -> None:
+async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -> None:
     try:
         told, _ = await asyncio.wait_for(process.communicate(), tuning.check_secs)
     except TimeoutError:

@@ -10,7 +10,6 @@ from everbrook.engine.tuning import EngineTuning
 from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.limits.tuning import PulseTuning
-from everbrook.server.restarting import RestartTuning
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):
@@ -21,6 +20,14 @@ class ExchangeTuning(Struct, frozen=True, kw_only=True):
 
     last_words_secs: float = 1.0
     """How long a reader may take to receive the end of its answer when the server below is stopping."""
+
+
+class RestartTuning(Struct, frozen=True, kw_only=True):
+    """Bounds of the check whether the next image would start."""
+
+    check_secs: float = 30.0
+    max_output_bytes: int = 2000
+    """How much of the output of a failed check the error shows: its end, which says why."""
 
 
 class ServerTuning(Struct, frozen=True, kw_only=True):
