@@ -1,11 +1,14 @@
 """A driver to be killed: a query that captures `items` into a stream, in a process of its own.
 
-    driver.py spark|loop DATABASE SERVER FOLDER [broken]
+    driver.py spark|loop|hasty|blind DATABASE SERVER FOLDER
 
 `spark` is the query as users write it. `loop` does what Spark does with a reader and a sink, without the seconds that
 Spark takes to start: it logs the end of a batch, runs it, logs that it is committed, and tells the reader so when the
-next one is decided on. With `broken` the slot is confirmed when changes are received: the rule that everything rests
-on is not kept, and a test that is worth something notices.
+next one is decided on.
+
+Two more break the rule that everything rests on, so that a test that is worth something notices. `hasty` confirms the
+slot as soon as changes are received, and waits there to be killed. `blind` is `loop` without the check that would
+notice such a slot.
 """
 
 import json
@@ -21,21 +24,9 @@ import pyarrow as pa
 from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.capture import receiving
 from everbrook.spark.capture.positions import Position
-from everbrook.spark.capture.replication import Replication
 from everbrook.spark.connection import connect
 from everbrook.spark.messages import encode, layout_of
 from everbrook.spark.options import parse_sink
-
-
-def confirm_when_received() -> None:
-    """Break the rule."""
-    tell = Replication.tell
-
-    def tell_all(self: Replication, received: int, confirmed: int = 0) -> None:
-        tell(self, received, max(received, confirmed))
-
-    Replication.tell = tell_all  # type: ignore[method-assign]
-    receiving.check_slot = lambda *_: None  # type: ignore[attr-defined]  # which would notice, too
 
 
 class Log:
@@ -53,7 +44,16 @@ class Log:
         self._file.flush()
 
 
-def loop(database: str, server: str, folder: Path) -> None:
+def blind(database: str, server: str, folder: Path) -> None:
+    receiving.check_slot = lambda *_: None  # type: ignore[attr-defined]
+    loop(database, server, folder)
+
+
+def hasty(database: str, server: str, folder: Path) -> None:
+    loop(database, server, folder, hasty=True)
+
+
+def loop(database: str, server: str, folder: Path, *, hasty: bool = False) -> None:
     from tests.spark.capture.query import Capture  # noqa: PLC0415 - Spark has a module of that name's own
 
     capture = Capture(database, folder / "copy", maxRowsPerTrigger="200")
@@ -68,6 +68,9 @@ def loop(database: str, server: str, folder: Path) -> None:
             _, end = capture.plan()
             if end == start:
                 continue
+            if hasty and capture.read(start, end):
+                reader.commit(end)
+                time.sleep(600)
             ends.add(end)
             if number:
                 reader.commit(start)
@@ -99,9 +102,7 @@ def spark(database: str, server: str, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    way, database_, server_, folder_, *rest = sys.argv[1:]
-    if "broken" in rest:
-        confirm_when_received()
+    way, database_, server_, folder_ = sys.argv[1:]
     Path(folder_).mkdir(exist_ok=True)
     print("begun", os.getpid(), time.time(), Position.__name__, flush=True)  # noqa: T201 - who started it waits for it
-    {"loop": loop, "spark": spark}[way](database_, server_, Path(folder_))
+    {"loop": loop, "spark": spark, "hasty": hasty, "blind": blind}[way](database_, server_, Path(folder_))
