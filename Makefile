@@ -10,8 +10,6 @@ INSTALL := $(UV) pip install --quiet --constraint $(LOCK) --build-constraint $(L
 PACKAGE := $(VENV)/.package
 STACK := $(VENV)/.stack
 EVERYTHING := $(VENV)/.everything
-# Of each of the two large runs of tests: one with Spark, one without. Tests wait much.
-WORKERS ?= 2
 CODE := src tests tools bench soak examples
 
 # Tests start hundreds of processes: without bytecode on disk, each of them compiles everything it imports.
@@ -55,11 +53,11 @@ serve: install ## run the server with the settings of this folder and the enviro
 	$(BIN)/everbrook serve
 
 test: setup ## every test but the longest, the official conformance suite included
-	$(BIN)/python tools/test_run.py --workers $(WORKERS)
+	$(BIN)/python tools/test_run.py $(if $(WORKERS),--workers $(WORKERS))
 
 durations: setup ## measure how long each test file takes, by which the order of the next runs is chosen
 	mkdir -p build
-	-$(BIN)/python tools/test_run.py --workers $(WORKERS) --reports build
+	-$(BIN)/python tools/test_run.py $(if $(WORKERS),--workers $(WORKERS)) --reports build
 	$(BIN)/python -m tests.schedule build/spark.xml build/rest.xml
 
 check: setup ## lint, format, types, layers, the sync client as its async side, governance

@@ -1,7 +1,8 @@
 """`make test`: everything that a change must pass, in three runs beside each other.
 
-`protocol` holds the rules at every branch, under coverage. `spark` begins with the archive of Java's classes and runs
-what needs Spark; `rest` runs all other tests, whose workers never load Spark. `rest` speaks as it goes, the others when
+`protocol` holds the rules at every branch, under coverage, without generated cases: they are slow to trace and differ
+each time. `spark` begins with the archive of Java's classes and runs what needs Spark; `rest` runs all other tests,
+whose workers never load Spark. `rest` speaks as it goes, the others when
 they have ended. The exit code is 1 if any of them failed; Ctrl-C reaches all, and each ends by itself.
 """
 
@@ -14,26 +15,26 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-HEAVY = ["tests/spark", "tests/stack", "tests/examples"]
+HEAVY = ["tests/spark", "tests/stack", "tests/examples", "tests/docs"]
 PYTHON = [sys.executable, "-m"]
+PLAIN = ["tests/protocol", "-m", "not hypothesis", "-q", "--no-header"]
 BY_FILE = ["--dist", "loadgroup", "--no-loadscope-reorder", "-q"]
 ARCHIVE = Path(sys.prefix, "spark.jsa")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/test_run.py", description=__doc__)
-    parser.add_argument("--workers", type=int, default=2, help="of each of the two large runs")
+    parser.add_argument("--workers", type=int, default=3, help="of `rest`; `spark` has one less")
     parser.add_argument("--reports", type=Path, help="a folder for the reports of junit")
     asked = parser.parse_args()
-    spread = ["-n", str(asked.workers), *BY_FILE]
-    rest = [flag for folder in ["tests/protocol", *HEAVY] for flag in ("--ignore", folder)]
+    rest = [flag for folder in HEAVY for flag in ("--ignore", folder)]
     runs = {
         "protocol": [
-            [*PYTHON, "coverage", "run", "-m", "pytest", "tests/protocol", "-q", "--no-header"],
+            [*PYTHON, "coverage", "run", "-m", "pytest", *PLAIN],
             [*PYTHON, "coverage", "report"],
         ],
-        "spark": [*_archive(), [*PYTHON, "pytest", *HEAVY, *spread, *_report(asked.reports, "spark")]],
-        "rest": [[*PYTHON, "pytest", *rest, *spread, *_report(asked.reports, "rest")]],
+        "spark": [*_archive(), _pytest("spark", asked.workers - 1, HEAVY, asked.reports)],
+        "rest": [_pytest("rest", asked.workers, rest, asked.reports)],
     }
     with TemporaryDirectory() as folder, ThreadPoolExecutor(len(runs)) as pool:
         ended = {name: pool.submit(_run, name, steps, Path(folder)) for name, steps in runs.items()}
@@ -51,8 +52,9 @@ def _archive() -> list[list[str]]:
     return [] if fresh else [[sys.executable, str(tool), str(ARCHIVE)]]
 
 
-def _report(folder: Path | None, name: str) -> list[str]:
-    return [] if folder is None else [f"--junit-xml={folder / name}.xml"]
+def _pytest(name: str, workers: int, tests: list[str], reports: Path | None) -> list[str]:
+    report = [] if reports is None else [f"--junit-xml={reports / name}.xml"]
+    return [*PYTHON, "pytest", *tests, "-n", str(max(workers, 1)), *BY_FILE, *report]
 
 
 def _run(name: str, steps: list[list[str]], folder: Path) -> int:
