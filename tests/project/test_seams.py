@@ -8,54 +8,149 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {"everbrook": ROOT / "src", "bench": ROOT, "soak": ROOT, "tools": ROOT, "tests": ROOT}
+OURS = {"everbrook", "bench", "soak", "tools", "tests", "examples"}
+SEARCHED = ("tests", "bench", "soak", "tools", "examples")
+PATCHES = {"setattr", "delattr", "setitem", "delitem", "patch", "object", "dict", "multiple"}
+"""What pytest, `unittest.mock` and Python call their ways to replace something."""
 
 
 def test_no_test_patches_a_constant_by_its_name() -> None:
-    files = sorted(ROOT.glob("tests/**/*.py"))
-    patches = [f"{file.relative_to(ROOT)}:{line} {name}" for file in files for line, name in _patches(file.read_text())]
-    assert not [patch for patch in patches if patch.rsplit(".", 1)[1].isupper()]
+    files = sorted(file for folder in SEARCHED for file in ROOT.glob(f"{folder}/**/*.py") if not _is_foreign(file))
+    assert len(files) > 500
+    assert [f"{file.relative_to(ROOT)}:{line} {name}" for file in files for line, name in _patched(file)] == []
 
 
-def test_a_patched_constant_is_found_however_it_is_named() -> None:
-    text = """
-from everbrook.engine import sweep
+@pytest.mark.parametrize(
+    "patch",
+    [
+        'monkeypatch.setattr(sweep, "SLICE", 1)',
+        'monkeypatch.setattr(other, "SLICE", 1)',
+        'monkeypatch.setattr(everbrook.engine.sweep, "SLICE", 1)',
+        'monkeypatch.setattr("everbrook.engine.sweep.SLICE", 1)',
+        'monkeypatch.setattr(target=sweep, name="SLICE", value=1)',
+        'monkeypatch.setattr(sys.modules["everbrook.engine.sweep"], "SLICE", 1)',
+        'monkeypatch.setattr(import_module("everbrook.engine.sweep"), "SLICE", 1)',
+        'monkeypatch.delattr(sweep, "SLICE")',
+        'monkeypatch.setitem(sweep.SLICE, "a", 1)',
+        'monkeypatch.setitem(SLICE, "a", 1)',
+        'setattr(sweep, "SLICE", 1)',
+        'mock.patch("everbrook.engine.sweep.SLICE", 1)',
+        'patch.object(sweep, "SLICE", 1)',
+        "patch.dict(sweep.SLICE, a=1)",
+        "patch.multiple(sweep, SLICE=1)",
+        "sweep.SLICE = 1",
+        "sweep.SLICE += 1",
+        "everbrook.engine.sweep.SLICE, rest = 1, 2",
+        'sweep.SLICE["a"] = 1',
+        'SLICE["a"] = 1',
+    ],
+)
+def test_a_patched_constant_is_found_however_it_is_patched(patch: str) -> None:
+    assert set(_patches(IMPORTS + patch)) == {(IMPORTS.count("\n") + 1, "everbrook.engine.sweep.SLICE")}
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        'monkeypatch.setattr(socket, "SLICE", 1)',
+        'monkeypatch.setattr(Sweep, "look", None)',
+        'monkeypatch.setitem(os.environ, "SLICE", 1)',
+        'monkeypatch.setenv("SLICE", "1")',
+        'given["SLICE"] = 1',
+        "TUNING = Tuning(slice_streams=sweep.SLICE)",
+    ],
+)
+def test_nothing_else_is_taken_for_a_patched_constant(patch: str) -> None:
+    assert list(_patches(IMPORTS + patch)) == []
+
+
+def test_a_constant_of_a_class_is_one_too() -> None:
+    assert [name for _, name in _patches(IMPORTS + "Sweep.SLICE = 1")] == ["everbrook.engine.sweep.Sweep.SLICE"]
+
+
+IMPORTS = """
+import os, socket, sys
+import everbrook.engine.sweep
 import everbrook.engine.sweep as other
-monkeypatch.setattr(sweep, "SLICE", 1)
-patch.setattr(other, "SLICE", 1)
-monkeypatch.setattr("everbrook.engine.sweep.SLICE", 1)
-monkeypatch.setattr(socket, "SLICE", 1)
+from importlib import import_module
+from unittest import mock
+from unittest.mock import patch
+from everbrook.engine import sweep
+from everbrook.engine.sweep import SLICE, Sweep
 """
-    assert list(_patches(text)) == [(line, "everbrook.engine.sweep.SLICE") for line in (4, 5, 6)]
+
+
+def _is_foreign(file: Path) -> bool:
+    return "node_modules" in file.parts
+
+
+def _patched(file: Path) -> Iterator[tuple[int, str]]:
+    return _patches(file.read_text(encoding="utf-8"))
 
 
 def _patches(text: str) -> Iterator[tuple[int, str]]:
-    """Give the names in modules of ours that a test file replaces."""
+    """Give the constants of ours that a file replaces or changes, with their lines."""
     tree = ast.parse(text)
-    modules = dict(_imported_modules(tree))
+    imported = dict(_imported(tree))
     for node in ast.walk(tree):
-        match node:
-            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Name(target), ast.Constant(str() as name), *_]):
-                if target in modules:
-                    yield node.lineno, f"{modules[target]}.{name}"
-            case ast.Call(func=ast.Attribute(attr="setattr"), args=[ast.Constant(str() as path), *_]):
-                if _is_module(path.rpartition(".")[0]):
-                    yield node.lineno, path
+        for name in _replaced(node, imported):
+            if name.partition(".")[0] in OURS and name.rpartition(".")[2].isupper():
+                yield node.lineno, name  # type: ignore[attr-defined] # calls and assignments have one
 
 
-def _imported_modules(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def _replaced(node: ast.AST, imported: dict[str, str]) -> Iterator[str]:
+    match node:
+        case ast.Assign(targets=targets):
+            yield from (name for target in targets for name in _assigned(target, imported))
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            yield from _assigned(target, imported)
+        case ast.Call(func=ast.Attribute(attr=called) | ast.Name(called)) if called in PATCHES:
+            given = [*node.args, *(each.value for each in node.keywords if each.arg in {"target", "name", "attribute"})]
+            yield from _given(given, [each.arg for each in node.keywords if each.arg], imported)
+
+
+def _assigned(target: ast.expr, imported: dict[str, str]) -> Iterator[str]:
+    """A name of the module itself is its own: only what is reached through another one is a patch."""
+    match target:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            yield from (name for part in parts for name in _assigned(part, imported))
+        case ast.Attribute():
+            yield _dotted(target, imported)
+        case ast.Subscript(value=ast.Attribute() | ast.Name() as table):
+            yield _dotted(table, imported)
+
+
+def _given(given: list[ast.expr], keywords: list[str], imported: dict[str, str]) -> Iterator[str]:
+    """Names by their path, of an object by their name or as keywords, or as the object itself."""
+    match given:
+        case [ast.Constant(str() as path), *_]:
+            yield path
+        case [place, ast.Constant(str() as name), *_]:
+            yield from (f"{_dotted(place, imported)}.{name}", _dotted(place, imported))
+        case [place, *_]:
+            yield from (_dotted(place, imported), *(f"{_dotted(place, imported)}.{name}" for name in keywords))
+
+
+def _dotted(node: ast.expr, imported: dict[str, str]) -> str:
+    """Give the whole name of what an expression is, or an empty text."""
+    match node:
+        case ast.Name(name):
+            return imported.get(name, "")
+        case ast.Attribute(value=place, attr=name):
+            return f"{_dotted(place, imported)}.{name}"
+        case ast.Subscript(slice=ast.Constant(str() as name)) | ast.Call(args=[ast.Constant(str() as name)]):
+            return name
+    return ""
+
+
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom | ast.Import):
-            package = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        if isinstance(node, ast.ImportFrom):
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Import):
             for alias in node.names:
-                if _is_module(package + alias.name):
-                    yield alias.asname or alias.name, package + alias.name
-
-
-def _is_module(name: str) -> bool:
-    parts = name.split(".")
-    if parts[0] not in OURS:
-        return False
-    path = OURS[parts[0]].joinpath(*parts)
-    return path.with_suffix(".py").is_file() or path.is_dir()
+                root = alias.name.partition(".")[0]
+                yield (alias.asname, alias.name) if alias.asname else (root, root)
