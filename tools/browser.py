@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from playwright.sync_api import Browser, Playwright, sync_playwright
 
-from tools.node import NodeUnavailable, find_node, holding, install_packages, run
+from tools.node import NodeUnavailable, find_node, fingerprint, holding, install_packages, run
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FOLDER = Path(__file__).parent / "chromium"
@@ -72,8 +72,13 @@ def packaged_chromium(machine: tuple[str, str] = (sys.platform, platform.machine
     return Chromium(folder / "chromium", variables)
 
 
+def place_of(folder: Path) -> Path:
+    """Name the place of what a lock brings: another version has another one. `npm ci` removes those before it."""
+    return folder / "node_modules" / f".chromium-{fingerprint(folder)[:16]}"
+
+
 def _unpacked() -> Path:
-    folder = FOLDER / "node_modules" / ".chromium"  # `npm ci` empties node_modules, so a new version is unpacked anew
+    folder = place_of(FOLDER)
     if folder.is_dir():
         return folder
     node = find_node()

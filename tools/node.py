@@ -49,7 +49,7 @@ def find_node() -> Node:
 def install_packages(folder: Path, node: Node) -> None:
     """Make `folder/node_modules` what the lock in `folder` says, once per lock, however many processes ask at once."""
     stamp = folder / "node_modules" / ".installed"
-    wanted = _fingerprint(folder)
+    wanted = fingerprint(folder)
     with holding(folder / "package-lock.json"):
         if not (stamp.is_file() and stamp.read_text() == wanted):
             run([*node.npm, "ci", "--no-audit", "--no-fund"], cwd=folder, env=node.environment())
@@ -93,7 +93,8 @@ def _wheel_root() -> Path | None:
     return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
 
 
-def _fingerprint(folder: Path) -> str:
+def fingerprint(folder: Path) -> str:
+    """Tell one lock from another."""
     parts = [(folder / name).read_bytes() for name in ("package.json", "package-lock.json")]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
