@@ -16,7 +16,7 @@ CODE := src tests tools bench soak examples
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install setup serve up dev dev-down docker integration-test integration-test-sessions
+.PHONY: help install same-python setup serve up dev dev-down docker integration-test integration-test-sessions
 .PHONY: test durations check mutants audit format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
@@ -33,6 +33,15 @@ $(BIN)/uv: $(LOCK)
 	  echo "'$(PYTHON) -m venv' failed; some systems package it apart (python3-venv)" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(LOCK) uv
 	@touch $@
+
+# Whoever names a Python means it: a .venv that another one made would be used in its place.
+ifneq ($(filter command environment,$(origin PYTHON)),)
+$(BIN)/uv: | same-python
+endif
+same-python:
+	@made="$$($(BIN)/python --version 2>/dev/null)"; named="$$($(PYTHON) --version 2>/dev/null)"; \
+	  test -z "$$made" || test -z "$$named" || test "$$made" = "$$named" || { \
+	  echo "$(VENV) has $$made, and PYTHON=$(PYTHON) is $$named: remove $(VENV) first" >&2; exit 1; }
 
 $(PACKAGE): $(BIN)/uv pyproject.toml
 	@echo "Installing Everbrook into $(VENV) (110 MB)"

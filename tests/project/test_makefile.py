@@ -1,6 +1,7 @@
 """The make targets that people meet first say clearly why they can't do their work."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,16 @@ def test_setup_without_a_recent_python_names_the_version_it_needs() -> None:
     ended = make("--always-make", "setup", "PYTHON=false")
     assert ended.returncode != 0
     assert "Everbrook needs Python 3.11 or newer; 'false' is older or missing" in ended.stderr
+
+
+def test_an_environment_of_another_python_than_the_one_that_was_named_is_not_used(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho Python 3.0.0\n")
+    python.chmod(0o700)
+    ended = make("setup", f"VENV={tmp_path}", f"PYTHON={sys.executable}")
+    assert ended.returncode != 0
+    assert ended.stderr.startswith(f"{tmp_path} has Python 3.0.0, and PYTHON={sys.executable} is Python 3.")
 
 
 @pytest.mark.parametrize(
