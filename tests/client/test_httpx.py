@@ -8,6 +8,7 @@ import pytest
 from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.httpx import tls_context, translated
+from tests.certificates import Authority
 
 ASKED = Request("GET", "http://host/a?key=secret", {}, None, 1.0, 2.0)
 
@@ -23,6 +24,20 @@ def test_authorities_are_loaded_once_for_each_place_that_the_environment_names(
     assert (none.get_ca_certs(), none is usual, none is tls_context()) == ([], False, True)
     monkeypatch.delenv("SSL_CERT_DIR")
     assert tls_context() is usual
+
+
+def test_a_file_of_authorities_that_was_replaced_is_loaded_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = (Authority(tmp_path, name) for name in ("old", "new"))
+    believed = tmp_path / "believed.pem"
+    monkeypatch.setenv("SSL_CERT_FILE", str(believed))
+    believed.write_bytes(old.ca.read_bytes())
+    before = tls_context()
+    assert tls_context() is before
+    new.ca.replace(believed)
+    (certificate,) = tls_context().get_ca_certs()
+    assert certificate["subject"] == ((("commonName", "new"),),)
 
 
 @pytest.mark.parametrize(

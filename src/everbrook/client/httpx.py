@@ -4,7 +4,8 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
+from pathlib import Path
 
 import httpx2
 
@@ -20,15 +21,26 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 def tls_context() -> ssl.SSLContext:
     """Give the TLS context that trusts the usual certificate authorities.
 
-    All clients share it, because loading the authorities takes longer than everything else that a client needs.
+    All clients share it, because loading the authorities takes longer than everything else that a client needs. When
+    their file changes, it is loaded again.
     """
-    return _load_context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    return _load_context(file, folder, _state_of(file or ssl.get_default_verify_paths().openssl_cafile))
 
 
-@cache
-def _load_context(_file: str | None, _folder: str | None) -> ssl.SSLContext:
+@lru_cache(maxsize=8)
+def _load_context(_file: str | None, _folder: str | None, _state: tuple[int, int, int] | None) -> ssl.SSLContext:
     """Load the authorities once for each value of the variables, which httpx2 reads by itself."""
     return httpx2.create_ssl_context()
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    """Identify the content of a file. A folder needs none: OpenSSL looks into it whenever it verifies."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextmanager
