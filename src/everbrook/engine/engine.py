@@ -4,7 +4,6 @@ A command is decided at once against the newest state and answered when what it 
 state only. All calls come from one thread, the loop's.
 """
 
-import time
 from collections.abc import Callable
 
 import msgspec
@@ -145,11 +144,10 @@ class Engine(Executing):
     def inspect(self) -> EngineInspection:
         """Give what was counted, and what is held at the moment."""
         committer, streams = self._committer, self._streams
-        since = committer.pending_since
         return EngineInspection(
             commits=committer.commits,
             pending=committer.last - committer.durable,
-            pending_secs=0.0 if since is None else time.perf_counter() - since,
+            pending_secs=self.pending_secs,
             parked=committer.parked,
             appended_messages=self._appended_messages,
             appended_bytes=self._appended_bytes,

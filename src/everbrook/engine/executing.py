@@ -1,6 +1,7 @@
 """Commands: decided at once against the newest state, and answered when what they rest on is durable."""
 
 import contextlib
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import overload
@@ -109,6 +110,12 @@ class Executing(Reading):
     def durable_change(self) -> int:
         """The number up to which every change is durable."""
         return self._committer.durable
+
+    @property
+    def pending_secs(self) -> float:
+        """For how long the oldest change that is not durable yet has waited."""
+        since = self._committer.pending_since
+        return 0.0 if since is None else time.perf_counter() - since
 
     @property
     def failure(self) -> Unavailable | None:

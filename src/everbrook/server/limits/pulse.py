@@ -171,7 +171,7 @@ class Pulse:
         pending = engine.last_change - engine.durable_change
         if pending < self._few_changes or engine.failure:
             return 0.0
-        return max(engine.inspect().pending_secs, pending / max(self._durable_per_sec, self._few_changes))
+        return max(engine.pending_secs, pending / max(self._durable_per_sec, self._few_changes))
 
     def _late(self, now: float) -> float:
         """Give how late the next beat is already, and so how long what is read now may have waited for its turn.
