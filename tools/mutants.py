@@ -85,10 +85,20 @@ def _excluded(node: ast.AST) -> Iterator[ast.AST]:
         yield node.annotation
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns:
         yield node.returns
-    if isinstance(node, ast.Subscript):
+    if isinstance(node, ast.Subscript) and not _is_place(node.slice):
         yield node.slice
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         yield node
+
+
+def _is_place(index: ast.expr) -> bool:
+    """Tell a place in a sequence from the arguments of a type."""
+    match index:
+        case ast.Slice() | ast.UnaryOp() | ast.Constant(value=int()):
+            return True
+        case ast.BinOp(op=op):
+            return type(op) in SWAPS
+    return False
 
 
 def _replacements(node: ast.AST) -> Iterator[ast.AST]:
