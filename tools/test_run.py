@@ -20,6 +20,8 @@ PYTHON = [sys.executable, "-m"]
 PLAIN = ["tests/protocol", "-m", "not hypothesis", "-q", "--no-header"]
 BY_FILE = ["--dist", "loadgroup", "--no-loadscope-reorder", "-q"]
 ARCHIVE = Path(sys.prefix, "spark.jsa")
+INSTALLED = Path(sys.prefix, ".everything")
+"""What `make setup` leaves behind."""
 
 
 def main() -> int:
@@ -47,8 +49,10 @@ def main() -> int:
 
 
 def _archive() -> list[list[str]]:
+    """Make the archive anew when its tool, or what is installed, is newer: it only fits the Spark that it is of."""
     tool = Path("tools", "quick_java.py")
-    fresh = ARCHIVE.is_file() and ARCHIVE.stat().st_mtime > tool.stat().st_mtime
+    made_of = [path.stat().st_mtime for path in (tool, INSTALLED) if path.is_file()]
+    fresh = ARCHIVE.is_file() and ARCHIVE.stat().st_mtime > max(made_of)
     return [] if fresh else [[sys.executable, str(tool), str(ARCHIVE)]]
 
 
