@@ -120,6 +120,7 @@ def test_the_memory_of_a_killed_client_is_free_at_once(start: Start, path: str, 
     server = start()
     with server.connect() as wire:
         wire.create(path, body=b"a" * 50_000)
+        assert len(connections_of(server)) == 1
     gc.collect()
     gc.disable()
     try:
