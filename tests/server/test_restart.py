@@ -200,7 +200,8 @@ if "EVERBROOK_HANDOVER" in os.environ:
 def test_a_stop_that_comes_before_the_next_image_has_handlers_is_kept_for_it(tmp_path: Path) -> None:
     """Python runs `sitecustomize` first, so the signal arrives before the server has installed its handlers."""
     (tmp_path / "sitecustomize.py").write_text(STOPPED_AT_ITS_START)
-    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data", "PYTHONPATH": str(tmp_path)}
+    path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    settings = {"DS_STORAGE__MODE": "file-fast", "DS_STORAGE__DATA_DIR": "data", "PYTHONPATH": path}
     with serving(tmp_path, **settings) as server:
         server.stop(signal.SIGUSR2)
         assert awaited(lambda: server.process.poll() is not None)
