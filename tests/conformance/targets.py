@@ -47,7 +47,9 @@ def command_of(transport: str, port: int) -> list[str]:
     if transport == "http1":
         return [str(Path(sys.executable).parent / "everbrook"), "serve", *address]
     application = ["--factory", "everbrook.server.asgi:create_app"]
-    return [sys.executable, "-m", "uvicorn", *application, *address, "--log-level", "warning"]
+    # Fetch reuses a connection for 4 seconds. uvicorn closes it after 5, which is too near on a busy machine.
+    options = ["--timeout-keep-alive", "60", "--log-level", "warning"]
+    return [sys.executable, "-m", "uvicorn", *application, *address, *options]
 
 
 @contextmanager

@@ -12,14 +12,9 @@ from tests.conformance.targets import TARGETS, Target, serving
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Run]]]:
-    """Begin the runs over HTTP/1.1 that are asked for at once: a run mostly waits.
-
-    The ASGI one comes after them: beside four others its test of a large payload failed with "fetch failed" in two runs
-    of two, and alone in none. The cause is not known.
-    """
+    """Begin all runs that are asked for at once: a run mostly waits."""
     here = [item for item in request.session.items if item.path == request.path]
-    together = [target for target in TARGETS if target.transport == "http1"]
-    asked = [target for target in together if any(f"[{target.name}]" in item.name for item in here)]
+    asked = [target for target in TARGETS if any(f"[{target.name}]" in item.name for item in here)]
     with ThreadPoolExecutor(max(len(asked), 1)) as pool:
         yield {target.name: pool.submit(run_on, target, tmp_path_factory.mktemp(target.name)) for target in asked}
 
@@ -30,8 +25,7 @@ def run_on(target: Target, folder: Path) -> Run:
 
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
-def test_passes_every_test_of_the_official_suite(target: Target, runs: dict[str, Future[Run]], tmp_path: Path) -> None:
-    run = runs[target.name].result() if target.name in runs else run_on(target, tmp_path)
-    found = faults(run)
+def test_passes_every_test_of_the_official_suite(target: Target, runs: dict[str, Future[Run]]) -> None:
+    found = faults(runs[target.name].result())
     if found:
         pytest.fail("\n".join([f"{target.name}: {len(found)} faults", *found]), pytrace=False)
