@@ -26,7 +26,7 @@ INSTALLED = Path(sys.prefix, ".everything")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="tools/test_run.py", description=__doc__)
-    parser.add_argument("--workers", type=int, default=3, help="of `rest`; `spark` has one less")
+    parser.add_argument("--workers", type=int, default=4, help="of `rest`; `spark` has one less")
     parser.add_argument("--reports", type=Path, help="a folder for the reports of junit")
     asked = parser.parse_args()
     rest = [flag for folder in HEAVY for flag in ("--ignore", folder)]

@@ -4,10 +4,12 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
-from tests.conformance.suite import TESTS, Case, Report, Run, TestFile, faults, run_suite
+from tests.conformance.suite import TESTS, Case, Report, Run, TestFile, faults, retry_timed, run_suite
+from tests.conformance.targets import TARGETS, serving
 
 PASSED = [Case(f"test {number}", "passed", ["Group"]) for number in range(TESTS)]
 
@@ -99,3 +101,17 @@ def test_a_run_that_was_cut_short_shows_its_last_output() -> None:
 
 def test_an_error_outside_every_test_is_a_fault() -> None:
     assert judge(*PASSED, exit_code=1)[0].startswith("vitest ended with 1 although no test failed")
+
+
+def test_only_tests_of_lifetimes_run_once_more(wrong_server: str) -> None:
+    timed, other = Case("x", "failed", ["TTL Expiration"]), Case("should return correct headers on PUT", "failed")
+    run = Run(Report([TestFile([timed, other])]), 1)
+    assert [case.name for case in retry_timed(run, wrong_server).failed] == [timed.name, other.name]
+    assert (timed.timed, other.timed) == (True, False)
+
+
+def test_a_test_of_lifetimes_that_passes_the_second_time_counts(tmp_path: Path) -> None:
+    late = Case("should reject TTL with leading zeros", "failed", ["TTL and Expiry Validation"])
+    with serving(TARGETS[0], tmp_path) as base_url:
+        run = retry_timed(Run(Report([TestFile([late, *PASSED[1:]])]), 1), base_url)
+    assert faults(run) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.suite import Run, faults, run_suite
+from tests.conformance.suite import Run, faults, retry_timed, run_suite
 from tests.conformance.targets import TARGETS, Target, serving
 
 
@@ -21,7 +21,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def run_on(target: Target, folder: Path) -> Run:
     with serving(target, folder) as base_url:
-        return run_suite(base_url)
+        return retry_timed(run_suite(base_url), base_url)
 
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
