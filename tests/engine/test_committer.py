@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from threading import get_ident
+from time import perf_counter
 
 import pytest
 
@@ -65,6 +66,15 @@ def test_every_answer_waits_for_what_it_rests_on(delayed: DelayedRig) -> None:
     assert duplicate == existing == refusal == []
     delayed.let_group_arrive()
     assert duplicate == existing == refusal == [None]
+
+
+def test_the_age_of_the_oldest_pending_change_is_known(delayed: DelayedRig) -> None:
+    assert delayed.engine.pending_secs == 0.0
+    before = perf_counter()
+    delayed.create(b"a")
+    assert 0.0 < delayed.engine.pending_secs <= perf_counter() - before
+    delayed.let_group_arrive()
+    assert delayed.engine.pending_secs == 0.0
 
 
 def test_answers_are_told_in_order(delayed: DelayedRig) -> None:
