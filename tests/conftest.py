@@ -16,7 +16,7 @@ from xdist.remote import Producer
 from everbrook.spark.java import QUICK_START
 from tests.schedule import ByFile, longest_first, read_durations
 
-settings.register_profile("everbrook", deadline=None)
+settings.register_profile("everbrook", settings.get_profile("default"), deadline=None)
 settings.load_profile("everbrook")
 gc.disable()
 
