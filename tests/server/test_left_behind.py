@@ -106,7 +106,7 @@ def test_killed_clients_leave_nothing_behind(start: Start, path: str, kill: Kill
     assert server.waiting(path) == 0
     assert server.call(lambda: len(asyncio.all_tasks())) <= 2
     assert objects(server) - objects_before < 200
-    assert resident_bytes() - resident_before < 8_000_000
+    assert resident_bytes() - resident_before < 8_000 * KILLS
 
 
 def connections_of(server: RunningServer) -> list[Connection]:
