@@ -77,7 +77,14 @@ class Run(Struct, frozen=True):
     exit_code: int
     output: str = ""
     retried: bool = False
-    """Whether a test passed only when it ran once more, so that the exit code tells nothing."""
+    """Whether a test passed only when it ran once more, so that the exit code alone tells nothing."""
+
+    @property
+    def erred(self) -> bool:
+        """Whether vitest ended with an error that no test of the report has: its summary counts such errors."""
+        if self.retried and self.exit_code == 1:
+            return re.search(r"^ +Errors +\d+ error", self.output, re.MULTILINE) is not None
+        return self.exit_code != 0 and not self.failed
 
     @property
     def failed(self) -> list[Case]:
@@ -115,7 +122,7 @@ def faults(run: Run) -> list[str]:
     ran = sum(case.ran for case in cases)
     if ran != TESTS:
         found.append(f"{ran} tests ran, expected {TESTS}")
-    if run.exit_code != 0 and not run.failed and not run.retried:
+    if run.erred:
         found.append(f"vitest ended with {run.exit_code} although no test failed:\n{run.output}")
     return found
 

@@ -103,6 +103,17 @@ def test_an_error_outside_every_test_is_a_fault() -> None:
     assert judge(*PASSED, exit_code=1)[0].startswith("vitest ended with 1 although no test failed")
 
 
+@pytest.mark.parametrize(
+    "exit_code, output, count",
+    [(1, " Tests  1 failed | 337 passed", 0), (1, " Tests  1 failed\n     Errors  1 error\n", 1), (-9, "", 1)],
+)
+def test_an_error_outside_every_test_is_a_fault_of_a_run_with_a_second_try_too(
+    exit_code: int, output: str, count: int
+) -> None:
+    run = Run(Report([TestFile(PASSED)]), exit_code, output, retried=True)
+    assert len(faults(run)) == count
+
+
 def test_only_tests_of_lifetimes_run_once_more(wrong_server: str) -> None:
     timed, other = Case("x", "failed", ["TTL Expiration"]), Case("should return correct headers on PUT", "failed")
     run = Run(Report([TestFile([timed, other])]), 1)
