@@ -132,6 +132,11 @@ docker: ## build the images of docker-compose.yml
 docs: ## (later) the documentation site
 	@echo "make docs: there is no documentation site to build yet; the pages are in docs/" >&2; exit 1
 
-soak: setup ## the longest tests, then: kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
+# Tests of generated histories, which draw new ones in each soak.
+GENERATED := tests/engine/test_machine.py tests/engine/test_subscriptions_machine.py tests/extensions/test_histories.py \
+  tests/storage/test_model.py tests/storage/test_wrong_rows.py tests/storage/test_journal_damage.py tests/storage/test_record.py
+
+soak: setup ## the longest tests, new generated histories, then: damage files of stores, kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams
 	$(BIN)/python -m pytest -m long -q
+	EVERBROOK_HYPOTHESIS=soak $(BIN)/python -m pytest -q $(GENERATED)
 	$(BIN)/python -m soak

@@ -13,7 +13,7 @@ from bench.processes import StartFailed
 from bench.reference import node_version
 from bench.report import Report, format_report, write_json
 from bench.rounds import Contest, RoundFailed, take_turns
-from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject
+from bench.subjects import DEFAULT_SUBJECTS, SUBJECTS, Subject, from_checkout
 from tools.node import NodeUnavailable
 
 _RESULTS = Path(__file__).resolve().parent / "results"
@@ -29,6 +29,9 @@ def main(
 ) -> int:
     """Run what was asked for; 1 if a server refused, broke a connection or did not start."""
     options = _parse(arguments, subjects)
+    if options.before:
+        pairs = [from_checkout(subjects[name], options.before) for name in options.subjects]
+        subjects = {subject.name: subject for pair in pairs for subject in pair}
     try:
         report = _run(options, subjects, {"everbrook": version("everbrook"), "node": node_version()})
     except (RoundFailed, StartFailed, NodeUnavailable) as error:
@@ -51,6 +54,12 @@ def _parse(arguments: Sequence[str] | None, subjects: Mapping[str, Subject]) -> 
     parser.add_argument("--seconds", type=float, help="how long each turn lasts (default 2)")
     parser.add_argument("--cases", type=names_of(CASES), help="comma-separated")
     parser.add_argument("--subjects", type=names_of(subjects), default=DEFAULT_SUBJECTS, help="comma-separated")
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="FOLDER",
+        help="compare with the same modes of another checkout, which runs with the packages of this one",
+    )
     parser.add_argument("--json", type=Path, default=_RESULTS / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else None)

@@ -56,12 +56,14 @@ class ServerProcess:
         command: Sequence[str],
         environment: Mapping[str, str],
         port: int,
+        folder: Path | None = None,
         *,
         stop_timeout_secs: float = _STOP_TIMEOUT_SECS,
     ) -> None:
-        """Describe a server. One that has not ended so long after it was asked to is killed."""
+        """Describe a server, and where it runs. One that has not ended so long after it was asked to is killed."""
         self._command = command
         self._environment = environment
+        self._folder = folder
         self._stop_timeout_secs = stop_timeout_secs
         self.port = port
 
@@ -70,6 +72,7 @@ class ServerProcess:
             self._log: IO[bytes] = cleanup.enter_context(tempfile.TemporaryFile())
             self._process = subprocess.Popen(
                 self._command,
+                cwd=self._folder,
                 env={**os.environ, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,

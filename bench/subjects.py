@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -29,6 +29,8 @@ class Subject:
     environment: Mapping[str, str] = field(default_factory=dict)
     reference: str | None = None
     beside: str | None = None
+    checkout: Path | None = None
+    """The folder that the server runs in, unless that is the current one: its settings are there."""
 
     @contextmanager
     def start(self) -> Iterator[ServerProcess]:
@@ -39,7 +41,7 @@ class Subject:
             if self.folder_arguments:
                 DATA.mkdir(exist_ok=True)
                 command += self.folder_arguments(stack.enter_context(TemporaryDirectory(prefix="bench-", dir=DATA)))
-            yield stack.enter_context(ServerProcess(command, self.environment, port))
+            yield stack.enter_context(ServerProcess(command, self.environment, port, self.checkout))
 
 
 def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
@@ -55,13 +57,27 @@ def _everbrook(storage: str, reference_name: str, *, durable: bool) -> Subject:
     )
 
 
+def from_checkout(subject: Subject, folder: Path) -> tuple[Subject, Subject]:
+    """Give a subject as one that is compared with the same server from another checkout, and that one."""
+    (ours,) = (word for word in subject.command(0) if word in MODES)
+    before = replace(
+        subject,
+        name=f"before-{ours}",
+        command=lambda port: [sys.executable, "-m", "everbrook", "serve", "--port", str(port), "--storage", ours],
+        environment={**subject.environment, "PYTHONPATH": str(folder.resolve() / "src")},
+        reference=None,
+        beside=None,
+        checkout=folder,
+    )
+    return replace(subject, reference=before.name, beside=None), before
+
+
+MODES = ("memory", "acid", "file-durable", "file-fast")
 _SUBJECTS = (
     Subject(name="node-memory", command=reference.command),
     Subject(name="node-file", command=reference.command, folder_arguments=lambda folder: [folder]),
     _everbrook("memory", "node-memory", durable=False),
-    _everbrook("acid", "node-file", durable=True),
-    _everbrook("file-durable", "node-file", durable=True),
-    _everbrook("file-fast", "node-file", durable=True),
+    *(_everbrook(mode, "node-file", durable=True) for mode in MODES[1:]),
 )
 
 DEFAULT_SUBJECTS = ("everbrook-memory", "everbrook-acid", "everbrook-file-durable")

@@ -1,4 +1,4 @@
-"""`python -m soak [kill|subscriptions|chaos|load|spark|lake|sync|faults|crash|scale|backup …]`: run those, or all."""
+"""`python -m soak [flips|kill|chaos|load|spark|… …]`: run those, or all of them (`--help` lists them)."""
 
 import argparse
 import importlib.util
@@ -15,6 +15,8 @@ from soak.backup import soak_backup
 from soak.chaos import soak_chaos
 from soak.client import Refused, Unanswered
 from soak.faults import can_mount, can_trace, fail_sync, fill_disk
+from soak.flips.damage import KINDS as FILE_KINDS
+from soak.flips.soak import soak_flips
 from soak.kill import soak_kills
 from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
@@ -35,6 +37,7 @@ SPARK_KILLS, SPARK_SECS = 10, 1_800.0
 SYNC_SECS = 180.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
+FLIP_CASES = 3_000
 BACKUP_STREAMS, BACKUP_MEGABYTES = 10_000, 1_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -68,7 +71,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--seconds",
         type=float,
-        help=f"how long tables and streams are under fire ({SYNC_SECS:g}), or a server under load (600)",
+        help=f"how long tables and streams are under fire ({SYNC_SECS:g}), a server under load (600), or files damaged",
     )
     parser.add_argument("--readers", type=int, default=5_000, help="of the load (default 5000)")
     parser.add_argument("--producers", type=int, default=200, help="of the load (default 200)")
@@ -78,6 +81,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS],
         help=f"of tables and streams, or of the load ({', '.join(LOAD_CONTROLS)}), nothing else: it has to fail",
     )
+    parser.add_argument("--cases", type=int, default=FLIP_CASES, help=f"damaged stores of each mode ({FLIP_CASES})")
+    parser.add_argument("--case", type=int, help="the one damaged store of this number")
+    parser.add_argument(
+        "--files", type=lambda text: tuple(text.split(",")), default=(), help=f"to damage: {', '.join(FILE_KINDS)}"
+    )
     parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
     parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
     options = parser.parse_args(arguments)
@@ -85,6 +93,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(PARTS)}")
     return options
+
+
+def _flips(options: argparse.Namespace) -> None:
+    soak_flips(
+        options.seed,
+        options.modes,
+        cases=options.cases,
+        secs=options.seconds,
+        case=options.case,
+        kinds=options.files,
+    )
 
 
 def _kill(options: argparse.Namespace) -> None:
@@ -209,6 +228,7 @@ def _backup(options: argparse.Namespace) -> None:
 
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
+    "flips": _flips,
     "kill": _kill,
     "subscriptions": _subscriptions,
     "chaos": _chaos,

@@ -21,7 +21,7 @@ from bench.summary import percentile
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
 from everbrook.protocol.state import Head, Identity
-from everbrook.storage.acid.engine import AcidStorage
+from everbrook.storage import DurableStorage
 from everbrook.storage.disk import OsDisk
 from soak.ledger import PromiseBroken
 from soak.progress import say
@@ -90,7 +90,7 @@ def fill(folder: Path, first: int, last: int) -> None:
     """Add streams `first` to `last` to a store, each with one message."""
     for sitting in range(first, last, _SITTING):
         # Opened anew for each sitting: closing waits until all of it is folded, so that memory stays bounded.
-        storage = AcidStorage(OsDisk(), folder, shard_count=1, salt=7)
+        storage = DurableStorage(OsDisk(), folder, salt=7)
         end = min(sitting + _SITTING, last)
         for start in range(sitting, end, _GROUP):
             group = [_creation(number) for number in range(start, min(start + _GROUP, end))]

@@ -7,17 +7,21 @@ While many thousand tests are collected there is no garbage, and they are none l
 import gc
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from everbrook.spark.java import QUICK_START
-from tests.schedule import ByFile, longest_first, read_durations
+from tests.schedule import longest_first, read_durations
 
-settings.register_profile("everbrook", settings.get_profile("default"), deadline=None)
-settings.load_profile("everbrook")
+# The same examples in every run; `make soak` draws new ones, and prints how to replay those that fail.
+settings.register_profile("everbrook", settings.get_profile("default"), deadline=None, derandomize=True)
+settings.register_profile("soak", settings.get_profile("default"), deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("EVERBROOK_HYPOTHESIS", "everbrook"))
 gc.disable()
 
 
@@ -32,8 +36,9 @@ def java_options() -> str:
 os.environ["SPARK_SUBMIT_OPTS"] = java_options()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
-    return ByFile(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Give each file to one worker, whatever `--dist` says."""
+    return LoadFileScheduling(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,6 +48,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("timing") is not None:
             item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.fixture
+def faults(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Expect faults, and give the log that they are in. Without it a fault in the log fails the test."""
+    return caplog
+
+
+@pytest.fixture(autouse=True)
+def _no_hidden_faults(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The engine goes on after an exception in a callback: in a test, that may be an assertion."""
+    yield
+    if "faults" not in request.fixturenames:
+        hidden = [record for record in caplog.get_records("call") if record.name == "everbrook.engine.faults"]
+        assert not [record.exc_info for record in hidden]
 
 
 def pytest_collection_finish() -> None:

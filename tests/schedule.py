@@ -1,8 +1,7 @@
 """The schedule of the workers of pytest-xdist: the longest files first, so that no long one begins at the end.
 
-A file runs on one worker, because its tests share servers. Each test that is marked `apart` may run on any worker; the
-tests of one `xdist_group` stay together. `durations.json` holds the seconds of each file; `make durations` measures
-them anew.
+A file runs on one worker, because its tests share servers. `durations.json` holds the seconds of each file; `make
+durations` measures them anew.
 """
 
 import json
@@ -12,34 +11,14 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
 
 ROOT = Path(__file__).parents[1]
 DURATIONS = Path(__file__).with_name("durations.json")
 UNKNOWN_SECS = 10.0  # a new file may be a long one
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist ships no types
-    """A file, or a group within one, is one piece of work."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return scope_of(nodeid)
-
-
-def scope_of(nodeid: str) -> str:
-    """Name the piece of work that a test belongs to; xdist appends `@group` to the name of a test in a group."""
-    file, _, test = nodeid.partition("::")
-    return f"{file}{test[test.rfind('@') :]}" if test.rfind("@") > test.rfind("]") else file
-
-
 def longest_first(items: list[pytest.Item], durations: dict[str, float]) -> None:
-    """Sort tests in place by the seconds of their files; those of a file keep their order.
-
-    A test that is marked `apart` becomes a group of its own.
-    """
-    for number, item in enumerate(items):
-        if item.get_closest_marker("apart") is not None:
-            item.add_marker(pytest.mark.xdist_group(str(number)))
+    """Sort tests in place by the seconds of their files; those of a file keep their order."""
     files = [item.nodeid.partition("::")[0] for item in items]
     rank = {file: -durations.get(file, UNKNOWN_SECS) for file in files}
     items[:] = [item for item, _ in sorted(zip(items, files, strict=True), key=lambda pair: (rank[pair[1]], pair[1]))]

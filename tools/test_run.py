@@ -2,8 +2,9 @@
 
 `protocol` holds the rules at every branch, under coverage, without generated cases: they are slow to trace and differ
 each time. `spark` begins with the archive of Java's classes and runs what needs Spark; `rest` runs all other tests,
-whose workers never load Spark. `rest` speaks as it goes, the others when
-they have ended. The exit code is 1 if any of them failed; Ctrl-C reaches all, and each ends by itself.
+whose workers never load Spark. In a new checkout `rest` begins with one process that compiles all tests, or each worker
+would. `rest` speaks as it goes, the others when they have ended. The exit code is 1 if any of them failed; Ctrl-C
+reaches all, and each ends by itself.
 """
 
 import argparse
@@ -18,7 +19,8 @@ from tempfile import TemporaryDirectory
 HEAVY = ["tests/spark", "tests/stack", "tests/examples", "tests/docs"]
 PYTHON = [sys.executable, "-m"]
 PLAIN = ["tests/protocol", "-m", "not hypothesis", "-q", "--no-header"]
-BY_FILE = ["--dist", "loadgroup", "--no-loadscope-reorder", "-q"]
+COLLECT = "--collect-only"
+BY_FILE = ["--dist", "loadfile", "--no-loadscope-reorder", "-q"]
 ARCHIVE = Path(sys.prefix, "spark.jsa")
 INSTALLED = Path(sys.prefix, ".everything")
 """What `make setup` leaves behind."""
@@ -36,7 +38,7 @@ def main() -> int:
             [*PYTHON, "coverage", "report"],
         ],
         "spark": [*_archive(), _pytest("spark", asked.workers - 1, HEAVY, asked.reports)],
-        "rest": [_pytest("rest", asked.workers, rest, asked.reports)],
+        "rest": [*_compilation(rest), _pytest("rest", asked.workers, rest, asked.reports)],
     }
     with TemporaryDirectory() as folder, ThreadPoolExecutor(len(runs)) as pool:
         ended = {name: pool.submit(_run, name, steps, Path(folder)) for name, steps in runs.items()}
@@ -56,21 +58,31 @@ def _archive() -> list[list[str]]:
     return [] if fresh else [[sys.executable, str(tool), str(ARCHIVE)]]
 
 
+def _compilation(tests: list[str]) -> list[list[str]]:
+    """Compile the tests, and the packages that they import, where pytest has left nothing compiled yet."""
+    compiled = any(Path("tests", "__pycache__").glob("*-pytest-*.pyc"))
+    return [] if compiled else [[*PYTHON, "pytest", *tests, COLLECT]]
+
+
 def _pytest(name: str, workers: int, tests: list[str], reports: Path | None) -> list[str]:
     report = [] if reports is None else [f"--junit-xml={reports / name}.xml"]
     return [*PYTHON, "pytest", *tests, "-n", str(max(workers, 1)), *BY_FILE, *report]
 
 
 def _run(name: str, steps: list[list[str]], folder: Path) -> int:
-    """Run the steps until one fails; only `rest` may speak meanwhile, or nobody could read it."""
+    """Run the steps until one fails; only `rest` may speak meanwhile, or nobody could read it.
+
+    What a step that only collects would say, the one behind it says too.
+    """
     began, log = time.monotonic(), folder / name
     code = 0
     with log.open("wb") as output:
         shown = None if name == "rest" else output
         for step in steps:
+            heard = subprocess.DEVNULL if COLLECT in step else shown
             # The commands are our own.
-            code = subprocess.call(step, stdout=shown, stderr=subprocess.STDOUT, env=_environment())  # noqa: S603
-            if code != 0:
+            code = subprocess.call(step, stdout=heard, stderr=subprocess.STDOUT, env=_environment())  # noqa: S603
+            if code != 0 and COLLECT not in step:
                 break
     text = log.read_text(encoding="utf-8", errors="replace")
     print(f"\n== {name}: ended with {code} after {time.monotonic() - began:.0f} s\n{text}", flush=True)

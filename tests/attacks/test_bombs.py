@@ -46,7 +46,7 @@ def test_a_packed_body_is_not_unpacked(wire: Wire, path: str, coding: str) -> No
         b"[" * 500_000,
         b"[" * 500_000 + b"]" * 500_000,
         b'{"a":' * 200_000 + b"1" + b"}" * 200_000,
-        b"[" + b"[" * 1200 + b"]" * 1200 + b"]",
+        b"[" + b"[" * 513 + b"]" * 513 + b"]",
     ],
     ids=["open", "deep", "objects", "just too deep"],
 )

@@ -9,13 +9,14 @@ from threading import Thread
 
 import pytest
 
-from everbrook.cli.checkup import Finding, check_clock, check_programs, check_storage
+from everbrook.cli.checkup import Finding, check_clock, check_damage, check_programs, check_storage
 from everbrook.cli.connection import DEFAULT_URL
 from everbrook.cli.server_checkup import check_port
 from everbrook.client import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
 from tests.server.process import serving
+from tests.storage.checking import flip, journal_file, make_store, open_acid
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +187,58 @@ def test_nothing_is_left_behind(run: Run, folder: Path) -> None:
 
 def test_the_usual_url_is_the_same_everywhere() -> None:
     assert DEFAULT_URL == CLIENTS_DEFAULT_URL
+
+
+# Stores
+
+
+@pytest.fixture
+def store(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store that a killed server left where the settings keep streams."""
+    (folder / "data").mkdir()
+    make_store(folder).rename(folder / "data" / "acid")
+    monkeypatch.setenv("DS_STORAGE__DATA_DIR", str(folder / "data"))
+    return folder / "data" / "acid"
+
+
+def stores_of(folder: Path) -> list[tuple[str, str]]:
+    settings = load_settings(environ={"DS_STORAGE__DATA_DIR": str(folder / "data")})
+    return [(finding.state, finding.message) for finding in check_damage(settings)]
+
+
+def test_a_store_without_damage_is_well(folder: Path, store: Path) -> None:
+    assert stores_of(folder) == [("ok", f"no damage is known in {store}")]
+
+
+def test_a_store_in_use_is_well(folder: Path, store: Path) -> None:
+    storage = open_acid(store)
+    [(state, message)] = stores_of(folder)
+    storage.close()
+    assert state == "ok"
+    assert "is in use" in message
+
+
+def test_damaged_streams_are_a_warning_that_names_them(folder: Path, store: Path) -> None:
+    path = journal_file(store)
+    flip(path, path.read_bytes().index(b"again"))
+    open_acid(store).close()
+    (state, message), (_, advice) = stores_of(folder)
+    assert state == "warn"
+    assert f"{store}: stream 'text' is readable up to offset 307205 of 307205: journal/" in message
+    assert advice.endswith(f"`everbrook check {store}` says more, `everbrook repair {store}` mends it")
+
+
+def test_a_store_that_takes_no_changes_is_a_failure(run: Run, folder: Path, store: Path) -> None:
+    journal_file(store).unlink()
+    open_acid(store).close()
+    [(state, message)] = stores_of(folder)
+    assert state == "fail"
+    assert f"{store} takes no changes: a part of the journal is lost" in message
+    assert run("doctor").code == 1
+
+
+def test_a_base_that_can_not_be_read_is_a_failure(folder: Path, store: Path) -> None:
+    (store / "base" / "data.mdb").write_bytes(b"")
+    [(state, message)] = stores_of(folder)
+    assert state == "fail"
+    assert "base/data.mdb can't be read: it is empty" in message

@@ -157,3 +157,13 @@ def test_a_process_that_does_not_take_the_signal_is_not_ended_by_it(run: Run, fo
         assert (ran.code, "is not seen to take SIGUSR1" in ran.err) == (1, True)
         holder.communicate(timeout=10)
         assert holder.returncode == 0
+
+
+def test_the_store_that_is_meant_may_stand_beside_another(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode in ("file-fast", "acid"):
+        monkeypatch.setenv("DS_STORAGE__MODE", mode)
+        monkeypatch.setenv("DS_STORAGE__ALLOW_UNUSED_STORE", "true")
+        make_store()
+    monkeypatch.delenv("DS_STORAGE__ALLOW_UNUSED_STORE")
+    assert run("keys", "rotate").code == 1
+    assert run("keys", "rotate", "--allow-unused-store").code == 0

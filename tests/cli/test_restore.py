@@ -6,8 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
+import httpx2
 import pytest
 
+from everbrook import Client
 from tests.cli.archives import fill, running_in
 from tests.cli.backups import back_up, ran, restore
 
@@ -101,3 +103,27 @@ def test_a_mount_point_is_refused_before_anything_is_copied(
     monkeypatch.setattr(Path, "is_mount", lambda path: path == tmp_path)
     refused = ran("restore", kept, tmp_path)
     assert (refused.returncode, "is a mount point" in refused.stderr) == (1, True)
+
+
+def etags(url: str) -> tuple[str, str]:
+    """The entity tags of one page, read at once and by a long-poll."""
+    page = f"{url}/v1/stream/etags?offset=-1"
+    return httpx2.get(page).headers["ETag"], httpx2.get(f"{page}&live=long-poll").headers["ETag"]
+
+
+def test_every_restore_makes_other_streams_of_them_for_clients(tmp_path: Path) -> None:
+    with running_in(tmp_path / "source", "acid") as url:
+        with Client(url) as client:
+            client.stream("etags").create(content_type="text/plain")
+            client.stream("etags").append(b"the same bytes")
+        found = [etags(url)]
+        back_up(url, tmp_path / "dest")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        restore(tmp_path / "dest", tmp_path / name / "data")
+        for _ in range(2):
+            with running_in(tmp_path / name, "acid") as url:
+                found.append(etags(url))
+    source, one, one_again, two, two_again = found
+    assert (one, two) == (one_again, two_again)
+    assert all(len(set(tags)) == 3 for tags in zip(source, one, two, strict=True))

@@ -1,21 +1,40 @@
-"""What `everbrook check` finds in a store that a crash left: a crash damages nothing."""
+"""What can be found in a store that a crash left without opening it to write: a crash damages nothing."""
 
 from pathlib import Path
 
-from everbrook.storage.acid.check import check_acid
-from everbrook.storage.check import Damage, Notebook
-from everbrook.storage.files.check import check_files
-from everbrook.storage.manifest import MANIFEST, parse_manifest
+import msgspec
+
+from everbrook.storage import Damage, OsDisk
+from everbrook.storage.journal_scan import read_journal
+from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened
+from everbrook.storage.lmdb_pages import problem_of
+from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, parse_manifest
+from everbrook.storage.pin import Hold
+from everbrook.storage.rows import DATA
+from everbrook.storage.segments import Segments
 
 
-def damages_in(folder: Path) -> list[Damage]:
-    """Check a store, in this process. If there is none yet, nothing in it can be damaged."""
-    if not (folder / MANIFEST).is_file():
+def base_state(folder: Path) -> BaseState:
+    """Give what the base of a store says of itself."""
+    disk = OsDisk()
+    base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=1, max_open=1))
+    try:
+        return base.state()
+    finally:
+        base.close()
+
+
+def damages_in(folder: Path, boot: str) -> list[Damage]:
+    """Check the journal of a store, in this process. If there is none yet, nothing in it can be damaged.
+
+    What was not synced before the machine was started again may be lost.
+    """
+    if not (folder / MANIFEST).is_file() or not (folder / JOURNAL).is_dir():
         return []
-    found: list[object] = []
-    notebook, manifest = Notebook(folder, found.append), parse_manifest((folder / MANIFEST).read_bytes())
-    if manifest.mode == "acid":
-        check_acid(folder, manifest.shard_count, notebook)
-    else:
-        check_files(folder, notebook)
-    return [each for each in found if isinstance(each, Damage)]
+    if problem := problem_of(folder / BASE / DATA):
+        return [Damage(f"{BASE}/{DATA}", problem)]
+    state, manifest = base_state(folder), parse_manifest((folder / MANIFEST).read_bytes())
+    opened = msgspec.json.decode(state.opened, type=Opened) if state.opened else None
+    if opened and not opened.sync and opened.boot != boot:
+        return []
+    return read_journal(OsDisk(), folder / JOURNAL, manifest.salt, state.applied, state.needed).damages

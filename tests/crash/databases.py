@@ -1,16 +1,31 @@
-"""LMDB under the recorder: its writes bypass our disk, so each commit is one operation, done or not done."""
+"""LMDB under the recorder: its writes bypass our disk, so each commit is one operation, done or not done.
+
+That is only so if LMDB syncs. An environment that would not is refused: no image of its file would be safe.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import lmdb
 
-from everbrook.storage.acid.shard import open_environment
+from everbrook.storage import lmdb_base
+from everbrook.storage.lmdb_base import APPLIED, NUMBER
+from everbrook.storage.rows import DATA, META, unseal
 from tests.crash.recorder import RecordingDisk
 
-DATA = "data.mdb"
 LOCK = "lock.mdb"
+
+
+class Unsynced(AssertionError):
+    """The commits of an environment are not on the disk when they return."""
+
+
+def require_sync(environment: lmdb.Environment) -> None:
+    """Refuse an environment whose commits a power failure can undo or take apart."""
+    flags = environment.flags()
+    if not flags["sync"] or not flags["metasync"] or flags["map_async"]:
+        raise Unsynced(f"LMDB is opened so that its commits are not synced: {flags}")
 
 
 class WatchedTransaction:
@@ -27,15 +42,6 @@ class WatchedTransaction:
         self._transaction.commit()
         self._committed()
 
-    def __enter__(self) -> Self:
-        self._transaction.__enter__()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        leave: Callable[..., object] = self._transaction.__exit__
-        leave(*raised)
-        self._committed()
-
 
 class WatchedEnvironment:
     """An environment whose commits are recorded."""
@@ -45,17 +51,28 @@ class WatchedEnvironment:
         self._disk = disk
         self._data = Path(environment.path()) / DATA
         self._last = self._transaction()
-        disk.committed(self._data, synced=False)
+        disk.committed(self._data, synced=False, applied=self._applied())
 
     def _transaction(self) -> int:
         """Give the number of the last transaction that was committed."""
         return int(self._environment.info()["last_txnid"])
 
+    def _applied(self) -> int:
+        """Give the number of the last change that is in the base."""
+        with self._environment.begin() as transaction:
+            named = transaction.get(META)
+        if named is None:
+            return 0
+        database = self._environment.open_db(META, create=False)
+        with self._environment.begin(db=database) as transaction:
+            sealed = transaction.get(APPLIED)
+        return int(NUMBER.unpack(unseal(APPLIED, sealed) or b"")[0]) if sealed else 0
+
     def _committed(self) -> None:
         last = self._transaction()
         if last != self._last:
             self._last = last
-            self._disk.committed(self._data)
+            self._disk.committed(self._data, applied=self._applied())
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - it stands in for all of an environment
         return getattr(self._environment, name)
@@ -73,16 +90,17 @@ class WatchedEnvironment:
 
 
 class Databases:
-    """Opens environments whose commits are recorded on a disk."""
+    """Opens environments as the storage does, and records their commits on a disk."""
 
     def __init__(self, disk: RecordingDisk) -> None:
         self._disk = disk
         self._open: list[lmdb.Environment] = []
 
     def open(self, folder: Path) -> lmdb.Environment:
-        # A commit is an operation by itself here, so there is nothing to wait for.
-        environment = open_environment(folder, sync=False)
+        # It does sync, which in a folder in memory takes no time.
+        environment = lmdb_base.open_environment(folder)
         self._open.append(environment)
+        require_sync(environment)
         return cast("lmdb.Environment", WatchedEnvironment(environment, self._disk))
 
     def abandon(self) -> None:

@@ -10,13 +10,12 @@ from tempfile import TemporaryDirectory, mkdtemp
 from everbrook.engine import Clock, Engine
 from everbrook.engine.clock import Scheduler
 from everbrook.engine.limits import Limits
-from everbrook.storage import Storage
-from everbrook.storage.check import Damage
-from tests.crash.checker import damages_in
+from everbrook.storage import Damage, DurableStorage
+from tests.crash.checker import base_state, damages_in
 from tests.crash.databases import Databases
 from tests.crash.jobs import Jobs
 from tests.crash.modes import DATA_FOLDER, Held, Mode, Opening
-from tests.crash.recorder import Forgets, RecordingDisk, forgets_nothing
+from tests.crash.recorder import Alters, RecordingDisk, alters_nothing
 from tests.crash.tape import Tape
 
 # Nothing here needs a disk that keeps anything: memory is as good, and fast.
@@ -26,7 +25,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - a file system, not a file; every folde
 class Machine:
     """Opens one store again and again."""
 
-    def __init__(self, mode: Mode, variant: int, forgets: Forgets = forgets_nothing) -> None:
+    def __init__(self, mode: Mode, variant: int, alters: Alters = alters_nothing) -> None:
         self.jobs = Jobs()
         """What a storage does in the background."""
         self.commits = Jobs()
@@ -35,19 +34,19 @@ class Machine:
         self.disk: RecordingDisk
         self._mode = mode
         self._variant = variant
-        self._forgets = forgets
+        self._alters = alters
         self._salts = count()
 
     @contextmanager
-    def running(self, tape: Tape, turn: int = 0, salt: int | None = None) -> Iterator[Storage]:
+    def running(self, tape: Tape, turn: int = 0, salt: int | None = None) -> Iterator[DurableStorage]:
         """Start with what a tape has come to, and stop without closing anything."""
-        opening = Opening(self._variant, turn, next(self._salts) if salt is None else salt)
+        opening = Opening(self._variant, turn, next(self._salts) if salt is None else salt, str(tape.boot))
         root = Path(mkdtemp(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None))
         try:
             before = tape.disk_after(len(tape))
             present = before.everything()
             present.restore(root)
-            self.disk = RecordingDisk(root, tape, before, present, self._forgets)
+            self.disk = RecordingDisk(root, tape, before, present, self._alters)
             databases = Databases(self.disk)
             try:
                 yield self._mode.open(Held(self.disk, self.jobs, databases.open), root, opening)
@@ -56,15 +55,25 @@ class Machine:
         finally:
             shutil.rmtree(root)
 
-    def start_engine(self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits) -> Engine:
+    def start_engine(self, storage: DurableStorage, scheduler: Scheduler, clock: Clock, limits: Limits) -> Engine:
         """Start an engine whose commits and uploads happen when the test says so."""
         return Engine(storage, scheduler, clock, limits, commit_executor=self.commits, blob_executor=self.uploads)
 
     def damages(self, tape: Tape) -> list[Damage]:
         """Check what a tape has come to, as a person does before opening it."""
+        with self._restored(tape) as root:
+            return damages_in(root / DATA_FOLDER, str(tape.boot))
+
+    def applied(self, tape: Tape) -> int:
+        """Give the number of the last change that is in the base."""
+        with self._restored(tape) as root:
+            return base_state(root / DATA_FOLDER).applied
+
+    @contextmanager
+    def _restored(self, tape: Tape) -> Iterator[Path]:
         with TemporaryDirectory(prefix="everbrook-crash-", dir=MEMORY if MEMORY.is_dir() else None) as root:
             tape.disk_after(len(tape)).everything().restore(Path(root))
-            return damages_in(Path(root) / DATA_FOLDER)
+            yield Path(root)
 
     def _stop(self, databases: Databases) -> None:
         for jobs in (self.jobs, self.commits, self.uploads):

@@ -22,10 +22,23 @@ class Created(Struct, frozen=True):
 
 
 class Wrote(Struct, frozen=True):
-    """Bytes were written at the end of a file."""
+    """Bytes were written at a position of a file. With `synced` they reached the disk, and no others did."""
 
     file: int
+    position: int
     data: bytes
+    synced: bool = False
+
+    @property
+    def end(self) -> int:
+        return self.position + len(self.data)
+
+
+class Allocated(Struct, frozen=True):
+    """A file was made longer, with zeros."""
+
+    file: int
+    size: int
 
 
 class Cut(Struct, frozen=True):
@@ -42,11 +55,15 @@ class Synced(Struct, frozen=True):
 
 
 class Committed(Struct, frozen=True):
-    """A database replaced its content, entirely or not at all; it syncs by itself."""
+    """A database replaced its content, entirely or not at all; it syncs by itself.
+
+    `applied` is the number of the last change of the journal that it has.
+    """
 
     file: int
     image: bytes
     synced: bool = True
+    applied: int = 0
 
 
 class Renamed(Struct, frozen=True):
@@ -69,7 +86,7 @@ class FolderSynced(Struct, frozen=True):
     path: Path
 
 
-ContentOperation = Wrote | Cut | Committed
+ContentOperation = Wrote | Allocated | Cut | Committed
 NameOperation = Made | Created | Renamed | Removed
 Operation = ContentOperation | NameOperation | Synced | FolderSynced
 
@@ -77,7 +94,9 @@ Operation = ContentOperation | NameOperation | Synced | FolderSynced
 def described(operation: Operation) -> str:
     """Put an operation into a line that a person can read."""
     if isinstance(operation, Wrote):
-        return f"wrote {len(operation.data)} bytes to file {operation.file}"
+        how = ", synced" if operation.synced else ""
+        return f"wrote {len(operation.data)} bytes to file {operation.file} at {operation.position}{how}"
     if isinstance(operation, Committed):
-        return f"committed {len(operation.image)} bytes to file {operation.file} (synced={operation.synced})"
+        state = f"synced={operation.synced}, applied={operation.applied}"
+        return f"committed {len(operation.image)} bytes to file {operation.file} ({state})"
     return str(operation)

@@ -6,7 +6,7 @@ from everbrook.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Append, Claim, Duplicate
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
-from everbrook.storage import Storage
+from everbrook.storage import DurableStorage
 from tests.crash.machine import Machine
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot, revived
@@ -15,7 +15,7 @@ from tests.engine.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import KeptStream
 
 
-def probe(machine: Machine, storage: Storage, snapshot: Snapshot, now: int) -> None:
+def probe(machine: Machine, storage: DurableStorage, snapshot: Snapshot, now: int) -> None:
     """Ask for every stream: its bytes, those of its sources included, what repeats an append, and what ended it."""
     clock = FakeClock()
     clock.micros = now * 1000

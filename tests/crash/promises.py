@@ -1,13 +1,15 @@
 """Promises: every state that a store has been on its way to, and how far it was said to have come, and when.
 
-After a crash a store must be in one of these states, and not in one before the last acknowledged. Where changes are
-ordered within a stream only, each stream must be.
+After a crash a store must be in one of these states, and not in one before the last acknowledged. What was acknowledged
+in a mode that does not sync outlives the process. If the power fails, a checkpoint is the last that must not be lost.
 """
 
-from msgspec.structs import replace
+from collections.abc import Sequence
 
-from everbrook.protocol import Change, bucket_of, bucket_record
-from tests.crash.modes import Mode
+from msgspec import Struct
+
+from everbrook.protocol import bucket_of, bucket_record
+from tests.crash.operations import Committed, Operation
 from tests.crash.snapshot import Snapshot, StreamState
 
 
@@ -15,15 +17,26 @@ class Violation(AssertionError):
     """A promise was broken."""
 
 
+class Acknowledged(Struct, frozen=True):
+    """A state was said to be stored when the tape was `at` operations long."""
+
+    at: int
+    number: int
+    safe: bool
+    """Whether it outlives the machine, and not only the process."""
+
+
 class Promises:
     """What a store may hold, in the order in which it came to it."""
 
-    def __init__(self, mode: Mode, begin: Snapshot) -> None:
+    def __init__(self, begin: Snapshot) -> None:
         """Begin with a state that is on the disk for certain."""
-        self._mode = mode
         self._history = [begin]
-        self._acknowledged = [(0, 0)]
-        self._joint: dict[int, list[bytes]] = {}
+        self._acknowledged = [Acknowledged(0, 0, safe=True)]
+        self._journaled: dict[int, int] = {}
+        self._sealed: list[tuple[int, int]] = []
+        self.safe = True
+        """Whether what is acknowledged now outlives the machine."""
 
     @property
     def last(self) -> int:
@@ -33,52 +46,49 @@ class Promises:
     def state(self, number: int) -> Snapshot:
         return self._history[number]
 
-    def expect(self, snapshot: Snapshot, change: Change = ()) -> int:
+    def expect(self, snapshot: Snapshot) -> int:
         """Add the state after one more change. Gives its number."""
         self._history.append(snapshot)
-        if len(change) > 1:
-            self._joint[self.last] = [edit.head.identity.name for edit in change]
         return self.last
 
+    def journal(self, change: int, number: int) -> None:
+        """Note which state there is after a change, which is known by its number in the journal."""
+        self._journaled[change] = number
+
+    def seal(self, change: int, at: int) -> None:
+        """Note that a change in the journal is proven: if it can't be read any more, somebody has to be told."""
+        self._sealed.append((at, change))
+
+    def proven(self, at: int) -> int:
+        """Give the last change that is proven at this length of the tape."""
+        return max((change for when, change in self._sealed if when <= at), default=0)
+
     def acknowledge(self, number: int, at: int) -> None:
-        """Note that a state was said to be durable when the tape was `at` operations long."""
-        self._acknowledged.append((at, number))
+        """Note that a state was said to be stored when the tape was `at` operations long."""
+        self._acknowledged.append(Acknowledged(at, number, self.safe))
 
     def forget_after(self, at: int) -> None:
         """Take back the acknowledgements that a crash prevented."""
-        self._acknowledged = [(when, number) for when, number in self._acknowledged if when <= at]
+        self._acknowledged = [each for each in self._acknowledged if each.at <= at]
+        self._sealed = [each for each in self._sealed if each[0] <= at]
 
     def due(self, at: int) -> int:
-        """Give the state that must not be lost by a crash at this length of the tape."""
-        return max(number for when, number in self._acknowledged if when <= at)
+        """Give the state that must not be lost if the process is killed at this length of the tape."""
+        return max(each.number for each in self._acknowledged if each.at <= at)
 
-    def judge_readable(self, found: Snapshot) -> None:
-        """Find each stream in a state that it once had: how much is left was not promised, only that it is whole."""
-        for name, state in found.items():
-            if not any(_alike(self.state(number).get(name), state) for number in range(len(self._history))):
-                raise Violation(f"{name!r} is in no state that it ever had: {self._describe(state)}")
+    def due_after_power_failure(self, at: int, operations: Sequence[Operation]) -> int:
+        """Give the state that must not be lost if the power fails: one that was synced, or in a checkpoint."""
+        synced = max(each.number for each in self._acknowledged if each.at <= at and each.safe)
+        commits = [each for each in operations[:at] if isinstance(each, Committed) and each.synced]
+        return max([synced, *(self._journaled.get(each.applied, 0) for each in commits)])
 
     def judge(self, found: Snapshot, due: int) -> None:
         """Find the state among those that are allowed."""
-        if self._mode.atomic:
-            if found not in self._history[due:]:
-                raise Violation(f"this is no state from change {due} to {self.last}: {self._difference(found, due)}")
-        else:
-            names = {name for state in self._history for name in state}
-            places = {name: self._judge_stream(name, found.get(name), due) for name in names}
-            for number, together in self._joint.items():
-                _judge_joint(number, {name: places[name] for name in together if name in places})
+        if found not in self._history[due:]:
+            raise Violation(f"this is no state from change {due} to {self.last}: {self._difference(found, due)}")
         for name, state in found.items():
             _judge_forks(name, state, found)
             _judge_bucket(name, found)
-
-    def _judge_stream(self, name: bytes, found: StreamState | None, due: int) -> list[int]:
-        """Find a stream in a state that is allowed. Gives the numbers of all that look like it."""
-        alone = _alone(found)
-        places = [number for number in range(due, len(self._history)) if _alone(self.state(number).get(name)) == alone]
-        if not places:
-            raise Violation(f"{name!r} is in no state that it had since change {due}: {self._describe(found)}")
-        return places
 
     def _difference(self, found: Snapshot, due: int) -> str:
         """Describe how what was found differs from the allowed state that is nearest to it."""
@@ -103,42 +113,6 @@ class Promises:
             f"holds {len(state.content)} bytes hash {hash(state.content):x} messages {state.messages} "
             f"appends {state.appends} forks {state.fork_count}]"
         )
-
-
-def _alone(state: StreamState | None) -> object:
-    """Give what belongs to a stream by itself: its forks are other streams."""
-    if state is None:
-        return None
-    return state.head, state.producers, state.content, state.messages, state.times, state.appends
-
-
-def _alike(state: StreamState | None, found: StreamState) -> bool:
-    """Compare states that a power failure may have left of a store that does not promise to outlive it.
-
-    Its source may be another than a fork was made of. And which producer closed a stream without a byte is lost if
-    that is all that is, and a joint change is done again.
-    """
-    if state and found.head.closed:
-        state = replace(state, producers=found.producers)
-    return state is not None and _alone(_own(state)) == _alone(_own(found))
-
-
-def _own(state: StreamState) -> StreamState:
-    """Leave away what a fork inherited."""
-    head, messages = state.head, state.messages
-    first = max(head.kept.earliest, head.identity.first_own_offset)
-    content, inherited = state.content[first - head.kept.earliest :], sum(end <= first for end in messages)
-    appends = tuple(end for end in state.appends if end > first)
-    return replace(
-        state, content=content, messages=messages[inherited:], times=state.times[inherited:], appends=appends
-    )
-
-
-def _judge_joint(number: int, places: dict[bytes, list[int]]) -> None:
-    """A change over several streams is there for all of them, or for none."""
-    there = all(any(place >= number for place in each) for each in places.values())
-    if not there and not all(any(place < number for place in each) for each in places.values()):
-        raise Violation(f"change {number} is there for some of {sorted(places)} only")
 
 
 def _judge_forks(name: bytes, state: StreamState, found: Snapshot) -> None:

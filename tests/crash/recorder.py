@@ -13,6 +13,7 @@ from everbrook.storage import OsDisk
 from everbrook.storage.disk import File, Lock
 from tests.crash.image import Image
 from tests.crash.operations import (
+    Allocated,
     Committed,
     Created,
     Cut,
@@ -26,11 +27,12 @@ from tests.crash.operations import (
 )
 from tests.crash.tape import DiskState, Tape
 
-Forgets = Callable[[Operation], bool]
+Alters = Callable[[Operation], Operation | None]
+"""What a disk with a bug makes of an operation: another one, or none."""
 
 
-def forgets_nothing(_operation: Operation) -> bool:
-    return False
+def alters_nothing(operation: Operation) -> Operation:
+    return operation
 
 
 class RecordingFile:
@@ -40,14 +42,29 @@ class RecordingFile:
         self.disk = disk
         self._file = file
         self._number = number
-        self.size = file.size
+        self.size = self._allocated = file.size
 
     def write(self, data: bytes) -> None:
+        self.write_at(self.size, data)
+
+    def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
         fitting = self.disk.fitting(len(data))
-        self._file.write(data[:fitting])
+        self._file.write_at(position, data[:fitting])
         self.size = self._file.size
-        self.disk.record(Wrote(self._number, bytes(data[:fitting])))
-        if fitting < len(data):
+        full = fitting < len(data)
+        self.disk.record(Wrote(self._number, position, bytes(data[:fitting]), synced=sync and not full))
+        if full:
+            if position < self._allocated:
+                # A disk that copies on write may lack the room even here. Then it is found elsewhere.
+                self.disk.room_bytes = None
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def allocate(self, size: int) -> None:
+        fitting = self.disk.fitting(size - self.size)
+        self._file.truncate(self.size + fitting)
+        self.size = self._file.size
+        self.disk.record(Allocated(self._number, self.size))
+        if self.size < size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
@@ -78,10 +95,10 @@ class HeldLock:
 
 
 class RecordingDisk(OsDisk):
-    """A disk that records. What it `forgets` it only pretends to have done."""
+    """A disk that records. What it `alters` it only pretends to have done."""
 
     def __init__(
-        self, root: Path, tape: Tape, before: DiskState, present: Image, forgets: Forgets = forgets_nothing
+        self, root: Path, tape: Tape, before: DiskState, present: Image, alters: Alters = alters_nothing
     ) -> None:
         """Record on a tape what is done to a folder, which holds `present`, one of the images that `before` allows."""
         self.root = root
@@ -89,7 +106,7 @@ class RecordingDisk(OsDisk):
         self.open_files: list[RecordingFile] = []
         self.room_bytes: int | None = None
         """How much can be written before the disk is full, if that is to happen."""
-        self._forgets = forgets
+        self._alters = alters
         self._locks: list[HeldLock] = []
         self._folders = {Path(), *present.folders}
         self._places: dict[Path, Path] = {}
@@ -98,8 +115,9 @@ class RecordingDisk(OsDisk):
         self._images = {number: present.files[path] for path, number in self._numbers.items()}
 
     def record(self, operation: Operation) -> None:
-        if not self._forgets(operation):
-            self.tape.operations.append(operation)
+        altered = self._alters(operation)
+        if altered:
+            self.tape.operations.append(altered)
 
     def fitting(self, size: int) -> int:
         """Take the room for a write. Gives how much of it there is."""
@@ -165,13 +183,13 @@ class RecordingDisk(OsDisk):
             self._notice(place / name)
         self.record(FolderSynced(place))
 
-    def committed(self, path: Path, *, synced: bool = True) -> None:
+    def committed(self, path: Path, *, synced: bool = True, applied: int = 0) -> None:
         """Record what a database has made of its file."""
         place, image = self._place(path), path.read_bytes()
         number = self._numbers[place] if place in self._numbers else self._number(place)
         if self._images.get(number) != image:
             self._images[number] = image
-            self.record(Committed(number, image, synced))
+            self.record(Committed(number, image, synced, applied))
 
     def lock(self, path: Path) -> Lock:
         return HeldLock(super().lock(path), self._locks)

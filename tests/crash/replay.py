@@ -6,20 +6,22 @@ where the next generation begins.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 
 from msgspec import Struct
 
-from everbrook.storage import Storage
+from everbrook.storage import DurableStorage, StoreError
 from tests.crash.inspection import check_blobs, check_listing, check_swept, discard_all, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES
-from tests.crash.operations import Cut, Wrote, described
+from tests.crash.operations import Allocated, Cut, Operation, Wrote, described
 from tests.crash.probe import probe
 from tests.crash.promises import Promises, Violation
-from tests.crash.recorder import Forgets, forgets_nothing
+from tests.crash.recorder import Alters, alters_nothing
+from tests.crash.rot import rotten
 from tests.crash.server import serve
-from tests.crash.snapshot import Snapshot, readable_snapshot, stored_snapshot
+from tests.crash.snapshot import Snapshot, stored_snapshot
 from tests.crash.tape import Tape
 from tests.crash.workload import NAMES, Workload
 from tests.crash.writer import write
@@ -28,10 +30,12 @@ from tests.engine.fakes import START_MS
 GENERATIONS = 4
 POINTS = 12
 POINTS_PER_SEED = GENERATIONS * POINTS
-UNSYNCED = 0.5
-POWER_FAILED = 0.6
+IN_WRITES = 0.65
+AFTERWARDS = 0.3
+POWER_FAILED = 0.55
 OPENING = 8
 CHECKED_EVERY = 5
+ROTTEN_EVERY = 3
 SHOWN = 12
 DRIVERS = {"storage": write, "engine": serve}
 
@@ -42,7 +46,7 @@ class Plan(Struct, frozen=True):
     mode: str
     seed: int
     level: str = "storage"
-    forgets: Forgets = forgets_nothing
+    alters: Alters = alters_nothing
     only: int | None = None
 
     @property
@@ -58,8 +62,6 @@ class Crash(Struct, frozen=True):
     point: int
     at: int
     power_failed: bool
-    survives: bool
-    """Whether a failure of the power may take nothing that was acknowledged."""
 
 
 class Replay:
@@ -69,9 +71,9 @@ class Replay:
         self._plan = plan
         self._chance = Random(f"{plan.mode} {plan.seed}")
         self._mode = MODES[plan.mode]
-        self._machine = Machine(self._mode, plan.seed, plan.forgets)
+        self._machine = Machine(self._mode, plan.seed, plan.alters)
         self._tape = Tape()
-        self._promises = Promises(self._mode, {})
+        self._promises = Promises({})
         self._opened_at = 0
         self._expected: Snapshot = {}
         self._workload = Workload(self._chance, START_MS)
@@ -99,21 +101,23 @@ class Replay:
             assert stored_snapshot(storage, NAMES) == self._expected, "opened once more, the store is another"
             check_blobs(storage, self._expected)
             self._opened_at = len(self._tape)
-            self._promises.acknowledge(self._promises.last, self._opened_at)
+            self._promises.safe = self._mode.at(generation).sync
+            self._promises.journal(storage._journal.last, self._promises.last)
+            self._promises.acknowledge(self._promises.last, len(self._tape))
             DRIVERS[self._plan.level](self._machine, storage, self._promises, self._workload, self._chance)
         self._workload.now += 1000
 
     def _crashes(self, generation: int, begin: int) -> list[Crash]:
-        """Choose the moments of a generation: one soon, and more often those at which a write has not been synced."""
-        chance, operations = self._chance, self._tape.operations
-        unsynced = [at for at in range(begin + 1, len(operations)) if isinstance(operations[at - 1], Wrote | Cut)]
+        """Choose the moments of a generation: one soon, and more often those in or after a write."""
+        chance = self._chance
+        writes = [at for at in range(begin, len(self._tape)) if _is_write(self._tape.operations[at])]
         crashes: list[Crash] = []
         for number in range(POINTS):
-            anywhere = chance.randint(begin, len(operations) if number else min(begin + OPENING, len(operations)))
-            at = chance.choice(unsynced) if number and unsynced and chance.random() < UNSYNCED else anywhere
-            survives = self._mode.durable or (self._mode.survives_power(generation) and at >= self._opened_at)
-            power_failed = chance.random() < POWER_FAILED and (survives or number < POINTS - 1)
-            crashes.append(Crash(generation, generation * POINTS + number, at, power_failed, survives))
+            last = len(self._tape) if number else min(begin + OPENING, len(self._tape))
+            at = chance.randint(begin, last)
+            if number and writes and chance.random() < IN_WRITES:
+                at = chance.choice(writes) + (chance.random() < AFTERWARDS)
+            crashes.append(Crash(generation, generation * POINTS + number, at, chance.random() < POWER_FAILED))
         return crashes
 
     def _crash(self, crash: Crash, begin: int, *, leads_on: bool) -> None:
@@ -121,35 +125,22 @@ class Replay:
         after = self._tape.fail_power if crash.power_failed else self._tape.kill
         left = after(crash.at, chance)
         try:
-            if crash.power_failed and not crash.survives:
-                self._look(crash, left)
-                return
-            found = self._recover(crash, Tape(left.base, list(left.operations)))
+            found = self._recover(crash, left.copy())
+            self._rot(crash, left, found, chance)
         except Exception as error:
             raise Violation(self._report(crash, begin, error)) from error
         if leads_on:
             self._lead_on(crash, left, found)
-
-    def _look(self, crash: Crash, left: Tape) -> None:
-        """Open what is left of a store that does not promise to outlive its machine. What it shows must be whole.
-
-        It may be older than the tape, if that began with what an earlier failure left and a durable turn made of it.
-        """
-        with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
-            found = readable_snapshot(storage, NAMES)
-            sweep_blobs(storage)
-            if not self._mode.survives_power(1):
-                self._promises.judge_readable(found)
 
     def _recover(self, crash: Crash, left: Tape) -> Snapshot:
         """Open what a crash left, twice: the first opening may be cut short too."""
         if crash.point % CHECKED_EVERY == 0 and (checked := self._machine.damages(left)):
             raise Violation(f"a check took a crash for damage: {checked}")
         with self._machine.running(left, crash.generation + 1, _salt(crash, 0)) as storage:
-            if damages := getattr(storage, "damages", None):
-                raise Violation(f"a crash was taken for damage: {damages}")
+            if storage.damages or storage.damaged_streams or storage.refusal:
+                raise Violation(f"a crash was taken for damage: {storage.damages} {storage._view.marks}")
             found = stored_snapshot(storage, NAMES)
-            self._promises.judge(found, self._promises.due(crash.at))
+            self._promises.judge(found, self._due(crash))
             self._look_round(storage, found)
             probe(self._machine, storage, found, self._workload.now)
         with self._machine.running(left, crash.generation + 1, _salt(crash, 1)) as storage:
@@ -159,7 +150,25 @@ class Replay:
             check_blobs(storage, found)
         return found
 
-    def _look_round(self, storage: Storage, found: Snapshot) -> None:
+    def _rot(self, crash: Crash, left: Tape, found: Snapshot, chance: Random) -> None:
+        """Damage what is left of the journal. Whoever opens it is told, unless nothing is lost."""
+        if crash.point % ROTTEN_EVERY or crash.at < self._opened_at or (crash.power_failed and not self._promises.safe):
+            return
+        proven = range(self._machine.applied(left) + 1, self._promises.proven(crash.at) + 1)
+        damaged = rotten(left.disk_after(len(left)).everything(), proven, chance) if proven else None
+        if damaged is None:
+            return
+        image, damage = damaged
+        with suppress(StoreError), self._machine.running(Tape(image, boot=left.boot), crash.generation + 1) as storage:
+            if not storage.damages and stored_snapshot(storage, NAMES) != found:
+                raise Violation(f"damage was taken for a crash: {damage}")
+
+    def _due(self, crash: Crash) -> int:
+        if crash.power_failed:
+            return self._promises.due_after_power_failure(crash.at, self._tape.operations)
+        return self._promises.due(crash.at)
+
+    def _look_round(self, storage: DurableStorage, found: Snapshot) -> None:
         """See what belongs to the streams, and clear away what does not."""
         check_blobs(storage, found)
         check_listing(storage, found)
@@ -169,7 +178,7 @@ class Replay:
 
     def _lead_on(self, crash: Crash, left: Tape, found: Snapshot) -> None:
         if crash.power_failed:
-            self._promises = Promises(self._mode, found)
+            self._promises = Promises(found)
         else:
             self._promises.forget_after(crash.at)
             self._promises.expect(found)
@@ -188,6 +197,10 @@ class Replay:
                 f"replay it with: {plan.command} --point {crash.point}",
             ]
         )
+
+
+def _is_write(operation: Operation) -> bool:
+    return isinstance(operation, Wrote | Allocated | Cut)
 
 
 def _salt(crash: Crash, opening: int) -> int:

@@ -13,28 +13,24 @@ from everbrook.engine import Engine
 from everbrook.engine.uploads import Finished, Upload
 from everbrook.protocol import WHOLE, Change, Cut, Fork, Head, Identity, Kept, PublishSnapshot, Snapshot, Write
 from everbrook.protocol.errors import NotFound, StreamGone
-from everbrook.storage import AcidStorage, FileStorage, Storage, packing
-from everbrook.storage.acid.shard import Fold
+from everbrook.storage import DurableStorage, Storage, packing
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
-from everbrook.storage.files.reader import Reader
 from everbrook.storage.packing import Unpacker
 from everbrook.storage.retained import needs_blob
-from tests.crash.bugs import ACID, DURABLE, Bug, without_syncing, write_otherwise
+from everbrook.storage.rows import CHUNKS, PLACE, holds
+from tests.crash.bug import BOTH, DURABLE, FILES, Bug, without_syncing, write_otherwise
 from tests.crash.modes import CHUNK_BYTES
 from tests.crash.operations import FolderSynced, Operation
 
-# Where it does not matter how a mode syncs, one of each kind is enough.
-BOTH = ("acid", "file-fast")
-STORAGES: tuple[type[AcidStorage | FileStorage], ...] = (AcidStorage, FileStorage)
-RETAINED_IN = ("everbrook.storage.acid.engine", "everbrook.storage.files.discarding")
+
+def _sync_no_folder_of_a_blob(operation: Operation) -> Operation | None:
+    return None if isinstance(operation, FolderSynced) and operation.path.parent.name == BLOBS else operation
 
 
-def _syncs_no_blob_folder(operation: Operation) -> bool:
-    return isinstance(operation, FolderSynced) and operation.path.parent.name == BLOBS
-
-
-def _does_not_sync_the_folder_of_blobs(operation: Operation) -> bool:
-    return isinstance(operation, FolderSynced) and operation.path.name == BLOBS
+def _sync_no_folder_of_blobs(operation: Operation) -> Operation | None:
+    return None if isinstance(operation, FolderSynced) and operation.path.name == BLOBS else operation
 
 
 def _sync_no_blob(patch: pytest.MonkeyPatch) -> None:
@@ -47,21 +43,18 @@ def _leave_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FileDraft, "abandon", lambda _draft: None)
 
 
-def _before_persisting(patch: pytest.MonkeyPatch, act: Callable[[Storage, Head, Kept], None]) -> None:
+def _before_persisting(patch: pytest.MonkeyPatch, act: Callable[[DurableStorage, Head, Kept], None]) -> None:
     """Do something about each cut before it is durable. `act` is given the head that it replaces."""
-    for storage_class in STORAGES:
-        really_persist: Callable[..., None] = storage_class.persist
+    really_persist = DurableStorage.persist
 
-        def persist(
-            storage: Storage, group: Sequence[Change], really_persist: Callable[..., None] = really_persist
-        ) -> None:
-            for edit in (edit for change in group for edit in change):
-                before = storage.load(edit.head.identity.name)
-                if isinstance(edit, Write) and edit.cut and before:
-                    act(storage, before.head, edit.head.kept)
-            really_persist(storage, group)
+    def persist(storage: DurableStorage, group: Sequence[Change]) -> None:
+        for edit in (edit for change in group for edit in change):
+            before = storage.load(edit.head.identity.name)
+            if isinstance(edit, Write) and edit.cut and before:
+                act(storage, before.head, edit.head.kept)
+        really_persist(storage, group)
 
-        patch.setattr(storage_class, "persist", persist)
+    patch.setattr(DurableStorage, "persist", persist)
 
 
 def _remove_the_old_snapshot_first(patch: pytest.MonkeyPatch) -> None:
@@ -74,20 +67,17 @@ def _remove_the_old_snapshot_first(patch: pytest.MonkeyPatch) -> None:
 
 
 def _discard_before_the_cut(patch: pytest.MonkeyPatch) -> None:
-    def discard(storage: Storage, before: Head, kept: Kept) -> None:
-        incarnation = before.identity.incarnation
-        if isinstance(storage, FileStorage):
-            for segment in storage._reader.let_go(incarnation, max(kept.earliest, before.identity.first_own_offset)):
-                storage.blobs.hold.remove(storage._layout.segment(incarnation, segment))
-        elif isinstance(storage, AcidStorage):
-            storage._shelf.discard({incarnation: kept.earliest})
+    def discard(storage: DurableStorage, before: Head, kept: Kept) -> None:
+        with Checkpoint(storage._base, storage._tuning) as checkpoint:
+            checkpoint.discard({before.identity.incarnation: kept.earliest})
+            checkpoint.commit()
+        storage._checkpointer._remove(checkpoint.removals)
 
     _before_persisting(patch, discard)
 
 
 def _put_floors(patch: pytest.MonkeyPatch, floor_of: Callable[[Head, Identity | None], int]) -> None:
-    for module in RETAINED_IN:
-        patch.setattr(f"{module}.floor_of", floor_of)
+    patch.setattr("everbrook.storage.merged_view.floor_of", floor_of)
 
 
 def _discard_what_forks_read(patch: pytest.MonkeyPatch) -> None:
@@ -100,34 +90,38 @@ def _discard_up_to_the_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 
 def _discard_the_segment_that_goes_on(patch: pytest.MonkeyPatch) -> None:
-    really_let_go = Reader.let_go
-    patch.setattr(
-        Reader, "let_go", lambda reader, number, floor: really_let_go(reader, number, _next(reader, number, floor))
-    )
+    really_remove = Checkpoint._remove_chunks
 
+    def remove(checkpoint: Checkpoint, incarnation: int, floor: int | None) -> None:
+        really_remove(checkpoint, incarnation, floor)
+        cursor = checkpoint._cursor(CHUNKS)
+        if cursor.set_range(PLACE.pack(incarnation, 0)) and holds(cursor, incarnation):
+            row = bytes(cursor.value())
+            if not is_inline(row):
+                checkpoint.removals.append((incarnation, LOCATION.unpack_from(row)[1]))
 
-def _next(reader: Reader, incarnation: int, floor: int) -> int:
-    """Give the end of the segment that an offset is in."""
-    return reader._index_at(incarnation, floor)[1].tail
+    patch.setattr(Checkpoint, "_remove_chunks", remove)
 
 
 def _discard_the_chunk_that_goes_on(patch: pytest.MonkeyPatch) -> None:
     """Floors are rounded up by what a chunk holds."""
-    really_discard = Fold.discard
-    patch.setattr(Fold, "discard", lambda fold, number, floor: really_discard(fold, number, floor + CHUNK_BYTES - 1))
+    really_remove = Checkpoint._remove_chunks
+
+    def remove(checkpoint: Checkpoint, incarnation: int, floor: int | None) -> None:
+        really_remove(checkpoint, incarnation, floor and floor + CHUNK_BYTES - 1)
+
+    patch.setattr(Checkpoint, "_remove_chunks", remove)
 
 
 def _sweep_what_forks_began_with(patch: pytest.MonkeyPatch) -> None:
     def needs(head: Head | None, _forks: Iterable[Identity], blob: int) -> bool:
         return needs_blob(head, (), blob)
 
-    for module in RETAINED_IN:
-        patch.setattr(f"{module}.needs_blob", needs)
+    patch.setattr("everbrook.storage.merged_view.needs_blob", needs)
 
 
 def _sweep_nothing(patch: pytest.MonkeyPatch) -> None:
-    for storage_class in STORAGES:
-        patch.setattr(storage_class, "keeps", lambda _storage, _owner, _blob: True)
+    patch.setattr(DurableStorage, "keeps", lambda _storage, _owner, _blob: True)
 
 
 def _keep_everything_again_with_the_next_write(patch: pytest.MonkeyPatch) -> None:
@@ -187,15 +181,15 @@ def _remove_what_a_publication_replaces(patch: pytest.MonkeyPatch) -> None:
 
 RETENTION_BUGS = {
     "refer to a blob before it is synced": Bug(DURABLE, _sync_no_blob),
-    "leave the names of the blobs to chance": Bug(DURABLE, forgets=_syncs_no_blob_folder),
-    "leave the folders of the blobs to chance": Bug(DURABLE, forgets=_does_not_sync_the_folder_of_blobs),
+    "leave the names of the blobs to chance": Bug(DURABLE, alters=_sync_no_folder_of_a_blob),
+    "leave the folders of the blobs to chance": Bug(DURABLE, alters=_sync_no_folder_of_blobs),
     "leave what was given up": Bug(BOTH, _leave_what_was_given_up),
     "remove the old snapshot before the change is durable": Bug(DURABLE, _remove_the_old_snapshot_first),
     "discard before the cut is durable": Bug(DURABLE, _discard_before_the_cut),
     "discard what forks still read": Bug(BOTH, _discard_what_forks_read),
     "discard the history that a snapshot was to keep": Bug(BOTH, _discard_up_to_the_snapshot),
-    "discard the segment that goes on behind the floor": Bug(("file-fast",), _discard_the_segment_that_goes_on),
-    "discard the chunk that goes on behind the floor": Bug(ACID, _discard_the_chunk_that_goes_on),
+    "discard the segment that goes on behind the floor": Bug(FILES, _discard_the_segment_that_goes_on),
+    "discard the chunk that goes on behind the floor": Bug(BOTH, _discard_the_chunk_that_goes_on),
     "sweep what forks began with": Bug(BOTH, _sweep_what_forks_began_with),
     "sweep nothing": Bug(BOTH, _sweep_nothing),
     "keep everything again with the next write": Bug(BOTH, _keep_everything_again_with_the_next_write),

@@ -18,7 +18,7 @@ from everbrook.protocol import (
     bucket_record,
 )
 from everbrook.protocol.errors import NotFound, ProtocolError, StreamGone, Unavailable
-from everbrook.storage import Storage
+from everbrook.storage import DurableStorage
 from tests.crash.inspection import is_whole
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises, Violation
@@ -46,13 +46,15 @@ class Server:
     """An engine whose every decision is followed, and whose every answer is held against it."""
 
     def __init__(
-        self, machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random
+        self, machine: Machine, storage: DurableStorage, promises: Promises, workload: Workload, chance: Random
     ) -> None:
         self._machine = machine
+        self._storage = storage
         self._promises = promises
         self._workload = workload
         self._chance = chance
         self._first = promises.last
+        self._journaled = storage._journal.last
         self._changed: dict[bytes, int] = {}
         self._streams = revived(promises.state(promises.last), Followed())
         self._clock = FakeClock()
@@ -70,7 +72,8 @@ class Server:
 
         def submit(change: Change) -> None:
             self._streams.keep(change)
-            number = self._promises.expect(kept_snapshot(self._streams), change)
+            number = self._promises.expect(kept_snapshot(self._streams))
+            self._promises.journal(self._journaled + number - self._first, number)
             self._changed.update((edit.head.identity.name, number) for edit in change)
             really_submit(change)
 
@@ -80,7 +83,7 @@ class Server:
         """Do one thing after the other."""
         blobs, uploads = self._machine.uploads, self._uploads
         doings: list[Callable[[], object]] = [self._command] * 4
-        doings += [self._turn, self._persist, self._finish, self._look, self._fill_disk]
+        doings += [self._turn, self._persist, self._finish, self._look, self._fill_disk, self._idle]
         doings += [blobs.step, blobs.run, uploads.step]
         for _ in range(self._chance.randint(*STEPS)):
             self._chance.choice(doings)()
@@ -119,6 +122,11 @@ class Server:
 
     def _persist(self) -> None:
         self._machine.commits.run()
+
+    def _idle(self) -> None:
+        """Nothing is being persisted, so the journal is sealed."""
+        self._storage.seal()
+        self._promises.seal(self._storage._journal.last, len(self._machine.disk.tape))
 
     def _fill_disk(self) -> None:
         """Let snapshots find no room. What else is written is not on its way now."""
@@ -172,6 +180,6 @@ def _names_of(command: Command) -> list[bytes]:
     return names
 
 
-def serve(machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random) -> None:
+def serve(machine: Machine, storage: DurableStorage, promises: Promises, workload: Workload, chance: Random) -> None:
     """Use a storage through an engine."""
     Server(machine, storage, promises, workload, chance).run()

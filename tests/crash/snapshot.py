@@ -3,7 +3,6 @@
 What a stream does not retain is not looked at. What a fork inherits is: it reads it as its own.
 """
 
-from contextlib import suppress
 from itertools import accumulate, repeat
 
 from msgspec import Struct
@@ -75,15 +74,6 @@ def stored_snapshot(storage: Storage, names: tuple[bytes, ...]) -> Snapshot:
     """Read streams out of a storage."""
     found = {name: stored_state(storage, name) for name in names}
     return {name: state for name, state in found.items() if state}
-
-
-def readable_snapshot(storage: Storage, names: tuple[bytes, ...]) -> Snapshot:
-    """Read those streams out of a storage of which it does not say that they are damaged."""
-    found: Snapshot = {}
-    for name in names:
-        with suppress(StreamDamaged):
-            found.update(stored_snapshot(storage, (name,)))
-    return found
 
 
 def kept_state(stream: KeptStream) -> StreamState:

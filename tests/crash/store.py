@@ -31,9 +31,9 @@ def append(name: bytes, body: bytes) -> Append:
 class Store:
     """Commits commands to a store that can crash."""
 
-    def __init__(self, mode: str) -> None:
-        # The first variant rolls its files after a few hundred bytes.
-        self.machine = Machine(MODES[mode], 0)
+    def __init__(self, mode: str, variant: int = 0) -> None:
+        """Begin with nothing. The first variant makes a checkpoint after a few hundred bytes."""
+        self.machine = Machine(MODES[mode], variant)
         self.tape = Tape()
         self.streams = Streams()
 

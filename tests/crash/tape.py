@@ -10,8 +10,11 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+from msgspec.structs import replace
+
 from tests.crash.image import Image
 from tests.crash.operations import (
+    Allocated,
     Committed,
     ContentOperation,
     Created,
@@ -25,9 +28,10 @@ from tests.crash.operations import (
     Synced,
     Wrote,
 )
-from tests.crash.survival import surviving_content, surviving_names, written
+from tests.crash.survival import change_content, surviving_content, surviving_names, written
 
 ROOT = Path()
+IN_FLIGHT = 0.75
 Names = dict[str, int | None]
 """The names in a folder: the number of a file, or None for a folder."""
 Contents = Callable[[bytes, list[ContentOperation]], bytes]
@@ -37,9 +41,11 @@ Listing = Callable[[Names, list[NameOperation]], Names]
 class Tape:
     """Records operations, and gives the images that a crash may leave."""
 
-    def __init__(self, base: Image | None = None, operations: list[Operation] | None = None) -> None:
+    def __init__(self, base: Image | None = None, operations: list[Operation] | None = None, boot: int = 0) -> None:
         self.base = base or Image()
         self.operations: list[Operation] = operations or []
+        self.boot = boot
+        """How often the machine has been started again."""
 
     def __len__(self) -> int:
         return len(self.operations)
@@ -49,11 +55,19 @@ class Tape:
         kept = list(islice(self.operations, length))
         if length < len(self.operations):
             kept += _begun(self.operations[length], chance)
-        return Tape(self.base, kept)
+        return Tape(self.base, kept, self.boot)
 
     def fail_power(self, length: int, chance: Random) -> "Tape":
-        """Let the power fail after some operations."""
-        return Tape(self.disk_after(length).survivors(chance))
+        """Let the power fail after some operations, and perhaps in the middle of the next one."""
+        disk = self.disk_after(length)
+        if length < len(self.operations) and chance.random() < IN_FLIGHT:
+            for operation in _unsynced(self.operations[length]):
+                disk.take(operation)
+        return Tape(disk.survivors(chance), boot=self.boot + 1)
+
+    def copy(self) -> "Tape":
+        """Give a tape that goes on by itself."""
+        return Tape(self.base, list(self.operations), self.boot)
 
     def disk_after(self, length: int) -> "DiskState":
         """Give the disk as it is after some operations."""
@@ -64,19 +78,31 @@ class Tape:
 
 
 def _begun(operation: Operation, chance: Random) -> list[Operation]:
-    if isinstance(operation, Wrote) and chance.random() < 0.5:
-        return [Wrote(operation.file, operation.data[: chance.randrange(len(operation.data) + 1)])]
-    if isinstance(operation, Committed) and chance.random() < 0.5:
-        return [Committed(operation.file, operation.image, synced=False)]
-    return []
+    """Give what a process has done of an operation when it is killed: nothing, a part, or all of it but the sync."""
+    done = chance.choice(("nothing", "part", "all"))
+    if done == "nothing" or not isinstance(operation, Wrote | Committed):
+        return []
+    if done == "part" and isinstance(operation, Wrote):
+        return [Wrote(operation.file, operation.position, operation.data[: chance.randrange(len(operation.data) + 1)])]
+    return _unsynced(operation)
+
+
+def _unsynced(operation: Operation) -> list[Operation]:
+    """Give what is done of an operation before the sync that belongs to it. A sync by itself has done nothing."""
+    if isinstance(operation, Synced | FolderSynced):
+        return []
+    return [replace(operation, synced=False) if isinstance(operation, Wrote | Committed) else operation]
 
 
 class DiskState:
     """What is on the disk for certain, and what is on its way there."""
 
     def __init__(self, base: Image) -> None:
-        self._contents = {number: base.files[path] for path, number in base.numbered().items()}
+        self._contents: dict[int, bytes | bytearray] = {
+            number: base.files[path] for path, number in base.numbered().items()
+        }
         self._unsynced: dict[int, list[ContentOperation]] = {}
+        """What is done to files since all that was done to them was synced. Writes among it may be synced already."""
         self._names: dict[Path, Names] = {ROOT: {}}
         self._unsynced_names: dict[Path, list[NameOperation]] = {}
         for folder in base.folders:
@@ -87,7 +113,12 @@ class DiskState:
 
     def take(self, operation: Operation) -> None:
         """Let an operation happen."""
-        if isinstance(operation, Wrote | Cut):
+        if isinstance(operation, Wrote) and operation.synced and operation.file not in self._unsynced:
+            held = self._contents.get(operation.file, b"")
+            if not isinstance(held, bytearray):
+                held = self._contents[operation.file] = bytearray(held)
+            change_content(held, operation)
+        elif isinstance(operation, Wrote | Allocated | Cut):
             self._unsynced.setdefault(operation.file, []).append(operation)
         elif isinstance(operation, Synced):
             self._settle(operation.file)
@@ -102,7 +133,9 @@ class DiskState:
             self._take_name(operation)
 
     def _settle(self, file: int) -> None:
-        self._contents[file] = written(self._contents.get(file, b""), self._unsynced.pop(file, []))
+        changes = self._unsynced.pop(file, None)
+        if changes:
+            self._contents[file] = written(bytes(self._contents.get(file, b"")), changes)
 
     def _take_name(self, operation: NameOperation) -> None:
         path = operation.target if isinstance(operation, Renamed) else operation.path
@@ -149,7 +182,9 @@ class DiskState:
                     folders.append(path)
                     waiting.append(path)
                 else:
-                    files[path] = content_of(self._contents.get(file, b""), self._unsynced.get(file, []))
+                    content = bytes(self._contents.get(file, b""))
+                    changes = self._unsynced.get(file)
+                    files[path] = content_of(content, changes) if changes else content
         return Image(tuple(folders), files)
 
 

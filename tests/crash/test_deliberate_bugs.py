@@ -2,14 +2,18 @@
 
 import pytest
 
-from tests.crash.bugs import BUGS, Bug
+from tests.crash.bug import Bug
+from tests.crash.checkpoint_bugs import CHECKPOINT_BUGS
+from tests.crash.disk_bugs import DISK_BUGS
+from tests.crash.engine_bugs import ENGINE_BUGS
+from tests.crash.journal_bugs import JOURNAL_BUGS
 from tests.crash.promises import Violation
 from tests.crash.replay import Plan, replay
 from tests.crash.retention_bugs import RETENTION_BUGS
 
-ALL_BUGS = {**BUGS, **RETENTION_BUGS}
+ALL_BUGS = {**DISK_BUGS, **JOURNAL_BUGS, **CHECKPOINT_BUGS, **RETENTION_BUGS, **ENGINE_BUGS}
 FIRST_SEED = 2000
-MAX_SEEDS = 30
+MAX_SEEDS = 70
 
 
 def crash_until_caught(bug: Bug, mode: str, first_seed: int) -> None:
@@ -17,7 +21,7 @@ def crash_until_caught(bug: Bug, mode: str, first_seed: int) -> None:
     for seed in range(first_seed, first_seed + MAX_SEEDS):
         with pytest.MonkeyPatch.context() as patch:
             bug.sow(patch)
-            for _ in replay(Plan(mode, seed, bug.level, bug.forgets)):
+            for _ in replay(Plan(mode, seed, bug.level, bug.alters)):
                 pass
 
 

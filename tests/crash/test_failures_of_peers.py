@@ -3,11 +3,12 @@
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Create, Delete
-from everbrook.storage.record import FRAME
-from tests.crash.bugs import DURABLE
+from everbrook.storage.record import FRAME, STREAM
+from tests.crash.bug import DURABLE
 from tests.crash.modes import MODES
 from tests.crash.operations import Wrote
 from tests.crash.snapshot import stored_snapshot
@@ -101,5 +102,6 @@ def test_a_whole_header_over_bytes_that_were_never_written_is_no_record(store: S
     last_write = max(number for number, each in enumerate(operations) if isinstance(each, Wrote))
     write = operations[last_write]
     assert isinstance(write, Wrote)
-    hollow = write.data[: FRAME.size] + bytes(len(write.data) - FRAME.size)
-    assert store.found(Tape(store.tape.base, [*operations[:last_write], Wrote(write.file, hollow)])) == before
+    frame = FRAME.size + STREAM.size
+    hollow = write.data[:frame] + bytes(len(write.data) - frame)
+    assert store.found(Tape(store.tape.base, [*operations[:last_write], replace(write, data=hollow)])) == before

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from everbrook.protocol import Delete
-from tests.crash.bugs import DURABLE
+from tests.crash.bug import DURABLE
 from tests.crash.store import Store, append, create
 from tests.protocol.views import NOW
 

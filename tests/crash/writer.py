@@ -8,7 +8,7 @@ from everbrook.engine.clock import Incarnations
 from everbrook.protocol import Change, Command, PublishSnapshot
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ProtocolError
-from everbrook.storage import Storage, StorageFull
+from everbrook.storage import DurableStorage, StorageFull
 from tests.crash.inspection import check_blobs, check_listing
 from tests.crash.machine import Machine
 from tests.crash.promises import Promises
@@ -17,7 +17,8 @@ from tests.crash.snapshot import kept_snapshot, revived, stored_snapshot
 from tests.crash.workload import NAMES, Workload
 
 JOINT = 0.15
-FULL = 0.08
+FULL = 0.2
+IDLE = 0.3
 GROUPS = (3, 14)
 
 
@@ -25,7 +26,7 @@ class Writer:
     """Plays the engine's part for a storage."""
 
     def __init__(
-        self, machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random
+        self, machine: Machine, storage: DurableStorage, promises: Promises, workload: Workload, chance: Random
     ) -> None:
         self._machine = machine
         self._storage = storage
@@ -43,6 +44,9 @@ class Writer:
         for _ in range(chance.randint(*GROUPS)):
             group = [self._joint() if chance.random() < JOINT else self._single() for _ in range(chance.randint(1, 6))]
             self._commit(list(chain.from_iterable(group)), chance.randrange(3000) if chance.random() < FULL else None)
+            if chance.random() < IDLE:
+                self._storage.seal()
+                self._promises.seal(self._storage._journal.last, len(self._machine.disk.tape))
             if chance.random() < 0.5:
                 self._machine.jobs.run()
             if chance.random() < 0.15:
@@ -59,7 +63,7 @@ class Writer:
 
     def _single(self) -> list[Change]:
         change = self._decide()
-        self._promises.expect(kept_snapshot(self._streams), change)
+        self._promises.expect(kept_snapshot(self._streams))
         return [change]
 
     def _joint(self) -> list[Change]:
@@ -68,10 +72,10 @@ class Writer:
         between = kept_snapshot(self._streams)
         second = self._decide()
         if {edit.head.identity.name for edit in first}.isdisjoint(edit.head.identity.name for edit in second):
-            self._promises.expect(kept_snapshot(self._streams), first + second)
+            self._promises.expect(kept_snapshot(self._streams))
             return [first + second]
-        self._promises.expect(between, first)
-        self._promises.expect(kept_snapshot(self._streams), second)
+        self._promises.expect(between)
+        self._promises.expect(kept_snapshot(self._streams))
         return [first, second]
 
     def _decide(self) -> Change:
@@ -105,11 +109,12 @@ class Writer:
         finally:
             self._machine.disk.room_bytes = None
         self._durable = self._promises.last
+        self._promises.journal(self._storage._journal.last, self._durable)
         self._promises.acknowledge(self._durable, len(self._machine.disk.tape))
         self._storage.apply(group)
         self._publisher.reclaim(self._promises.state(before), group)
 
 
-def write(machine: Machine, storage: Storage, promises: Promises, workload: Workload, chance: Random) -> None:
+def write(machine: Machine, storage: DurableStorage, promises: Promises, workload: Workload, chance: Random) -> None:
     """Use a storage without an engine."""
     Writer(machine, storage, promises, workload, chance).run()

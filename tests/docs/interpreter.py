@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from everbrook import AsyncClient, Client
+from everbrook.stack.postgres import Postgres
 from tests.docs.shown import promised
 from tests.spark.sessions import end_shared_session
 
@@ -34,19 +35,16 @@ class Interpreter:
         self._runner = asyncio.Runner()
 
     def __enter__(self) -> Self:
-        end_shared_session()  # of tests before this page: it has their environment
-        _end_java()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for value in list(self.names.values()):
+        for value in reversed(list(self.names.values())):
             if isinstance(value, Client | psycopg.Connection):
                 value.close()
             elif isinstance(value, AsyncClient):
                 self._runner.run(value.close())
-            elif isinstance(value, SparkSession):
+            elif isinstance(value, SparkSession | Postgres):
                 value.stop()
-                _end_java()
         self.names.clear()
         self._runner.close()
 
@@ -60,8 +58,9 @@ class Interpreter:
         return output.getvalue()
 
 
-def _end_java() -> None:
-    """End the Java of Spark, which would hand the environment of one page on to the next one."""
+def end_java() -> None:
+    """End the Java of Spark, which hands its folder and its environment on to every session that begins in it."""
+    end_shared_session()
     gateway: Any = SparkContext._gateway
     if gateway is not None:
         gateway.shutdown()

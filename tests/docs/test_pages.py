@@ -1,11 +1,15 @@
 """Every block of code in the README and the pages does what it says."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 
+from tests.docs.interpreter import end_java
 from tests.docs.page import Block, find_pages, parse_page
+from tests.docs.ports import Ports
 from tests.docs.visit import ROOT, Visit
 
 PAGES = {str(path.relative_to(ROOT)): parse_page(path.read_text(encoding="utf-8")) for path in find_pages(ROOT)}
@@ -24,17 +28,24 @@ BLOCKS = [
 
 
 class Reader:
-    """Visits one page at a time, and stays on it for as long as it is asked about."""
+    """Visits one page at a time, and stays on it for as long as it is asked about.
+
+    A JVM takes long to start and to warm up, and keeps the folder and the environment that it was started with. So
+    pages with a session of Spark share one: each finds the same folder, empty again, and the same ports.
+    """
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
+        self._spark = folders.mktemp("spark"), Ports(SystemRandom())
         self._page = ""
         self.visit: Visit | None = None
 
     def on(self, page: str) -> Visit:
         if self.visit is None or self._page != page:
             self.leave()
-            self._page, self.visit = page, Visit(page, PAGES[page], self._folders.mktemp("page"))
+            folder, ports = self._spark if uses_spark(page) else (self._folders.mktemp("page"), None)
+            remove_content(folder)
+            self._page, self.visit = page, Visit(page, PAGES[page], folder, ports)
         return self.visit
 
     def leave(self) -> None:
@@ -42,11 +53,26 @@ class Reader:
             self.visit.end()
 
 
+def uses_spark(page: str) -> bool:
+    """Whether Python on a page may start Java."""
+    return any("spark" in block.code for block in PAGES[page] if block.language == "python")
+
+
+def remove_content(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir() and not each.is_symlink():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    end_java()  # of tests before: it has their environment
     reader = Reader(tmp_path_factory)
     yield reader
     reader.leave()
+    end_java()
 
 
 @pytest.mark.parametrize("page, index", BLOCKS)

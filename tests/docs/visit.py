@@ -37,10 +37,12 @@ CURL = "fail-with-body\nsilent\nshow-error\n"
 class Visit:
     """A page as its reader lives it. Blocks are run in their order, each once."""
 
-    def __init__(self, page: str, blocks: list[Block], folder: Path, *, served: bool = True) -> None:
+    def __init__(
+        self, page: str, blocks: list[Block], folder: Path, ports: Ports | None = None, *, served: bool = True
+    ) -> None:
         """Begin at the top of a page. Where it is not `served`, there is only the server that the page starts."""
         self._page, self._blocks, self._folder, self._served = page, blocks, folder, served
-        self._ports = Ports(SystemRandom())
+        self._ports = ports or Ports(SystemRandom())
         self._environment = self._prepare()
         self._output = ""
         self._done = 0

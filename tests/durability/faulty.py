@@ -8,6 +8,9 @@ from pathlib import Path
 from everbrook.storage import OsDisk
 from everbrook.storage.disk import File
 from everbrook.storage.file_blobs import BLOBS
+from tests.server.wire import Wire
+
+FILLER = "/v1/stream/filler"
 
 
 @dataclass
@@ -19,7 +22,9 @@ class Faults:
     syncs_before_error: int = 0
     """How many syncs still work before that."""
     room_bytes: int | None = None
-    """How much can be written before the disk is full. A write that does not fit is torn."""
+    """By how much files can grow before the disk is full. A write that does not fit is torn."""
+    torn_bytes: int | None = None
+    """How much of the next write to allocated room is done, before a disk that copies on write finds itself full."""
     refused_syncs: int = field(default=0, init=False)
 
     def sync(self) -> None:
@@ -57,10 +62,25 @@ class FaultyFile:
         self._file.size = value
 
     def write(self, data: bytes) -> None:
-        taken = self._faults.take(len(data))
-        self._file.write(data[:taken])
+        self.write_at(self._file.size, data)
+
+    def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
+        allocated = self._file.size - position
+        grown = max(0, len(data) - allocated)
+        taken = len(data) - grown + self._faults.take(grown)
+        if self._faults.torn_bytes is not None and not grown:
+            taken, self._faults.torn_bytes = self._faults.torn_bytes, None
+        self._file.write_at(position, data[:taken])
         if taken < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if sync:
+            self.sync()
+
+    def allocate(self, size: int) -> None:
+        taken = self._faults.take(size - self._file.size)
+        if self._file.size + taken < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._file.allocate(size)
 
     def sync(self) -> None:
         self._faults.sync()
@@ -93,3 +113,11 @@ class FaultyDisk(OsDisk):
         if folder.parent.name == BLOBS:
             self._blob_faults.sync()
         super().sync_folder(folder)
+
+
+def fill_disk(wire: Wire, faults: Faults) -> None:
+    """Let the disk be full, and use up what is allocated already."""
+    wire.create(FILLER)
+    faults.room_bytes = 20
+    while wire.append(FILLER, b"x").status == 204:
+        pass

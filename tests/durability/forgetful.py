@@ -2,43 +2,47 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from everbrook.cli.main import main
 from everbrook.protocol import WHOLE, Head, Identity, Kept
-from everbrook.storage import AcidStorage, Record as StoredStream, packing
-from everbrook.storage.acid.journal import Journal
+from everbrook.storage import DurableStorage, Record as StoredStream, durable, packing
+from everbrook.storage.disk import Disk
+from everbrook.storage.journal_scan import Needed, Recovered, read_journal
 from everbrook.storage.packing import Unpacker
-from everbrook.storage.record import Record
 
 
 def lose_the_last_records() -> None:
     """Take the end of the journal for torn, though it was acknowledged."""
-    recover = Journal.recover
 
-    def forget(journal: Journal, applied: int) -> list[Record]:
-        return recover(journal, applied)[:-10]
+    def forget(disk: Disk, folder: Path, salt: int, applied: int, needed: Needed) -> Recovered:
+        found = read_journal(disk, folder, salt, applied, needed)
+        kept = found.records[:-10]
+        return replace(found, records=kept, last=kept[-1].number if kept else applied)
 
-    Journal.recover = forget  # type: ignore[assignment, method-assign]
+    durable.read_journal = forget  # type: ignore[attr-defined]
 
 
 def forget_producers() -> None:
     """Keep what producers wrote, and not how far they were."""
-    load = AcidStorage.load
+    load = DurableStorage.load
 
-    def forget(storage: AcidStorage, name: bytes) -> StoredStream | None:
+    def forget(storage: DurableStorage, name: bytes) -> StoredStream | None:
         stored = load(storage, name)
         return StoredStream(stored.head, {}) if stored else None
 
-    AcidStorage.load = forget  # type: ignore[assignment, method-assign]
+    DurableStorage.load = forget  # type: ignore[assignment, method-assign]
 
 
 def sweep_everything() -> None:
     """Take every snapshot for an orphan when the server starts."""
 
-    def keeps(_storage: AcidStorage, _owner: int, _blob: int) -> bool:
+    def keeps(_storage: DurableStorage, _owner: int, _blob: int) -> bool:
         return False
 
-    AcidStorage.keeps = keeps  # type: ignore[assignment, method-assign]
+    DurableStorage.keeps = keeps  # type: ignore[assignment, method-assign]
 
 
 def keep_everything_again() -> None:

@@ -3,24 +3,26 @@
 import pytest
 
 from tests.durability.conftest import Restart
-from tests.durability.faulty import Faults
+from tests.durability.faulty import Faults, fill_disk
 from tests.server.running import RunningServer
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/s"
+# What is left of an allocated file when the smallest append does not fit can't hold these.
+SMALL, LARGE = b"b", b"b" * 100_000
 
 
 @pytest.fixture
 def wire(server: RunningServer, faults: Faults, servers: object) -> Wire:
-    """A connection, a stream that holds `a`, and room for half of the next record."""
+    """A connection, a stream that holds `a`, and no room for the next record."""
     wire = server.connect()
     wire.create(PATH)
     assert wire.append(PATH, b"a").status == 204
-    faults.room_bytes = 20
+    fill_disk(wire, faults)
     return wire
 
 
-@pytest.mark.parametrize("body", [b"b", b"b" * 100_000], ids=["small", "large"])
+@pytest.mark.parametrize("body", [SMALL, LARGE], ids=["small", "large"])
 def test_an_append_without_room_is_refused_for_now(wire: Wire, body: bytes) -> None:
     with wire:
         answer = wire.append(PATH, body)
@@ -80,14 +82,18 @@ def test_a_producer_refused_for_want_of_room_may_repeat_itself(wire: Wire, fault
         assert wire.get(PATH).body == b"ab"
 
 
-def test_a_first_write_without_room_for_its_file_is_refused_and_tried_again(
-    server: RunningServer, faults: Faults
+@pytest.mark.parametrize("torn_bytes", [0, 20])
+def test_a_write_that_is_torn_for_want_of_room_is_refused_and_undone(
+    server: RunningServer, faults: Faults, restart: Restart, torn_bytes: int
 ) -> None:
-    faults.room_bytes = 5
+    """A disk that copies on write may be full although the room was allocated."""
     with server.connect() as wire:
-        assert wire.request("PUT", PATH, content_type="text/plain").status == 503
-        faults.room_bytes = None
-        assert wire.request("PUT", PATH, content_type="text/plain").status == 201
+        wire.create(PATH)
+        faults.torn_bytes = torn_bytes
+        assert wire.append(PATH, b"b").refusal == (503, "unavailable")
+        assert wire.append(PATH, b"c").status == 204
+    with restart().connect() as later:
+        assert later.get(PATH).body == b"c"
 
 
 def test_a_full_disk_leaves_the_server_ready_for_reads(wire: Wire) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.conftest import Restart
-from tests.durability.faulty import Faults
+from tests.durability.faulty import Faults, fill_disk
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Answer, Wire
 
@@ -94,7 +94,7 @@ def test_after_a_failed_sync_the_snapshot_is_written_anew(wire: Wire, blob_fault
 def test_a_snapshot_whose_change_finds_no_room_is_not_there(
     wire: Wire, faults: Faults, tmp_path: Path, restart: Restart
 ) -> None:
-    faults.room_bytes = 20
+    fill_disk(wire, faults)
     assert publish(wire, 2, b"new").refusal == (503, "unavailable")
     faults.room_bytes = None
     assert_nothing_else_is_lost(wire)
@@ -120,7 +120,7 @@ def test_retention_without_room_keeps_everything(wire: Wire, faults: Faults, res
     assert publish(wire, 2, b"all").status == 204
     wire.append(PATH, b"c")
     assert wire.request("PUT", f"{SNAPSHOT}/{3:016d}", b"x", stream_snapshot_history="keep").status == 204
-    faults.room_bytes = 20
+    fill_disk(wire, faults)
     retain = f"{PATH}/__ds/retention/{3:016d}"
     assert wire.request("PUT", retain).refusal == (503, "unavailable")
     faults.room_bytes = None

@@ -35,6 +35,9 @@ class FakeClock(Clock):
     def now(self) -> int:
         return self.micros // 1000 - self.set_back_ms
 
+    def elapsed(self) -> float:
+        return self.micros / 1_000_000
+
     def chance(self) -> float:
         return self.drawn
 

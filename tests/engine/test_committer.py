@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import partial
 from threading import get_ident
-from time import perf_counter
 
 import pytest
 
@@ -70,9 +69,9 @@ def test_every_answer_waits_for_what_it_rests_on(delayed: DelayedRig) -> None:
 
 def test_the_age_of_the_oldest_pending_change_is_known(delayed: DelayedRig) -> None:
     assert delayed.engine.pending_secs == 0.0
-    before = perf_counter()
     delayed.create(b"a")
-    assert 0.0 < delayed.engine.pending_secs <= perf_counter() - before
+    delayed.scheduler.advance(1_500)
+    assert delayed.engine.pending_secs == 1.5
     delayed.let_group_arrive()
     assert delayed.engine.pending_secs == 0.0
 
@@ -142,6 +141,33 @@ def test_writing_goes_on_after_a_pause(delayed: DelayedRig) -> None:
     delayed.let_everything_arrive()
     assert sizes(delayed.storage.groups) == [1, 1]
     assert delayed.content(b"a") == b"x"
+
+
+def test_the_next_group_is_on_its_way_before_answers_are_told(delayed: DelayedRig) -> None:
+    """A disk need not wait for sockets."""
+    syncing: list[bool] = []
+    delayed.create(b"a")
+    delayed.engine.when_durable(delayed.engine.last_change, lambda _: syncing.append(delayed.commits.run(1) == 1))
+    delayed.scheduler.settle()
+    delayed.append(b"a", b"x")
+    delayed.let_group_arrive()
+    assert syncing == [True]
+    assert delayed.engine.durable_change == 2
+
+
+def test_a_pin_is_taken_before_the_next_group_is_on_its_way(delayed: DelayedRig) -> None:
+    groups: list[list[int]] = []
+    delayed.create(b"a")
+    delayed.scheduler.settle()
+    delayed.append(b"a", b"x")
+
+    def look(*_: object) -> None:
+        delayed.commits.run()
+        groups.append(sizes(delayed.storage.groups))
+
+    delayed.engine.pin(look)
+    delayed.let_group_arrive()
+    assert groups == [[1]]
 
 
 # What readers see
@@ -360,3 +386,58 @@ def test_a_storage_that_blocks_is_written_to_in_a_thread_of_its_own() -> None:
     scheduler.take_from_thread()
     assert (engine.durable_change, len(storage.persisting - {get_ident()})) == (1, 1)
     engine.close()
+
+
+# Seals
+
+
+class UnsealedStorage(DelayedStorage):
+    """A storage whose last group wants to be proven."""
+
+    unsealed = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seals = 0
+        self.broken: OSError | None = None
+
+    def seal(self) -> None:
+        self.seals += 1
+        if self.broken:
+            raise self.broken
+
+
+def sealing() -> tuple[DelayedRig, UnsealedStorage]:
+    storage = UnsealedStorage()
+    rig = DelayedRig(storage=storage)
+    rig.create(b"a")
+    rig.let_group_arrive()
+    return rig, storage
+
+
+def test_an_idle_storage_is_sealed_after_a_moment() -> None:
+    rig, storage = sealing()
+    rig.scheduler.advance(49)
+    assert rig.commits.run() == 0
+    rig.scheduler.advance(2)
+    assert (rig.commits.run(), storage.seals) == (1, 1)
+
+
+def test_a_storage_that_goes_on_is_not_sealed_until_it_rests() -> None:
+    rig, storage = sealing()
+    rig.scheduler.advance(30)
+    rig.append(b"a", b"x")
+    rig.let_group_arrive()
+    rig.scheduler.advance(30)
+    assert rig.commits.run() == 0
+    rig.scheduler.advance(50)
+    assert (rig.commits.run(), storage.seals) == (1, 1)
+
+
+def test_a_seal_that_fails_poisons_the_store(faults: object) -> None:
+    rig, storage = sealing()
+    storage.broken = GONE
+    rig.scheduler.advance(60)
+    rig.commits.run()
+    rig.scheduler.run_from_threads()
+    assert "the disk is gone" in str(rig.engine.failure)

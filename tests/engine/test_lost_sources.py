@@ -14,7 +14,7 @@ def streams_without_the_source(*instead: Draft) -> Streams:
     first = source.write(b"one")
     fork = Draft(b"fork", 2, source=source, offset=3).write(b"x")
     storage.apply([(first,), (fork,), (source.drop(),), *((other.write(b"secret"),) for other in instead)])
-    return Streams(storage, FakeScheduler(FakeClock()), 0, None, Bystander())
+    return Streams(storage, FakeScheduler(FakeClock()), FakeClock(), None, Bystander())
 
 
 def test_a_fork_whose_source_is_gone_is_damaged() -> None:

@@ -11,7 +11,7 @@ from tests.engine.machine import EngineMachine
 from tests.engine.rig import evict
 
 # The same runs every time.
-generated = settings(derandomize=True, max_examples=230, stateful_step_count=40, deadline=None, database=None)
+generated = settings(max_examples=230, stateful_step_count=40, deadline=None, database=None)
 
 pending = precondition(lambda self: self.engine.last_change > self.engine.durable_change and not self.model.failed)
 

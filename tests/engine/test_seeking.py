@@ -26,7 +26,7 @@ class Tree:
 
     def __init__(self, *, json: bool) -> None:
         self._storage = MemoryStorage()
-        self.streams = Streams(self._storage, FakeScheduler(FakeClock()), 0, None, Bystander())
+        self.streams = Streams(self._storage, FakeScheduler(FakeClock()), FakeClock(), None, Bystander())
         self.naive = views.Streams()
         self.json = json
         self.names = [b"0"]

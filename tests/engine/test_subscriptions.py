@@ -66,6 +66,7 @@ def test_what_came_while_a_receiver_was_busy_wakes_it_again_when_it_is_done(rig:
 
 
 def test_a_receiver_that_has_done_everything_is_left_in_peace(rig: SubscribingRig) -> None:
+    rig.pass_time(10 * LEASE_MS)
     idle = rig.scheduler.timers
     rig.add("events/a")
     rig.settle()

@@ -146,7 +146,7 @@ class ImmediateMachine(SubscriptionMachine):
 
 
 # The same runs every time.
-generated = settings(derandomize=True, max_examples=500, stateful_step_count=40, deadline=None, database=None)
+generated = settings(max_examples=500, stateful_step_count=40, deadline=None, database=None)
 SubscriptionMachine.TestCase.settings = generated
 ImmediateMachine.TestCase.settings = settings(generated, max_examples=150)
 TestDelayed = SubscriptionMachine.TestCase

@@ -10,7 +10,6 @@ few = settings(
     max_examples=12,
     deadline=None,
     database=None,
-    derandomize=True,
     phases=[Phase.generate, Phase.shrink],  # to explain a failure takes minutes over HTTP
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # every example takes a stream of its own
 )

@@ -60,6 +60,12 @@ def test_the_service_tells_systemd_of_itself_and_is_told_to_reload() -> None:
     assert int(service["WatchdogSec"]) > 0
 
 
+def test_the_service_is_started_again_after_its_storage_failed() -> None:
+    service = unit("everbrook.service")["Service"]
+    assert service["Restart"] in {"on-failure", "always"}
+    assert not {"SuccessExitStatus", "RestartPreventExitStatus"} & service.keys()
+
+
 @pytest.mark.parametrize("profile", ["default", "dev", "prod"])
 def test_every_profile_loads(profile: str) -> None:
     load_settings(profile=profile, config_dir=ROOT / "config", environ={})

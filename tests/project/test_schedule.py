@@ -1,10 +1,10 @@
-"""Workers get the longest files first, and a file stays on one worker unless its tests say otherwise."""
+"""Workers get the longest files first."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.schedule import longest_first, measured, read_durations, scope_of
+from tests.schedule import longest_first, measured, read_durations
 
 
 def test_the_longest_file_comes_first_and_keeps_its_order(request: pytest.FixtureRequest) -> None:
@@ -13,19 +13,6 @@ def test_the_longest_file_comes_first_and_keeps_its_order(request: pytest.Fixtur
     ordered = [*here, *other]
     longest_first(ordered, {item.nodeid.partition("::")[0]: 1.0 for item in other})
     assert ordered[: len(here)] == here
-
-
-@pytest.mark.parametrize(
-    "nodeid, scope",
-    [
-        ("tests/a.py::test_b", "tests/a.py"),
-        ("tests/a.py::test_b[x@y]", "tests/a.py"),
-        ("tests/a.py::test_b[x@y]@7", "tests/a.py@7"),
-        ("tests/a.py::TestC::test_b", "tests/a.py"),
-    ],
-)
-def test_a_file_or_a_group_in_it_is_one_piece_of_work(nodeid: str, scope: str) -> None:
-    assert scope_of(nodeid) == scope
 
 
 def test_durations_are_added_up_by_file(tmp_path: Path) -> None:

@@ -145,6 +145,15 @@ def test_nesting_too_deep_is_refused(opening: bytes, closing: bytes) -> None:
         split_messages(opening * 100_000 + b"1" + closing * 100_000)
 
 
+@pytest.mark.parametrize("batch", [b"%b", b"[%b]", b'[1,%b,{"a":2}]'])
+def test_a_message_has_at_most_512_levels_alone_and_in_a_batch(batch: bytes) -> None:
+    """Better than the interpreter's own limit, which differs between its versions."""
+    deepest = b'{"a":' + b"[" * 511 + b"]" * 511 + b"}"
+    assert deepest in split(batch % deepest)
+    with pytest.raises(InvalidJson, match="at most 512 levels"):
+        split_messages(batch % (b'{"b":' + deepest + b"}"))
+
+
 def test_a_batch_is_split_up_to_a_million_values() -> None:
     """Better than the reference: bodies are bounded (413), in what they cost too."""
     values = b"1," * (MAX_BATCH_VALUES - 1)

@@ -13,6 +13,7 @@ from everbrook.protocol.lifetime import (
     deadline,
     ended,
     format_expires_at,
+    last_touch,
     living_stream,
     missing,
     parse_expires_at,
@@ -282,3 +283,16 @@ def test_where_there_is_no_bucket_either_that_is_said(name: bytes, refusal: type
 
     assert type(missing(streams, name)) is refusal
     assert type(missing(streams, b"/v1/stream/s")) is StreamNotFound
+
+
+# Loading
+
+
+def test_a_loaded_stream_counts_as_touched_when_the_server_started_or_later() -> None:
+    assert last_touch(written_at=NOW - 5, started_at=NOW, now=NOW + 9) == NOW
+    assert last_touch(written_at=NOW + 5, started_at=NOW, now=NOW + 9) == NOW + 5
+    assert last_touch(written_at=NOW + 9, started_at=NOW, now=NOW + 9) == NOW + 9
+
+
+def test_a_write_of_a_time_that_is_still_to_come_says_nothing() -> None:
+    assert last_touch(written_at=NOW + 10, started_at=NOW, now=NOW + 9) == NOW

@@ -35,8 +35,11 @@ QUICK_TICKS = ServerTuning(listener=ListenerTuning(tick_secs=0.02))
 
 
 def configured(**values: object) -> Settings:
-    """Give settings with some values changed: `limits__max_append_bytes=10`. Streams are kept in memory."""
-    settings = replace(Settings(), storage=StorageSettings(mode=StorageMode.MEMORY))
+    """Give settings with some values changed: `limits__max_append_bytes=10`. Streams are kept in memory.
+
+    Whoever runs the tests may have a store of their own in the folder of the project.
+    """
+    settings = replace(Settings(), storage=StorageSettings(mode=StorageMode.MEMORY, allow_unused_store=True))
     for name, value in values.items():
         section, key = name.split("__")
         settings = replace(settings, **{section: replace(getattr(settings, section), **{key: value})})

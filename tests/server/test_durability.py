@@ -114,6 +114,7 @@ def test_a_client_that_goes_away_takes_nothing_back(wire: Wire, path: str, stora
     assert poll.body == b"b"
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_failed_commit_is_a_503_for_all_that_rests_on_it(
     wire: Wire, path: str, storage: GatedStorage, other: Wire
 ) -> None:

@@ -21,6 +21,7 @@ def test_a_stopping_server_is_well_but_not_ready(start: Start, connect: Connect)
     assert wire.get("/readyz").refusal == (503, "unavailable")
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_server_whose_storage_failed_is_not_ready(start: Start, connect: Connect, path: str) -> None:
     storage = GatedStorage()
     storage.failure = OSError("no space left")

@@ -68,3 +68,20 @@ def test_bad_requests_are_not_written_to_the_log(tmp_path: Path) -> None:
         with server.connect() as wire:
             wire.ask("GET", "/healthz").reset()
         assert server.stop().ended()[2] == ""
+
+
+def test_memory_beside_a_store_needs_a_flag(tmp_path: Path) -> None:
+    with serving(tmp_path, DS_STORAGE__MODE="acid") as server:
+        server.stop().ended()
+    ran = run(tmp_path, "--port", "0", "--storage", "memory")
+    assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (1, "", 1)
+    assert "./data/streams holds a store of storage acid, which storage memory does not use" in ran.stderr
+    with serving(tmp_path, "--storage", "memory", "--allow-unused-store") as server:
+        assert server.banner[1].startswith("storage memory")
+
+
+def test_the_setting_does_what_the_flag_does(tmp_path: Path) -> None:
+    with serving(tmp_path, DS_STORAGE__MODE="acid") as server:
+        server.stop().ended()
+    with serving(tmp_path, DS_STORAGE__ALLOW_UNUSED_STORE="true") as server:
+        assert server.banner[1].startswith("storage memory")

@@ -137,6 +137,7 @@ def test_a_publication_is_answered_when_it_is_durable(
     assert other.get(url).body == b"folded"
 
 
+@pytest.mark.usefixtures("faults")
 @pytest.mark.parametrize(
     "failure, keeps",
     [(OSError("the disk is on fire"), True), (StorageFull("the disk is full"), False)],

@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import pytest
 
+from everbrook.cli.exits import STORAGE_FAILED
 from everbrook.stack.errors import NotReady
 from everbrook.stack.leftovers import Processes
 from everbrook.stack.parts.part import Part
+from everbrook.stack.parts.server import Server
 from everbrook.stack.site import Site
 from everbrook.stack.supervisor import DEFAULT_TUNING, Supervised, Supervisor, SupervisorTuning
 from tests.stack.running import eventually
@@ -28,6 +30,23 @@ class Sleeper(Part):
     def start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen([sys.executable, "-c", self.program], stdout=log, stderr=log, process_group=0)
+
+
+class Poisoned(Sleeper):
+    """A part that ends as a server does whose storage failed, as soon as a file says so."""
+
+    hopeless_codes: ClassVar = Server.hopeless_codes
+    program: ClassVar = f"""
+import os, sys, time
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+sys.exit({STORAGE_FAILED})
+"""
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", self.program, str(self.site.data_dir / "failed")]
+        with self.log.open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
 
 
 class Needy(Sleeper):
@@ -114,6 +133,18 @@ def test_a_part_that_is_not_ready_in_time_is_started_again(site: Site) -> None:
     steps_until(supervisor, told, "sleeper restarting")
     supervisor.stop()
     assert told == ["sleeper starting", "sleeper restarting"]
+
+
+def test_a_server_whose_storage_failed_is_started_again(site: Site) -> None:
+    supervisor, told = supervise(site, Poisoned, tuning=SupervisorTuning(first_pause_secs=0.01))
+    steps_until(supervisor, told, "sleeper ready")
+    (site.data_dir / "failed").touch()
+    steps_until(supervisor, told, "sleeper restarting")
+    (site.data_dir / "failed").unlink()
+    told.clear()
+    steps_until(supervisor, told, "sleeper ready")
+    supervisor.stop()
+    assert told[:2] == ["sleeper starting", "sleeper ready"]
 
 
 def test_pauses_double_up_to_a_bound(site: Site) -> None:

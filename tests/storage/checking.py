@@ -1,7 +1,7 @@
 """Stores to be checked: with some of everything in them, damaged on purpose, and checked in this process."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,23 +10,28 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from everbrook.protocol import Change, Producer
-from everbrook.storage import AcidStorage, FileStorage, OsDisk, Storage
-from everbrook.storage.acid.check import check_acid
-from everbrook.storage.acid.rows import seal
-from everbrook.storage.check import Damage, Notebook, Position, Remark, Tally
-from everbrook.storage.files.check import check_files
-from everbrook.storage.files.tuning import FilesTuning
+from everbrook.storage import ACID, FILE_DURABLE, DurableMode, DurableStorage, OsDisk, Storage, StorageTuning
+from everbrook.storage.check import DamagedStream, Notebook, Report, StoreCheck, Tally
+from everbrook.storage.rows import seal
 from tests.storage.drafts import Draft
+from tests.storage.engines import JOURNAL
 
 LARGE = bytes(range(256)) * 1200
+BOOT = "this boot"
 
 
-def open_acid(folder: Path, shard_count: int = 1) -> AcidStorage:
-    return AcidStorage(OsDisk(), folder, shard_count=shard_count, salt=7)
+def open_store(folder: Path, mode: DurableMode = ACID, boot: str = BOOT, **sizes: int) -> DurableStorage:
+    tuning = StorageTuning(journal=JOURNAL, **sizes)
+    return DurableStorage(OsDisk(), folder, mode, salt=7, boot=boot, tuning=tuning)
 
 
-def open_files(folder: Path, segment_bytes: int = 300) -> FileStorage:
-    return FileStorage(OsDisk(), folder, durable=False, salt=7, tuning=FilesTuning(segment_bytes=segment_bytes))
+def open_acid(folder: Path) -> DurableStorage:
+    return open_store(folder, ACID)
+
+
+def open_files(folder: Path, mode: DurableMode = FILE_DURABLE) -> DurableStorage:
+    """Open a store whose segments are so small that most streams have some."""
+    return open_store(folder, mode, chunk_bytes=200, segment_bytes=700, small_chunk_bytes=80)
 
 
 def commit(storage: Storage, *group: Change) -> None:
@@ -50,6 +55,7 @@ class Streams:
         self.fork = Draft(b"fork", 3, source=self.text, offset=5)
         self.mortal = mortal(b"mortal", 4)
         self.gone = Draft(b"gone", 5)
+        self.long = Draft(b"long", 7)
 
     def first(self) -> list[Change]:
         producer = (b"some-producer", Producer(epoch=1, seq=2, seen_at=3))
@@ -60,6 +66,7 @@ class Streams:
             (self.fork.write(b"of the fork"),),
             (self.mortal.write(b"soon over"),),
             (self.gone.write(b"dropped later"),),
+            *((self.long.write(b"%02d" % number * 40),) for number in range(20)),
         ]
 
     def second(self) -> list[Change]:
@@ -67,40 +74,32 @@ class Streams:
             (self.text.write(b"again", closed=True),),
             (self.json.write(b"3,", b"4,", b"5,"), self.fork.write(b" more")),
             (self.gone.drop(),),
-            (Draft(b"new", 6).write(b"the last one"),),
+            (Draft(b"new", 8).write(b"the last one"),),
         ]
 
 
-def make_store(folder: Path, shard_count: int = 1) -> Path:
-    """A store with one part in LMDB and the other in the journal, as a killed server leaves it."""
+def make_store(folder: Path, mode: DurableMode = ACID) -> Path:
+    """A store with one part in the base and the other in the journal, as a killed server leaves it.
+
+    The one beside it, `origin`, was closed.
+    """
+    opened = open_acid if mode is ACID else open_files
     streams, origin = Streams(), folder / "origin"
-    storage = open_acid(origin, shard_count)
+    storage = opened(origin)
     commit(storage, *streams.first())
     storage.close()
-    storage = open_acid(origin, shard_count)
+    storage = opened(origin)
     for change in streams.second():
         commit(storage, change)
-    shutil.copytree(origin, folder / "store")
-    storage.close()
-    return folder / "store"
-
-
-def make_files(folder: Path) -> Path:
-    """A store of the file modes, as a killed server leaves it."""
-    streams, origin = Streams(), folder / "origin"
-    storage = open_files(origin)
-    for change in streams.first() + streams.second():
-        commit(storage, change)
-    for number in range(8):
-        commit(storage, (streams.mortal.write(b"%d" % number * 100),))
+    storage.seal()
     shutil.copytree(origin, folder / "store")
     storage.close()
     return folder / "store"
 
 
 def journal_file(store: Path) -> Path:
-    [path] = (store / "journal").iterdir()
-    return path
+    """The file of the journal that is written to."""
+    return max(path for path in (store / "journal").iterdir() if path.name != "spare.log")
 
 
 def flip(path: Path, position: int) -> None:
@@ -115,6 +114,8 @@ class Checked(Struct):
 
     damages: list[str] = []
     remarks: list[str] = []
+    refusals: list[str] = []
+    streams: dict[int, DamagedStream] = {}
     tally: Tally = field(default_factory=Tally)
 
     @property
@@ -122,36 +123,22 @@ class Checked(Struct):
         return not self.damages
 
 
-def inspect(store: Path, shard_count: int = 1) -> Checked:
-    """Check an acid store in this process. Not for LMDB files whose pages are damaged: those may end it."""
-    return _checked(store, lambda notebook: check_acid(store, shard_count, notebook))
-
-
-def inspect_files(store: Path) -> Checked:
-    """Check a store of the file modes in this process."""
-    return _checked(store, lambda notebook: check_files(store, notebook))
-
-
-def _checked(store: Path, check: Callable[[Notebook], None]) -> Checked:
-    checked = Checked()
-
-    def write(message: object) -> None:
-        match message:
-            case Damage():
-                checked.damages.append(str(message))
-            case Remark():
-                checked.remarks.append(message.text)
-            case other:
-                assert isinstance(other, Position)
-
-    notebook = Notebook(store, write)
-    check(notebook)
-    checked.tally = notebook.tally
-    return checked
+def inspect(store: Path, boot: str = BOOT) -> Checked:
+    """Check a store in this process. Not for LMDB files whose pages are damaged: those may end it."""
+    report = Report(store, "")
+    notebook = Notebook(store, report.enter)
+    StoreCheck(store, notebook, boot).run()
+    return Checked(
+        [str(damage) for damage in report.damages],
+        [remark.text for remark in report.remarks],
+        [refusal.text for refusal in report.refusals],
+        report.streams,
+        notebook.tally,
+    )
 
 
 class Rows:
-    """The rows of a shard, to be changed behind the store's back, with their checksums right."""
+    """The rows of the base, to be changed behind the store's back, with their checksums right."""
 
     def __init__(self, env: lmdb.Environment, transaction: lmdb.Transaction) -> None:
         self._env = env
@@ -163,22 +150,32 @@ class Rows:
     def put(self, database: str, key: bytes, value: bytes) -> None:
         self._transaction.put(key, seal(key, value), db=self._database(database))
 
+    def put_raw(self, database: str, key: bytes, value: bytes) -> None:
+        self._transaction.put(key, value, db=self._database(database))
+
     def damage(self, database: str, key: bytes) -> None:
         """Change a value without its checksum."""
-        sealed = bytes(self._transaction.get(key, b"", db=self._database(database)))
+        sealed = self.get_raw(database, key)
         assert sealed, "there was no such row"
-        self._transaction.put(key, b"?" + sealed[1:], db=self._database(database))
+        self._transaction.put(key, bytes((sealed[0] ^ 0x10,)) + sealed[1:], db=self._database(database))
+
+    def get_raw(self, database: str, key: bytes) -> bytes:
+        return bytes(self._transaction.get(key, b"", db=self._database(database)))
 
     def get(self, database: str, key: bytes) -> bytes:
-        return bytes(self._transaction.get(key, b"", db=self._database(database)))[:-4]
+        return self.get_raw(database, key)[:-4]
+
+    def keys(self, database: str) -> list[bytes]:
+        cursor = self._transaction.cursor(self._database(database))
+        return [bytes(key) for key in cursor.iternext(keys=True, values=False)]
 
     def delete(self, database: str, key: bytes) -> None:
         assert self._transaction.delete(key, db=self._database(database)), "there was no such row"
 
 
 def dump(store: Path) -> list[tuple[bytes, bytes, bytes]]:
-    """Every row of a shard, as a reader would find it."""
-    with lmdb.open(str(store / "shard-000"), readonly=True, lock=False, max_dbs=16) as env, env.begin() as transaction:
+    """Every row of the base, as a reader would find it."""
+    with lmdb.open(str(store / "base"), readonly=True, lock=False, max_dbs=16) as env, env.begin() as transaction:
         names = [bytes(name) for name, _ in transaction.cursor()]
         databases = [(name, env.open_db(name, txn=transaction, create=False)) for name in names]
         return [
@@ -190,7 +187,7 @@ def dump(store: Path) -> list[tuple[bytes, bytes, bytes]]:
 
 @contextmanager
 def rows(store: Path) -> Iterator[Rows]:
-    env = lmdb.open(str(store / "shard-000"), max_dbs=16, map_size=1 << 30)
+    env = lmdb.open(str(store / "base"), max_dbs=16, map_size=1 << 40)
     with env.begin(write=True) as transaction:
         yield Rows(env, transaction)
     env.close()

@@ -13,10 +13,21 @@ from typing import Self
 from msgspec import Struct
 
 from everbrook.protocol import Change
-from everbrook.storage import AcidStorage, AcidTuning, FileStorage, MemoryStorage, OsDisk, Storage
-from everbrook.storage.files.tuning import FilesTuning
+from everbrook.storage import (
+    ACID,
+    FILE_DURABLE,
+    FILE_FAST,
+    DurableMode,
+    DurableStorage,
+    JournalTuning,
+    MemoryStorage,
+    OsDisk,
+    Storage,
+    StorageTuning,
+)
 
-SHARD_COUNT = 2
+# Small enough for a folder in memory.
+JOURNAL = JournalTuning(first_file_bytes=1 << 16, max_file_bytes=1 << 18)
 MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - only where it is, and under a name of its own
 
 
@@ -32,21 +43,23 @@ class StorageEngine(Struct, frozen=True):
     durable: bool
 
 
-def open_acid(folder: Path, **sizes: int) -> Storage:
-    return AcidStorage(OsDisk(), folder / "acid", shard_count=SHARD_COUNT, salt=7, tuning=AcidTuning(**sizes))
+def open_durable(folder: Path, mode: DurableMode = ACID, **sizes: int) -> DurableStorage:
+    tuning = StorageTuning(journal=JOURNAL, **sizes)
+    return DurableStorage(OsDisk(), folder / mode.store, mode, salt=7, tuning=tuning)
 
 
-def open_files(folder: Path, *, durable: bool, **sizes: int) -> Storage:
-    return FileStorage(OsDisk(), folder / "files", durable=durable, salt=7, tuning=FilesTuning(**sizes))
+def _opener(mode: DurableMode, **sizes: int) -> Callable[[Path], Storage]:
+    return lambda folder: open_durable(folder, mode, **sizes)
 
 
+# Their bounds are so small that everything here meets them.
+SMALL = {"checkpoint_bytes": 300, "max_counts": 2, "chunk_bytes": 200, "small_chunk_bytes": 80, "segment_bytes": 700}
 ENGINES = {
     "memory": StorageEngine(lambda _folder: MemoryStorage(), durable=False),
-    "acid": StorageEngine(open_acid, durable=True),
-    # Its bounds are so small that everything here meets them.
-    "acid-folding": StorageEngine(lambda folder: open_acid(folder, fold_at_bytes=300, max_counts=2), durable=True),
-    "file-fast": StorageEngine(lambda folder: open_files(folder, durable=False), durable=True),
-    "file-durable": StorageEngine(lambda folder: open_files(folder, durable=True, segment_bytes=300), durable=True),
+    "acid": StorageEngine(_opener(ACID), durable=True),
+    "acid-small": StorageEngine(_opener(ACID, **SMALL), durable=True),
+    "file-fast": StorageEngine(_opener(FILE_FAST), durable=True),
+    "file-durable-small": StorageEngine(_opener(FILE_DURABLE, **SMALL), durable=True),
 }
 
 # The ways to run the contract: as it is, and where it can be, with a reopening after every commit.

@@ -4,11 +4,12 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from everbrook.storage import Pin, Storage
-from everbrook.storage.backups.copying import Copy, PinSource
+from everbrook.storage import DurableStorage, Pin, Storage
+from everbrook.storage.backups.store_copy import PinSource, StoreCopy
 from everbrook.storage.blobs import Blobs
+from tests.storage.checking import inspect
 from tests.storage.drafts import Draft
-from tests.storage.engines import Store
+from tests.storage.engines import StorageEngine, Store
 
 Model = dict[bytes, tuple[int, int, bytes]]
 """Of each stream: where its past begins, its tail, and what can be read between the two."""
@@ -98,9 +99,20 @@ def found(storage: Storage) -> Model:
     return contents
 
 
-def copy_of(pin: Pin, folder: TemporaryDirectory[str] | Path) -> Copy:
+def copy_of(pin: Pin, folder: TemporaryDirectory[str] | Path) -> StoreCopy:
     """Copy a pinned store into a folder."""
     target = Path(folder.name if isinstance(folder, TemporaryDirectory) else folder)
-    copy = Copy(PinSource(pin), target, None, lambda _size: None)
+    copy = StoreCopy(PinSource(pin), target, None, lambda _size: None)
     copy.run()
     return copy
+
+
+def reopened(engine: StorageEngine, pin: Pin, folder: Path) -> Model:
+    """Copy a pinned store, check and open the copy, and see that nothing is wrong with it."""
+    copy_of(pin, folder / pin.store)
+    assert inspect(folder / pin.store).damages == []
+    with Store(engine, folder, reopening=False) as copy:
+        storage = copy.storage
+        assert isinstance(storage, DurableStorage)
+        assert (storage.damages, storage.remarks, storage.damaged_streams, storage.refusal) == ([], [], 0, None)
+        return found(storage)

@@ -7,6 +7,7 @@ import pytest
 
 from everbrook.storage import StorageFull
 from everbrook.storage.file_blobs import SYNC_BYTES, FileBlobs, blob_path
+from everbrook.storage.pin import Hold
 from tests.durability.faulty import Faults, FaultyDisk
 
 
@@ -43,7 +44,7 @@ def disk(faults: Counting) -> CountingDisk:
 
 @pytest.fixture
 def blobs(disk: CountingDisk, tmp_path: Path) -> FileBlobs:
-    return FileBlobs(disk, tmp_path / "blobs", durable=True)
+    return FileBlobs(disk, tmp_path / "blobs", Hold(disk))
 
 
 def files(folder: Path) -> list[str]:
@@ -78,13 +79,6 @@ def test_its_name_is_durable_when_it_is_finished(blobs: FileBlobs, disk: Countin
     before = len(disk.synced)
     blobs.begin(3, 2).finish()
     assert disk.synced[before:] == [folder]
-
-
-def test_what_promises_nothing_is_not_synced(disk: CountingDisk, faults: Counting, tmp_path: Path) -> None:
-    draft = FileBlobs(disk, tmp_path / "blobs", durable=False).begin(3, 1)
-    draft.write(bytes(2 * SYNC_BYTES))
-    draft.finish()
-    assert faults.syncs == 0
 
 
 def test_a_write_without_room_leaves_nothing(blobs: FileBlobs, faults: Counting, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`docs/format.md` says enough to read a store: here a journal and a shard are decoded by it, with none of our code."""
+"""`docs/format.md` says enough to read a store: here one is decoded by it, with none of our code."""
 
 import hashlib
 import json
@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol import Claim, Fork, Head, Identity, Producer, Retention, Write
-from everbrook.storage import AcidStorage
-from tests.storage.checking import commit, open_acid, open_files
+from everbrook.storage import ACID, FILE_DURABLE, FILE_FAST, DurableMode
+from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed
+from tests.storage.damage import flip
 from tests.storage.drafts import NOW, Draft
 
 PAGE = Path(__file__).parents[2] / "docs" / "format.md"
@@ -104,39 +105,44 @@ def edit(reader: Reader) -> dict[str, Any]:
     return found | payload(reader, found["flags"])
 
 
-def log(data: bytes) -> Iterator[tuple[int, int, Reader]]:
-    """Every record of a file: its number, what was synced before it, and its body."""
-    reader = Reader(data)
-    magic, salt, first, checksum = reader.take("<4sIQI")
-    assert (magic, checksum) == (b"EBL1", zlib.crc32(data[:16]))
+def edits(body: bytes) -> list[dict[str, Any]]:
+    reader, found = Reader(body), []
     while reader.left:
-        start = reader.at
-        magic, checksum, length, number, synced = reader.take("<4sIIQQ")
-        assert (magic, checksum) == (b"EBR1", zlib.crc32(data[start + 8 : reader.at + length], salt))
-        assert first == number or start > 20
-        yield number, synced, Reader(reader.bytes(length))
-
-
-def edits(body: Reader) -> list[dict[str, Any]]:
-    found = []
-    while body.left:
-        found.append(edit(body))
+        found.append(edit(reader))
     return found
 
 
-def journal(data: bytes) -> list[tuple[int, int, list[dict[str, Any]]]]:
-    return [(number, synced, edits(body)) for number, synced, body in log(data)]
+def log(path: Path, salt: int = 7) -> Iterator[dict[str, Any]]:
+    """Every record of a journal file, up to the first that does not verify."""
+    _, first, use, size = path.stem.split("-")
+    reader = Reader(path.read_bytes())
+    assert len(reader.data) == int(size)
+    seed = zlib.crc32(struct.pack("<QQQ", salt, int(first), int(use)))
+    while reader.at + 36 <= len(reader.data):
+        start = reader.at
+        tag, checksum, body_checksum, length, number, durable, count, flags = reader.take("<4sIIIQQHH")
+        streams = [reader.take("<Q") for _ in range(count)]
+        if checksum != zlib.crc32(reader.data[start + 8 : reader.at], seed):
+            return
+        body = reader.bytes(length)
+        assert tag == struct.pack("<I", zlib.crc32(b"record", seed))
+        assert body_checksum == zlib.crc32(body, seed)
+        yield {"number": number, "durable": durable, "flags": flags, "streams": streams, "body": body}
 
 
 def written(folder: Path) -> list[tuple[int, int, list[dict[str, Any]]]]:
-    [path] = (folder / "journal").iterdir()
-    assert path.name == "journal-00000000000000000001.log"
-    return journal(path.read_bytes())
+    paths = journal_files(folder)
+    assert paths[0].name == f"journal-{1:020d}-{1:08d}-65536.log"
+    records = [each for path in paths for each in log(path) if each["body"]]
+    return [(each["number"], each["durable"], edits(each["body"])) for each in records]
+
+
+# The journal
 
 
 def test_a_journal_is_decoded_by_hand(tmp_path: Path) -> None:
     text, batch = Draft(b"a/text", 7), Draft(b"b", 8, json=True)
-    storage = open_acid(tmp_path)
+    storage = HeldStorage(tmp_path)
     commit(storage, (text.write(b"one"),), (batch.write(b"1,", b"22,"),))
     commit(storage, (text.write(b"two", closed=True), batch.drop()))
     first, second, third = written(tmp_path)
@@ -165,11 +171,24 @@ def test_a_journal_is_decoded_by_hand(tmp_path: Path) -> None:
     storage.close()
 
 
+def test_frames_and_seals_are_decoded_by_hand(tmp_path: Path) -> None:
+    one, two, storage = Draft(b"a", 7), Draft(b"b", 8), HeldStorage(tmp_path)
+    commit(storage, (one.write(b"x"), two.write(b"y")))
+    storage.seal()
+    commit(storage, (one.write(b"z" * 100_000),))
+    first, second = journal_files(tmp_path)
+    frames = [(each["number"], each["durable"], each["flags"], each["streams"]) for each in log(first)]
+    assert frames == [(1, 0, 0, [7, 8]), (1, 1, 0, []), (1, 1, 1, [])]
+    assert second.name.startswith(f"journal-{2:020d}-{2:08d}-")
+    assert [(each["number"], each["streams"]) for each in log(second)] == [(2, [7])]
+    storage.close()
+
+
 def test_everything_that_may_be_absent_is_decoded_by_hand(tmp_path: Path) -> None:
     source = Draft(b"s", 1)
     who = Identity(b"f", 2, b"a/b", b"a/b", 11, 60, 12, Fork(b"s", 1, 3, 1, 2))
     closed = Head(who, 5, 13, closed=True, closed_by=Claim(b"p", 4, 5), stream_seq=b"\xff", deleted=True)
-    storage = open_acid(tmp_path)
+    storage = HeldStorage(tmp_path)
     commit(storage, (source.write(b"one"),))
     commit(storage, (Write(closed, b"xy", (5,), b"p", Producer(4, 5, 6), (b"q", b"r"), created=True),))
     [[made]] = [edits for number, _, edits in written(tmp_path) if number == 2]
@@ -180,50 +199,140 @@ def test_everything_that_may_be_absent_is_decoded_by_hand(tmp_path: Path) -> Non
     storage.close()
 
 
-def shard_of(incarnation: int, count: int) -> int:
-    bits = count.bit_length() - 1
-    return (incarnation * 0x9E3779B97F4A7C15 % 2**64) >> (64 - bits) if bits else 0
+def test_what_was_torn_is_kept_under_the_name_that_the_page_gives(tmp_path: Path) -> None:
+    storage = HeldStorage(tmp_path / "store")
+    commit(storage, (Draft(b"a", 1).write(b"torn"),))
+    copy = killed(storage, tmp_path / "copy")
+    storage.close()
+    [path] = journal_files(copy)
+    flip(path, path.read_bytes().index(b"torn"))
+    HeldStorage(copy).close()
+    assert [each.name for each in (copy / "lost+found").iterdir()] == [f"{path.stem}-0.torn"]
 
 
-def shard(folder: Path, number: int) -> dict[str, dict[bytes, bytes]]:
-    """Every row of a shard, its seal verified and taken off."""
-    names = ("meta", "names", "streams", "producers", "forks", "chunks", "indexes", "mortal", "damaged")
-    found: dict[str, dict[bytes, bytes]] = {name: {} for name in names}
-    path = str(folder / f"shard-{number:03d}")
+# The base
+
+
+def base(folder: Path) -> dict[str, dict[bytes, bytes]]:
+    """Every row of the base. The seals of those that have one are verified and taken off."""
+    found: dict[str, dict[bytes, bytes]] = {}
+    path = str(folder / "base")
     with lmdb.open(path, readonly=True, lock=False, max_dbs=16) as env, env.begin() as transaction:
-        for name in names:
-            for key, sealed in transaction.cursor(env.open_db(name.encode(), txn=transaction, create=False)):
-                value, seal = sealed[:-4], sealed[-4:]
-                assert seal == struct.pack("<I", zlib.crc32(value, zlib.crc32(key)))
-                found[name][key] = value
-    return found
+        for name in [bytes(name).decode() for name, _ in transaction.cursor()]:
+            database = env.open_db(name.encode(), txn=transaction, create=False)
+            found[name] = {bytes(key): bytes(row) for key, row in transaction.cursor(database)}
+    return {name: {key: unsealed(name, key, row) for key, row in each.items()} for name, each in found.items()}
 
 
-@pytest.mark.parametrize("count", [1, 8])
-def test_a_shard_is_decoded_by_hand(tmp_path: Path, count: int) -> None:
+def unsealed(name: str, key: bytes, row: bytes) -> bytes:
+    if name == "chunks" and row[0] == 0:
+        return row
+    assert row[-4:] == struct.pack("<I", zlib.crc32(row[:-4], zlib.crc32(key)))
+    return row[:-4]
+
+
+def blocks(key: bytes, data: bytes) -> bytes:
+    """The checksums of the blocks of a chunk."""
+    starts = range(0, len(data), 8192)
+    return b"".join(struct.pack("<I", zlib.crc32(data[s : s + 8192], zlib.crc32(key) ^ s)) for s in starts)
+
+
+def inline(key: bytes, data: bytes) -> bytes:
+    return b"\0" + data + blocks(key, data)
+
+
+@pytest.mark.parametrize("mode", [ACID, FILE_DURABLE], ids=["acid", "file"])
+def test_the_base_is_decoded_by_hand(tmp_path: Path, mode: DurableMode) -> None:
     stream = Draft(b"json", 0x1234567890ABCDEF, json=True)
     stream.head = replace(stream.head, identity=replace(stream.head.identity, ttl_secs=60))
-    storage = open_acid(tmp_path, count)
+    storage = HeldStorage(tmp_path, mode=mode, boot="this one")
     commit(storage, (stream.write(b"1,", b"22,", producer=(b"p", Producer(1, 2, 3))),), (stream.write(b"333,"),))
-    fork = Draft(b"fork", 99, source=stream, offset=5)
-    commit(storage, (fork.write(b"x" * 200_000),))
+    commit(storage, (Draft(b"fork", 99, source=stream, offset=5).write(b"x" * 20_000),))
     storage.close()
-    assert json.loads((tmp_path / "manifest.json").read_text()) == {"format": 1, "mode": "acid", "shard_count": count}
-    rows, key = shard(tmp_path, shard_of(stream.incarnation, count)), struct.pack(">Q", stream.incarnation)
-    assert rows["meta"] == {b"applied": struct.pack("<Q", 3)}
-    names = shard(tmp_path, zlib.crc32(b"json") % count)["names"]
-    assert names[b"json"] == key
-    row = Reader(rows["streams"][key])
+    found, key = base(tmp_path), struct.pack(">Q", stream.incarnation)
+    names = "meta names streams producers forks chunks indexes mortal damaged removals"
+    assert sorted(found) == sorted(names.split())
+    assert found["names"] == {b"json": key, b"fork": struct.pack(">Q", 99)}
+    row = Reader(found["streams"][key])
     assert (identity(row)["name"], head(row)["tail"], row.left) == (b"json", 9, False)
-    assert struct.unpack("<QQq", rows["producers"][key + b"p"]) == (1, 2, 3)
-    assert rows["forks"] == {key + struct.pack(">Q", 99): b""}
-    assert rows["mortal"] == {key: b""}
-    assert rows["chunks"][key + struct.pack(">Q", 0)] == b"1,22,333,"
-    index = rows["indexes"][key + struct.pack(">Q", 0)]
-    assert struct.unpack("<III3I2I2Q", index) == (3, 2, 2, 2, 5, 9, 5, 9, NOW + 1, NOW + 2)
-    forked = shard(tmp_path, shard_of(99, count))["chunks"]
-    assert forked[struct.pack(">QQ", 99, 5)] == b"x" * 200_000
+    assert struct.unpack("<QQq", found["producers"][key + b"p"]) == (1, 2, 3)
+    assert found["forks"] == {key + struct.pack(">Q", 99): b""}
+    assert found["mortal"] == {key: b""}
+    place, fork = key + struct.pack(">Q", 0), struct.pack(">QQ", 99, 5)
+    assert found["chunks"] == {place: inline(place, b"1,22,333,"), fork: inline(fork, b"x" * 20_000)}
+    assert struct.unpack("<III3I2I2Q", found["indexes"][place]) == (3, 2, 2, 2, 5, 9, 5, 9, NOW + 1, NOW + 2)
 
+
+def test_what_the_base_says_of_itself_is_decoded_by_hand(tmp_path: Path) -> None:
+    storage = HeldStorage(tmp_path, mode=FILE_FAST, boot="this one")
+    commit(storage, (Draft(b"a", 77).write(b"x"),), (Draft(b"b", 5).write(b"x"),))
+    storage.close()
+    meta, manifest = base(tmp_path)["meta"], (tmp_path / "manifest.json").read_bytes()
+    assert meta[b"applied"] == struct.pack("<Q", 2)
+    assert meta[b"incarnation"] == struct.pack("<Q", 77)
+    assert meta[b"journal"] == struct.pack("<QQ", 2, 1)
+    assert meta[b"manifest"] == manifest
+    assert json.loads(manifest) == {"format": 2, "mode": "file", "salt": 7}
+    assert json.loads(meta[b"opened"]) == {"sync": False, "boot": "this one"}
+
+
+def test_a_mark_of_damage_is_decoded_by_hand(tmp_path: Path) -> None:
+    storage, stream = HeldStorage(tmp_path / "store"), Draft(b"a", 3)
+    for data in (b"one", b"LOST", b"three"):
+        commit(storage, (stream.write(data),))
+    copy = killed(storage, tmp_path / "copy")
+    storage.close()
+    [path] = journal_files(copy)
+    flip(path, path.read_bytes().index(b"LOST"))
+    HeldStorage(copy).close()
+    [(key, mark)] = base(copy)["damaged"].items()
+    assert (key, mark[:8]) == (struct.pack(">Q", 3), struct.pack("<Q", 3))
+    assert mark[8:].decode().startswith(f"journal/{path.name} at byte ")
+
+
+# Segments
+
+
+def segment(path: Path) -> Iterator[tuple[dict[str, Any], int, bytes, bytes]]:
+    """Every chunk of a segment: its stream, its first offset, its index and its bytes."""
+    reader = Reader(path.read_bytes())
+    magic, checksum, length = reader.take("<4sII")
+    assert (magic, checksum) == (b"EBS2", zlib.crc32(reader.data[8 : 12 + length]))
+    stream = identity(Reader(reader.bytes(length)))
+    while reader.left:
+        start = reader.at
+        magic, checksum, first, index_length, length = reader.take("<4sIQII")
+        index, key = reader.bytes(index_length), struct.pack(">QQ", stream["incarnation"], first)
+        assert (magic, checksum) == (b"EBC2", zlib.crc32(reader.data[start + 8 : reader.at], zlib.crc32(key)))
+        data = reader.bytes(length)
+        assert reader.bytes(4 * -(-length // 8192)) == blocks(key, data)
+        yield stream, first, index, data
+
+
+def test_the_segments_of_a_stream_are_decoded_by_hand(tmp_path: Path) -> None:
+    stream = Draft(b"a/text", 3)
+    storage = HeldStorage(tmp_path, mode=FILE_DURABLE, chunk_bytes=20_000, segment_bytes=50_000)
+    commit(storage, *((stream.write(bytes([number]) * 10_000),) for number in range(12)), (stream.write(b"tail"),))
+    storage.close()
+    folder = tmp_path / "streams" / f"{3 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
+    paths = [folder / f"0000000000000003-{start:016d}.log" for start in (0, 40_000, 80_000)]
+    assert sorted(folder.iterdir()) == paths
+    found, data = base(tmp_path), b""
+    for path in paths:
+        for identified, first, index, chunk in segment(path):
+            key = struct.pack(">QQ", 3, first)
+            assert (identified["name"], first, found["indexes"][key]) == (b"a/text", len(data), index)
+            kind, start, position, length = struct.unpack_from("<BQQI", found["chunks"][key])
+            assert (kind, start, length) == (1, int(path.stem[17:]), len(chunk))
+            assert path.read_bytes()[position : position + length] == chunk
+            assert found["chunks"][key][21:] == blocks(key, chunk)
+            data += chunk
+    tail = struct.pack(">QQ", 3, 120_000)
+    assert found["chunks"][tail] == inline(tail, b"tail")
+    assert data + b"tail" == stream.data
+
+
+# Snapshots
 
 SUMMED = {
     "offset": 150_000,
@@ -236,7 +345,7 @@ SUMMED = {
 }
 
 
-def write_snapshots(storage: AcidStorage) -> None:
+def write_snapshots(storage: HeldStorage) -> None:
     """A bucket with a policy, a stream that was cut, and a fork of it that has its snapshot, and a policy too."""
     policy = Retention(max_age_secs=60, max_messages=5)
     bucket = Identity(b"bucket/agents", 9, b"application/json", b"application/json", NOW, retention=policy)
@@ -254,7 +363,7 @@ def write_snapshots(storage: AcidStorage) -> None:
 
 
 def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_the_journal(tmp_path: Path) -> None:
-    storage = open_acid(tmp_path)
+    storage = HeldStorage(tmp_path)
     write_snapshots(storage)
     bucket, *_, cut, fork, last = [made for _, _, [made] in written(tmp_path)]
     assert (bucket["name"], bucket["policy"], bucket["type"]) == (b"bucket/agents", (60, 0, 5), b"application/json")
@@ -264,14 +373,14 @@ def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_the_journal(tmp_p
     storage.close()
 
 
-def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_a_shard(tmp_path: Path) -> None:
-    storage = open_acid(tmp_path)
+def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_the_base(tmp_path: Path) -> None:
+    storage = HeldStorage(tmp_path)
     write_snapshots(storage)
     storage.close()
-    storage = open_acid(tmp_path)
+    storage = HeldStorage(tmp_path)
     storage.discard(1)
     storage.close()
-    found = shard(tmp_path, 0)
+    found = base(tmp_path)
     streams = {int.from_bytes(key, "big"): Reader(row) for key, row in found["streams"].items()}
     heads = {key: identity(row) | head(row) for key, row in streams.items()}
     assert not any(row.left for row in streams.values())
@@ -285,77 +394,33 @@ def test_snapshots_policies_and_buckets_are_decoded_by_hand_in_a_shard(tmp_path:
 
 
 def test_a_blob_is_found_and_read_by_hand(tmp_path: Path) -> None:
-    storage = open_acid(tmp_path)
+    storage = HeldStorage(tmp_path)
     write_snapshots(storage)
     storage.close()
     folder = tmp_path / "blobs" / f"{1 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
     assert (folder / f"{1:016x}-{0x2A:016x}.blob").read_bytes() == b"sum"
 
 
-def test_the_files_of_a_stream_are_decoded_by_hand(tmp_path: Path) -> None:
-    stream = Draft(b"a/text", 3)
-    storage = open_files(tmp_path, segment_bytes=100)
-    commit(storage, (stream.write(b"1" * 400, producer=(b"p", Producer(1, 2, 3))),))
-    commit(storage, (stream.write(b"two", closed=True),))
-    storage.close()
-    bucket = f"{3 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
-    files = [tmp_path / "streams" / bucket / f"0000000000000003-{number:08d}.log" for number in (0, 1)]
-    [(number, _, body)] = log(files[0].read_bytes())
-    [created] = edits(body)
-    assert (number, created["kind"], created["messages"]) == ((1 << 40) + 1, "create", [b"1" * 400])
-    (state_number, _, state), (last_number, _, written) = log(files[1].read_bytes())
-    assert (state_number, last_number) == (number, number + 1)
-    assert (state.take("<B"), identity(state)["name"], head(state)["tail"], state.take("<I")) == (
-        0x20,
-        b"a/text",
-        400,
-        1,
-    )
-    assert (state.text(), state.take("<QQq"), state.left) == (b"p", (1, 2, 3), False)
-    [write] = edits(written)
-    assert (write["kind"], write["flags"], write["messages"]) == ("write", 1, [b"two"])
-
-
-def test_a_catalogue_is_decoded_by_hand(tmp_path: Path) -> None:
-    source, gone = Draft(b"s", 1), Draft(b"gone", 3)
-    storage = open_files(tmp_path)
-    commit(storage, (source.write(b"one"),), (Draft(b"fork", 2, source=source, offset=3).write(b"x"),), (gone.write(),))
-    commit(storage, (gone.drop(),), (source.write(b"y"), Draft(b"new", 4).write(b"z")))
-    [path] = tmp_path.glob("catalogue-00000001-*.log")
-    bodies = [body for _, _, body in log(path.read_bytes())]
-    assert [body.take("<B") for body in bodies] == [0x10, 0x11, 0x11, 0x11, 0x11, 0x12]
-    made = [[(each["kind"], each["incarnation"], each.get("messages")) for each in edits(body)] for body in bodies[1:]]
-    first, *_, dropped, joint = made
-    assert (first, dropped) == ([("create", 1, [])], [("drop", 3, None)])
-    assert joint == [("write", 1, [b"y"]), ("create", 4, [b"z"])]
-    storage.close()
-    open_files(tmp_path).close()
-    [path] = tmp_path.glob("catalogue-00000002-*.log")
-    (_, _, snapshot), (_, _, closed) = log(path.read_bytes())
-    assert (snapshot.take("<B"), closed.take("<B"), closed.left) == (0x10, 0x13, False)
-    snapshot.take("<QQ")
-    streams, forks, mortal = snapshot.take("<QQQ")
-    incarnations, lengths = snapshot.take(f"<{streams}Q"), snapshot.take(f"<{streams}H")
-    names = [snapshot.bytes(length) for length in lengths]
-    assert dict(zip(names, incarnations, strict=True)) == {b"s": 1, b"fork": 2, b"new": 4}
-    assert (forks, snapshot.take("<QQ"), mortal, snapshot.left) == (1, (2, 1), 0, False)
-
-
 @pytest.mark.parametrize(
     "stated",
     [
-        "`<4sIQI`, 20 bytes",
-        "`EBL1`",
-        "`<4sIIQQ`",
-        "`EBR1`",
+        "### Record: `<4sIIIQQHH`, streams, and a body",
+        '`crc32(pack("<QQQ", salt, first, use))`',
+        '`crc32(b"record", seed)` as `<I`',
+        "`crc32(body, seed)`",
         "`<QqBqq`",
         "`<QqB`",
         "`crc32(value, crc32(key))`",
-        "`(i * 0x9E3779B97F4A7C15 % 2**64) >> (64 - b)`",
-        "`crc32(name) % count`",
+        "`crc32(block, crc32(key) ^ start)`",
+        "`<BQQI`: 1,",
+        "`<4sII`, and an identity",
+        "`EBS2`",
+        "`<4sIQII`, index, bytes and checksums",
+        "`EBC2`",
         "`>QQ` incarnation, offset of its first byte",
         "`i * 0x9E3779B97F4A7C15 % 2**64 >> 56`",
         "`owner * 0x9E3779B97F4A7C15 % 2**64 >> 56`",
+        "`lost+found/journal-…-POSITION.torn`",
         "### Kept: `<QB`",
         "| *with flag 32:* policy | `<QQQ` |",
         "| digest | 32 bytes |",

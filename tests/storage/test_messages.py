@@ -14,7 +14,7 @@ from tests.storage.engines import ENGINES, Store, scratch_folder
 from tests.storage.test_ranges import Appends, every_way, fill, written_streams
 
 # The same examples in every run.
-generated = settings(derandomize=True, max_examples=30, deadline=None, database=None)
+generated = settings(max_examples=30, deadline=None, database=None)
 BEHIND_ALL = 1000
 
 

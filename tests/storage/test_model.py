@@ -140,6 +140,4 @@ class StorageMachine(RuleBasedStateMachine):
 
 
 TestStorage = StorageMachine.TestCase
-TestStorage.settings = settings(
-    derandomize=True, max_examples=150, stateful_step_count=30, deadline=None, database=None
-)
+TestStorage.settings = settings(max_examples=150, stateful_step_count=30, deadline=None, database=None)

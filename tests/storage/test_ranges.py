@@ -11,7 +11,7 @@ from tests.storage.drafts import Draft
 from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
 
 # The same examples in every run.
-generated = settings(derandomize=True, max_examples=30, deadline=None, database=None)
+generated = settings(max_examples=30, deadline=None, database=None)
 
 messages = st.binary(min_size=1, max_size=12)
 Appends = list[list[bytes]]

@@ -21,9 +21,9 @@ from everbrook.cli.progress import progress, waiting
 
 if TYPE_CHECKING:
     from everbrook.storage.backups.backup import Manifest
-    from everbrook.storage.backups.copying import Copy
     from everbrook.storage.backups.destination import Destination
     from everbrook.storage.backups.file_copy import Source
+    from everbrook.storage.backups.store_copy import StoreCopy
     from everbrook.storage.check import Report
 
 LEASE_SECS = 30
@@ -65,9 +65,12 @@ def backup(
     began = time.monotonic()
     try:
         with closing(Destination(folder)) as destination:
-            manifest, report = _back_up(destination, url, data_dir, max_rate, full=full, checked=checked)
-            with waiting("giving it its name"):
-                path = destination.publish(manifest)
+            with _pinned(url, data_dir) as pinned:
+                copy = _copy(destination, pinned, max_rate, full=full)
+            report = _check(copy) if checked else None
+            manifest = _manifest(pinned, copy)
+            with waiting("syncing"):
+                path = destination.publish(copy, manifest)
             gone = destination.prune(keep) if keep else []
     except (BackupError, StoreError) as error:
         raise click.ClickException(str(error)) from error
@@ -94,22 +97,12 @@ def _parse_places(places: tuple[str, ...], data_dir: Path | None) -> tuple[str, 
             raise click.UsageError(f"expected a URL and a folder, got {len(places)} arguments")
 
 
-def _back_up(
-    destination: "Destination", url: str, data_dir: Path | None, max_rate: float | None, *, full: bool, checked: bool
-) -> "tuple[Manifest, Report | None]":
-    """Copy everything to where it is no backup yet."""
-    from everbrook.storage.backups.restoring import check_copy  # noqa: PLC0415
+def _check(copy: "StoreCopy") -> "Report":
+    """Read the copy as a store is checked."""
+    from everbrook.storage.backups.restore import check_copy  # noqa: PLC0415
 
-    with _pinned(url, data_dir) as pinned:
-        copy = _copy(destination, pinned, max_rate, full=full)
-    with waiting("syncing"):
-        folders = [copy.target / folder for folder in copy.folders]
-        destination.syncing.sync(copy.written, [*folders, copy.target, copy.target.parent, destination.partial])
-    report = None
-    if checked:
-        with waiting("checking"):
-            report = check_copy(copy.target)
-    return _manifest(destination, pinned, copy), report
+    with waiting("checking"):
+        return check_copy(copy.target)
 
 
 class Pinned(NamedTuple):
@@ -130,7 +123,7 @@ def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
         with ServerSource(url, given_token(), given_context(), LEASE_SECS) as server:
             yield Pinned(server, server.begun.store, server.begun.taken_at_ms, server.url)
         return
-    from everbrook.storage.backups.copying import PinSource  # noqa: PLC0415
+    from everbrook.storage.backups.store_copy import PinSource  # noqa: PLC0415
     from everbrook.storage.check import find_stores  # noqa: PLC0415
     from everbrook.storage.still import StillStore  # noqa: PLC0415
 
@@ -144,9 +137,9 @@ def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
         still.release()
 
 
-def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *, full: bool) -> "Copy":
+def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *, full: bool) -> "StoreCopy":
     from everbrook.storage.backups.backup import DATA, MANIFEST, require_store  # noqa: PLC0415
-    from everbrook.storage.backups.copying import Copy  # noqa: PLC0415
+    from everbrook.storage.backups.store_copy import StoreCopy  # noqa: PLC0415
 
     require_store(pinned.store)
     destination.partial.mkdir(mode=0o700, exist_ok=True)
@@ -158,16 +151,15 @@ def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *,
         previous = None
     with progress("copying") as advance:
         bytes_per_sec = max_rate * 1e6 if max_rate else inf
-        copy = Copy(pinned.source, target, previous, lambda size: advance("", size), bytes_per_sec)
+        copy = StoreCopy(pinned.source, target, previous, lambda size: advance("", size), bytes_per_sec)
         copy.run()
     return copy
 
 
-def _manifest(destination: "Destination", pinned: Pinned, copy: "Copy") -> "Manifest":
-    """List what was copied, and say what it is."""
+def _manifest(pinned: Pinned, copy: "StoreCopy") -> "Manifest":
+    """Say what was copied."""
     from everbrook.storage.backups.backup import FORMAT, Manifest  # noqa: PLC0415
 
-    text = destination.write_list(copy.entries)
     return Manifest(
         format=FORMAT,
         store=pinned.store,
@@ -177,7 +169,7 @@ def _manifest(destination: "Destination", pinned: Pinned, copy: "Copy") -> "Mani
         files=len(copy.entries),
         bytes=copy.done_bytes,
         copied_bytes=copy.copied_bytes,
-        list_digest=sha256(text).hexdigest(),
+        list_digest=sha256(copy.listed()).hexdigest(),
         everbrook=version("everbrook"),
     )
 

@@ -11,7 +11,7 @@ import click
 from everbrook.cli.output import json_option, print_json
 
 if TYPE_CHECKING:
-    from everbrook.storage.check import Progress, Report
+    from everbrook.storage.check import DamagedStream, Progress, Report
 
 DAMAGED = 1
 MOST_DAMAGES = 100
@@ -23,8 +23,8 @@ MOST_DAMAGES = 100
 def check(folder: Path, *, as_json: bool) -> int:
     """Read every byte of the store in DIR, a data folder that no server uses, and say whether it verifies.
 
-    Exit code 0: it does. 1: something is damaged, or could not be checked. With --json each store is an object in a
-    line.
+    Exit code 0: it does. 1: something is damaged, or could not be checked; `everbrook repair` mends what it can. With
+    --json each store is an object in a line.
     """
     # Imported here: the other commands need no storage.
     from everbrook.storage.check import check_store, find_stores  # noqa: PLC0415
@@ -33,7 +33,7 @@ def check(folder: Path, *, as_json: bool) -> int:
     try:
         reports = []
         for store in find_stores(folder):
-            with _bar(f"checking {store}") as progress:
+            with progress_bar(f"checking {store}") as progress:
                 reports.append(check_store(store, progress))
             if as_json:
                 print_json(facts_of(reports[-1]))
@@ -45,7 +45,7 @@ def check(folder: Path, *, as_json: bool) -> int:
 
 
 @contextmanager
-def _bar(label: str) -> "Iterator[Progress]":
+def progress_bar(label: str) -> "Iterator[Progress]":
     """Show how far it is, if somebody is looking."""
     if not sys.stderr.isatty():
         yield lambda _read_bytes, _total_bytes: None
@@ -70,7 +70,14 @@ def facts_of(report: "Report") -> dict[str, object]:
         "journal_changes": report.tally.records,
         "remarks": [remark.text for remark in report.remarks],
         "damages": [str(damage) for damage in report.damages],
+        "damaged_streams": [_stream_facts(stream) for stream in report.streams.values()],
+        "refusals": [refusal.text for refusal in report.refusals],
     }
+
+
+def _stream_facts(stream: "DamagedStream") -> dict[str, object]:
+    name = None if stream.name is None else stream.name.decode("utf-8", "backslashreplace")
+    return {"stream": name, "incarnation": stream.incarnation, "readable_to": stream.offset, "tail": stream.tail}
 
 
 def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterator[str]":
@@ -82,4 +89,18 @@ def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterat
     yield from (f"  damaged: {damage}" for damage in report.damages[:most_damages])
     if len(report.damages) > most_damages:
         yield f"  and {len(report.damages) - most_damages} more"
-    yield "  every byte verifies" if report.sound else f"  damaged places: {len(report.damages)}"
+    if report.sound:
+        yield "  every byte verifies"
+        return
+    yield f"  damaged places: {len(report.damages)}"
+    yield f"  {consequence_of(report)}; `everbrook repair {report.folder}` shows what is lost, and mends it"
+
+
+def consequence_of(report: "Report") -> str:
+    """Say what a server does with a damaged store."""
+    if report.refusals:
+        return report.refusals[0].text
+    if report.streams:
+        count = len(report.streams)
+        return f"damaged streams: {count}; a server reads them up to the damage and refuses appends to them"
+    return "a server starts on it"

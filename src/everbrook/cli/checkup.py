@@ -2,9 +2,7 @@
 
 import os
 import platform
-import resource
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from everbrook.server.limits.descriptors import allot, largest_limit
+from everbrook.server.tuning import DEFAULT_TUNING
 from everbrook.settings import AuditTarget, Settings, StorageMode
 
 State = Literal["ok", "warn", "fail"]
@@ -25,7 +25,7 @@ MOUNTS = Path("/proc/mounts")
 FEW_BYTES, TOO_FEW_BYTES = 2**30, 100 * 2**20
 SLOW_SYNC_MS = 50.0
 SYNCS = 5
-SPARE_FILES = 256
+MOST_STREAMS = 10
 # Programs, and the commands or Python packages that bring them.
 PROGRAMS = {
     "Envoy": ("envoy",),
@@ -80,6 +80,35 @@ def check_storage(
     yield _space(place)
     yield _file_system(_kind_of(place, mounts), mode)
     yield _sync(place, mode, synced_ms)
+
+
+def check_damage(settings: Settings) -> Iterator[Finding]:
+    """Tell of damage that servers have found in the stores of this machine."""
+    from everbrook.storage.check import find_stores, known_damage  # noqa: PLC0415
+    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
+
+    folder = Path(settings.storage.data_dir)
+    if settings.storage.mode is StorageMode.MEMORY or not folder.is_dir():
+        return
+    try:
+        stores = find_stores(folder)
+    except StoreError:
+        return
+    for store in stores:
+        try:
+            known = known_damage(store)
+        except StoreError:
+            yield Finding("store", "ok", f"{store} is in use; its server tells of damage at /readyz")
+            continue
+        advice = f"`everbrook check {store}` says more, `everbrook repair {store}` mends it"
+        if known.refusal:
+            yield Finding("store", "fail", f"{store} takes no changes: {known.refusal}; {advice}")
+        for stream in known.streams[:MOST_STREAMS]:
+            yield Finding("store", "warn", f"{store}: {stream}; appends to it are refused")
+        if known.streams:
+            yield Finding("store", "warn", f"{store} has {len(known.streams)} damaged streams: {advice}")
+        elif not known.refusal:
+            yield Finding("store", "ok", f"no damage is known in {store}")
 
 
 def _existing(folder: Path) -> Path:
@@ -174,12 +203,10 @@ def _is_there(word: str) -> bool:
 
 def check_limits(settings: Settings) -> Iterator[Finding]:
     """Compare the connections that are allowed with the files that may be open."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = settings.limits.max_connections
-    allowed = sys.maxsize if hard == resource.RLIM_INFINITY else hard
-    if allowed < wanted + SPARE_FILES:
-        yield Finding(
-            "open files", "warn", f"{hard} at most, and limits.max_connections is {wanted}: raise `ulimit -Hn`"
-        )
+    hard, most = largest_limit(), settings.limits.max_connections
+    connections = allot(settings, hard, DEFAULT_TUNING.listener).connections
+    if connections < most:
+        told = f"{hard} at most, enough for {connections} connections, and limits.max_connections is {most}"
+        yield Finding("open files", "warn", f"{told}: raise `ulimit -Hn`")
     else:
-        yield Finding("open files", "ok", f"enough for {wanted} connections")
+        yield Finding("open files", "ok", f"enough for {most} connections")

@@ -46,6 +46,7 @@ SECTIONS = {
         "up": Entry("up:up", "Run the whole stack: server, Postgres, the pipeline between them, a heartbeat."),
         "down": Entry("up:down", "Stop the stack."),
         "check": Entry("check:check", "Read every byte of a store, and say whether it verifies."),
+        "repair": Entry("repair:repair", "Show what a damaged store has lost, and make the rest whole."),
         "backup": Entry("backup:backup", "Copy the store of a running server, or of a stopped one."),
         "restore": Entry("restore:restore", "Make a data folder of a backup."),
         "config": Entry("config:config", "Look at the settings."),

@@ -48,6 +48,7 @@ def _findings(profile: str | None, config_file: Path | None) -> "Iterator[Findin
     if settings is not None:
         checks: list[Callable[[Settings], Iterator[Finding]]] = [
             checkup.check_storage,
+            checkup.check_damage,
             checkup.check_audit,
             checkup.check_limits,
             server_checkup.check_port,

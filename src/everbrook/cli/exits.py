@@ -6,6 +6,7 @@
 3    it is not there: no such stream, bucket, snapshot or subscription
 4    the server can't be reached or can't answer now, or the JVM of a pipeline has died: try again
 5    it may have been done or not: the connection broke before the answer
+6    the storage of a server failed, and the server has ended: it is to be started again
 130  interrupted
 141  whoever was reading the output has gone
 """
@@ -19,6 +20,7 @@ WRONG_USE = 2
 NOT_THERE = 3
 UNREACHABLE = 4
 UNCERTAIN = 5
+STORAGE_FAILED = 6
 INTERRUPTED = 130
 OUTPUT_GONE = 141
 
@@ -104,6 +106,10 @@ def _settings(error: Exception) -> Ending:
     return Ending(WRONG_USE, str(error))
 
 
+def _storage_failed(error: Exception) -> Ending:
+    return Ending(STORAGE_FAILED, str(error))
+
+
 def _missing(error: Exception) -> Ending:
     return Ending(NOT_THERE, str(error))
 
@@ -122,6 +128,7 @@ _KNOWN: dict[str, Callable[[Exception], Ending]] = {
     "everbrook.client.errors:Unreachable": _unreachable,
     "everbrook.client.errors:AppendUncertain": _uncertain,
     "everbrook.client.errors:ClientError": _other,
+    "everbrook.server.serving:StorageFailed": _storage_failed,
     "everbrook.stack.errors:WrongParts": _settings,
     "everbrook.stack.errors:StackError": _other,
     "everbrook.spark.jobs.errors:InvalidJobs": _settings,

@@ -21,7 +21,8 @@ class Flag(Struct, frozen=True):
 
     option: str
     setting: str
-    metavar: str
+    metavar: str | None
+    """What stands for the value in the help. None: the flag has no value, and switches the setting on."""
 
     @property
     def parameter(self) -> str:
@@ -35,6 +36,12 @@ class Flag(Struct, frozen=True):
         meaning = field.description.replace("`", "")
         return f"{meaning}  [{field.env}; default {format_value(field.default)}]"
 
+    def add_to(self, command: Command) -> Command:
+        """Give a command this flag."""
+        kind: dict[str, Any] = {"metavar": self.metavar} if self.metavar else {"is_flag": True, "flag_value": "true"}
+        option = click.option(self.option, self.parameter, type=str, default=None, help=self.help, **kind)
+        return option(command)
+
 
 FLAGS = (
     Flag("--host", "server.host", "ADDRESS"),
@@ -42,6 +49,7 @@ FLAGS = (
     Flag("--public-url", "server.public_url", "URL"),
     Flag("--storage", "storage.mode", "MODE"),
     Flag("--data-dir", "storage.data_dir", "FOLDER"),
+    Flag("--allow-unused-store", "storage.allow_unused_store", None),
     Flag("--long-poll-timeout", "server.long_poll_timeout_secs", "SECONDS"),
     Flag("--sse-reconnect-interval", "server.sse_reconnect_interval_secs", "SECONDS"),
     Flag("--shutdown-grace", "server.shutdown_grace_secs", "SECONDS"),
@@ -57,8 +65,7 @@ FLAGS = (
 def setting_flags(command: Command) -> Command:
     """Give a command all flags that set a setting."""
     for flag in reversed(FLAGS):
-        option = click.option(flag.option, flag.parameter, metavar=flag.metavar, help=flag.help)
-        command = option(command)
+        command = flag.add_to(command)
     return command
 
 

@@ -20,7 +20,7 @@ def store_flags(command: Command) -> Command:
     """Give a command the flags that say which store is meant."""
     for flag in reversed(FLAGS):
         if flag.setting.startswith("storage."):
-            command = click.option(flag.option, flag.parameter, metavar=flag.metavar, help=flag.help)(command)
+            command = flag.add_to(command)
     return layer_flags(command)
 
 

@@ -6,7 +6,7 @@ at a time, and is used again only if the server has not closed it meanwhile.
 
 import http.client
 import re
-import select
+import selectors
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -185,4 +185,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 def _readable(connection: http.client.HTTPConnection) -> bool:
     """Tell whether something came without being asked for: the server has closed the connection."""
-    return bool(select.select([connection.sock], [], [], 0)[0])
+    # `select.select` takes no descriptor above 1023.
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection.sock, selectors.EVENT_READ)
+        return bool(selector.select(0))

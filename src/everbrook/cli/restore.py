@@ -1,5 +1,6 @@
 """``everbrook restore``: a data folder out of a backup, entirely, or none."""
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +23,14 @@ def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> N
     """
     # Imported here: help needs none of it.
     from everbrook.storage.backups.backup import BackupError, choose_backup  # noqa: PLC0415
-    from everbrook.storage.backups.restoring import restore as restore_backup  # noqa: PLC0415
-    from everbrook.storage.manifest import StoreError, parse_manifest  # noqa: PLC0415
+    from everbrook.storage.backups.restore import restore as restore_backup  # noqa: PLC0415
+    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
     try:
         backup = choose_backup(source, at)
         with progress("restoring", backup.manifest.bytes) as advance:
-            report = restore_backup(backup, data_dir.resolve(), lambda size: advance("", size))
-        shards = parse_manifest((report.folder / "manifest.json").read_bytes()).shard_count
+            epoch = secrets.randbits(63)
+            report = restore_backup(backup, data_dir.resolve(), lambda size: advance("", size), epoch=epoch)
     except (BackupError, StoreError) as error:
         raise click.ClickException(str(error)) from error
     except OSError as error:
@@ -39,7 +40,6 @@ def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> N
         "data_dir": str(data_dir),
         "backup": str(backup.folder),
         "store": manifest.store,
-        "shard_count": shards,
         "taken_at": format_time(manifest.taken_at_ms),
         "bytes": manifest.bytes,
         "streams": report.tally.streams,
@@ -52,9 +52,7 @@ def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> N
 
 
 def _describe(facts: dict[str, object]) -> Iterator[str]:
-    data_dir, acid = facts["data_dir"], facts["store"] == "acid"
+    data_dir, mode = facts["data_dir"], "acid" if facts["store"] == "acid" else "file-durable"
     yield f"{data_dir}: {facts['store']} as of {facts['taken_at']}, from {facts['backup']}"
     yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
-    yield f"  everbrook serve --storage {'acid' if acid else 'file-durable'} --data-dir {data_dir}"
-    if acid:
-        yield f"  with storage.acid_shard_count = {facts['shard_count']}, as the store was made"
+    yield f"  everbrook serve --storage {mode} --data-dir {data_dir}"

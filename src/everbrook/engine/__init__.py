@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     )
     from everbrook.engine.registry import REGISTRY as REGISTRY
     from everbrook.engine.stream import Stream as Stream
-    from everbrook.engine.tuning import EngineTuning as EngineTuning, WakingTuning as WakingTuning
+    from everbrook.engine.tuning import (
+        CommitTuning as CommitTuning,
+        EngineTuning as EngineTuning,
+        WakingTuning as WakingTuning,
+    )
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
@@ -27,6 +31,6 @@ __getattr__, __dir__ = lazy_imports(
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
         ".registry": "REGISTRY",
         ".stream": "Stream",
-        ".tuning": "EngineTuning WakingTuning",
+        ".tuning": "CommitTuning EngineTuning WakingTuning",
     },
 )

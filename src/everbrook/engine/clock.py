@@ -28,11 +28,15 @@ class Scheduler(Protocol):
 
 
 class Clock:
-    """The wall clock in milliseconds, and chance."""
+    """The wall clock in milliseconds, a clock for durations, and chance."""
 
     def now(self) -> int:
         """Give the time in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
+
+    def elapsed(self) -> float:
+        """Give seconds since some moment. Nobody sets this clock, so durations are measured by it, in any thread."""
+        return time.perf_counter()
 
     def chance(self) -> float:
         """Draw a number in [0, 1)."""
@@ -46,13 +50,13 @@ class Clock:
 class Incarnations:
     """Numbers for new streams and blobs: unique, increasing, and beyond those of earlier runs.
 
-    They begin with the time, unless a clock that was set back would make them begin below what is stored.
+    They begin with the time, unless a clock that was set back would make them begin below what was ever stored.
     """
 
     _TIME_SHIFT = 20
 
     def __init__(self, last: int) -> None:
-        """Go on after `last`, the largest one in use."""
+        """Go on after `last`, the largest one that was ever stored (`Storage.last_incarnation`)."""
         self._last = last
 
     def next(self, now: int) -> int:

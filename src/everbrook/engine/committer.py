@@ -3,20 +3,29 @@
 Changes that arrive while a group is on its way to the disk form the next group: one sync for all of them. An answer is
 parked until what it rests on is durable. If a group fails the store is poisoned: everything pending fails, and every
 later write, until the store is opened anew; after a failed sync nobody knows what the disk holds.
+
+Each callback is guarded by itself: an answer or a follower that raises stops no other, and no later group.
+Only an exception in `apply` or `publish`, which keep the state that readers see, poisons the store.
 """
 
-import time
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from threading import get_ident
 
 from msgspec import Struct
 
-from everbrook.engine.clock import Scheduler
+from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import Commits
+from everbrook.engine.stall import StallWatch, stack_of
+from everbrook.engine.tuning import DEFAULT_TUNING, CommitTuning
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
 from everbrook.storage.api import Storage, StorageFull
+
+logger = logging.getLogger(__name__)
 
 Parked = Callable[[Unavailable | None], None]
 
@@ -32,6 +41,17 @@ class Refused(Struct, frozen=True):
     failure: Unavailable
 
 
+class Outcomes(Struct, frozen=True):
+    """Whom the committer tells what becomes of changes."""
+
+    publish: Callable[[Change], None]
+    """A change is durable and applied. Changes come in their order."""
+    roll_back: Callable[[list[Change]], None]
+    """There is no room for the changes, which are all that was on its way."""
+    fail: Callable[[Unavailable], None]
+    """The store is poisoned. Everything that waited was answered."""
+
+
 class Committer:
     """Orders changes, makes them durable in groups, and releases the answers that wait for them."""
 
@@ -39,26 +59,35 @@ class Committer:
         self,
         storage: Storage,
         scheduler: Scheduler,
-        publish: Callable[[Change], None],
-        roll_back: Callable[[list[Change]], None],
+        clock: Clock,
+        outcomes: Outcomes,
+        faults: Faults,
+        tuning: CommitTuning = DEFAULT_TUNING.commit,
         executor: Executor | None = None,
     ) -> None:
-        """Hand each change to `publish` once it is durable and visible, in order.
+        """Take changes for `storage`.
 
-        All that is on its way goes to `roll_back` when there is no room for it. `executor` persists the groups of a
-        storage that blocks, one after the other; it is shut down with the committer. The default is a thread.
+        `executor` persists the groups of a storage that blocks, one after the other; it is shut down with the
+        committer. The default is a thread.
         """
         self._storage = storage
         self._scheduler = scheduler
-        self._publish = publish
-        self._roll_back = roll_back
+        self._clock = clock
+        self._publish = outcomes.publish
+        self._outcomes = outcomes
+        self._faults = faults
         self._executor = (executor or ThreadPoolExecutor(1, "everbrook-commit")) if storage.blocking else None
+        self._watch = StallWatch(scheduler, tuning, lambda: self.silent_secs, self._where)
         self._queue: list[Change] = []
         self._under_way = False
         self._queue_since = 0.0
         self._group_since: float | None = None
+        self._progress_at = 0.0
+        self._persisting: int | None = None
         self._parked: deque[tuple[int, Parked]] = deque()
         self._between: list[Callable[[], None]] = []
+        self._seal_secs = tuning.seal_secs
+        self._seal_timer: Timer | None = None
         self._refused: deque[Refused] = deque(maxlen=MAX_REMEMBERED_REFUSALS)
         self.last = 0
         self.durable = 0
@@ -67,10 +96,16 @@ class Committer:
 
     @property
     def pending_since(self) -> float | None:
-        """When the oldest change came that is not durable yet, by `time.perf_counter`."""
+        """When the oldest change came that is not durable yet, by `Clock.elapsed`."""
         if self._group_since is not None:
             return self._group_since
         return self._queue_since if self._queue else None
+
+    @property
+    def silent_secs(self) -> float | None:
+        """For how long changes have waited since the last group was done with. None: no change waits."""
+        since = self.pending_since
+        return None if since is None else self._clock.elapsed() - max(since, self._progress_at)
 
     @property
     def parked(self) -> int:
@@ -81,16 +116,25 @@ class Committer:
         """Take a change in. Its number is `last` until the next one comes."""
         self.last += 1
         if self._executor is None:
-            self._storage.apply((change,))
-            self.durable = self.last
-            self._publish(change)
+            self._apply_at_once(change)
             return
         if not self._queue:
-            self._queue_since = time.perf_counter()
+            self._queue_since = self._clock.elapsed()
+            self._watch.start()
         self._queue.append(change)
         if not self._under_way:
             self._under_way = True
             self._scheduler.call_soon(self._start)
+
+    def _apply_at_once(self, change: Change) -> None:
+        """Take a change into a storage that has nothing to wait for."""
+        try:
+            self._storage.apply((change,))
+            self.durable = self.last
+            self._publish(change)
+        except Exception as error:
+            self._faults.note(Callback.COMMIT)
+            raise self.poison(f"a change could not be applied: {error!r}") from error
 
     def park(self, number: int, answer: Parked) -> None:
         """Call `answer` when change `number` is durable, or with the reason why it never will be."""
@@ -111,26 +155,45 @@ class Committer:
     def _call_between(self) -> None:
         between, self._between = self._between, []
         for call in between:
-            call()
+            try:
+                call()
+            except Exception:  # noqa: BLE001 - one that fails stops no other
+                self._faults.note(Callback.BETWEEN_GROUPS)
 
     def _start(self) -> None:
         group, self._queue = self._queue, []
-        if self._executor and not self.failure:
-            self._group_since = self._queue_since
+        if self._executor is None or self.failure:
+            return
+        try:
             self._executor.submit(self._persist, group)
+        except RuntimeError as error:
+            # There is no thread to be had. Later: what is durable by now is answered first.
+            reason = f"the storage takes no more writes until it is restarted: {error}"
+            self._scheduler.call_soon(self.poison, reason, error)
+        else:
+            self._group_since = self._queue_since
 
     def _persist(self, group: list[Change]) -> None:
         error: BaseException | None = None
-        began = time.perf_counter()
+        self._persisting = get_ident()
+        began = self._clock.elapsed()
         try:
             self._storage.persist(group)
         except BaseException as raised:  # noqa: BLE001 - whatever it is, the group is not known to be durable
             error = raised
-        self.commits.sync.observe(time.perf_counter() - began)
+        self.commits.sync.observe(self._clock.elapsed() - began)
+        self._persisting = None
         self._scheduler.call_soon_threadsafe(self._finish, group, error)
 
+    def _where(self) -> str:
+        """Say what the commit thread does at this moment."""
+        thread = self._persisting
+        return "no group is being persisted" if thread is None else stack_of(thread)
+
     def _finish(self, group: list[Change], error: BaseException | None) -> None:
+        """Publish a group, set the next one on its way, and only then answer: a disk need not wait for sockets."""
         self._group_since = None
+        self._progress_at = self._clock.elapsed()
         self.commits.sizes.observe(len(group))
         if self.failure:
             return
@@ -138,23 +201,59 @@ class Committer:
             self._refuse(group, error)
             return
         if error:
-            self._fail(f"the storage failed and takes no more writes until it is restarted: {error}")
+            self.poison(f"the storage failed and takes no more writes until it is restarted: {error}", error)
             return
-        self._storage.apply(group)
-        self.durable += len(group)
-        for change in group:
-            self._publish(change)
-        self._release()
+        try:
+            self._storage.apply(group)
+            self.durable += len(group)
+            for change in group:
+                self._publish(change)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, nobody knows what of the group is visible
+            self._faults.note(Callback.COMMIT)
+            self.poison(f"changes that are durable could not be applied: {raised!r}")
+            return
+        # Now nothing is on its way.
         if self._between:
             self._call_between()
         if self._queue:
             self._start()
         else:
             self._under_way = False
+            if self._storage.unsealed:
+                self._seal_later()
+        self._release()
+
+    def _seal_later(self) -> None:
+        """Prove the last group if no other one follows it within a moment."""
+        if self._seal_timer is None:
+            self._seal_timer = self._scheduler.call_later(self._seal_secs, self._seal_if_idle, self.last)
+
+    def _seal_if_idle(self, last: int) -> None:
+        self._seal_timer = None
+        if self._executor is None or self.failure or self._under_way:
+            return
+        if self.last == last:
+            self._executor.submit(self._seal)
+        else:
+            self._seal_later()
+
+    def _seal(self) -> None:
+        try:
+            self._storage.seal()
+        except StorageFull:
+            # The journal is as it was. The next group proves the last one.
+            return
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody knows what the disk holds
+            reason = f"the storage failed and takes no more writes until it is restarted: {error}"
+            self._scheduler.call_soon_threadsafe(self.poison, reason, error)
 
     def _release(self) -> None:
         while self._parked and self._parked[0][0] <= self.durable:
-            self._parked.popleft()[1](None)
+            answer = self._parked.popleft()[1]
+            try:
+                answer(None)
+            except Exception:  # noqa: BLE001 - one that fails stops no other
+                self._faults.note(Callback.ANSWER)
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
         """Give up what there is no room for, and all that was decided on top of it. The storage is as it was.
@@ -170,25 +269,49 @@ class Committer:
         # What is decided from now on rests on a number that no change has.
         self.last += 1
         self.durable = self.last
-        self._roll_back(refused)
+        try:
+            self._outcomes.roll_back(refused)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, decisions may rest on what was not stored
+            self._faults.note(Callback.COMMIT)
+            self.poison(f"changes that there was no room for could not be rolled back: {raised!r}")
+            return
         self._answer_all(failure)
         self._call_between()
 
     def _answer_all(self, failure: Unavailable) -> None:
         parked, self._parked = self._parked, deque()
         for _, answer in parked:
-            answer(failure)
+            try:
+                answer(failure)
+            except Exception:  # noqa: BLE001 - one that fails stops no other
+                self._faults.note(Callback.ANSWER)
 
-    def _fail(self, reason: str) -> None:
-        """Take nothing more, and tell those who wait that they wait in vain."""
-        self.failure = Unavailable(reason)
+    def poison(self, reason: str, error: BaseException | None = None) -> Unavailable:
+        """Take nothing more after an error that leaves the store in doubt, and say so; with its stack if given."""
+        if self.failure:
+            return self.failure
+        logger.critical("the store takes no more writes: %s", reason, exc_info=error)
+        failure = self.stop(reason)
+        try:
+            self._outcomes.fail(failure)
+        except Exception:  # noqa: BLE001 - what was answered stays answered
+            self._faults.note(Callback.FAILURE)
+        return failure
+
+    def stop(self, reason: str) -> Unavailable:
+        """Take nothing more, and answer everything that waits with the reason."""
+        failure = self.failure = Unavailable(reason)
         self._queue.clear()
-        self._answer_all(self.failure)
+        self._watch.stop()
+        if self._seal_timer:
+            self._seal_timer.cancel()
+        self._answer_all(failure)
         self._call_between()
+        return failure
 
     def close(self) -> None:
         """Let the group on its way reach the disk, and take nothing more. What waits is told so."""
         if self._executor is not None:
             self._executor.shutdown()
         if self.failure is None:
-            self._fail("the server is stopping")
+            self.stop("the server is stopping")

@@ -84,6 +84,7 @@ class Engine(Executing):
         (edit,) = decide(self._streams, command).change
         command = replace(command, owner=edit.head.identity.incarnation, blob=self.new_incarnation())
         self._check_room(command, size)
+        self._open_blobs.enter()
         upload = Upload(
             self._storage,
             self._blob_executor,
@@ -93,6 +94,7 @@ class Engine(Executing):
             self.limits.max_memory_bytes,
             self.tuning.uploads,
         )
+        upload.on_closed = self._open_blobs.leave
         upload.check_size = lambda size: self._check_room(command, size)
         return upload
 
@@ -153,6 +155,9 @@ class Engine(Executing):
             appended_bytes=self._appended_bytes,
             duplicates=self._duplicates,
             failed=committer.failure is not None,
+            stalled=self.stalled_secs > 0,
+            faults=self.faults.counts,
+            damaged_streams=self._storage.damaged_streams,
             memory_bytes=self._storage.used_bytes,
             checkpoints=self._storage.checkpoints,
             resident_streams=streams.resident,
@@ -165,9 +170,14 @@ class Engine(Executing):
         )
 
     def close(self) -> None:
-        """Stop timing, wait for the group on its way, and close the storage."""
+        """Stop timing, wait for the group on its way, and close the storage.
+
+        A storage that has lost its folder stays open until the process ends: to close it would write to the folder.
+        """
         self._upkeep.stop()
         self._reclaimer.stop()
+        self._ownership.stop()
         self._committer.close()
         self._blob_executor.shutdown()
-        self._storage.close()
+        if self._ownership.verify():
+            self._storage.close()

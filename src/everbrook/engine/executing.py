@@ -1,15 +1,16 @@
 """Commands: decided at once against the newest state, and answered when what they rest on is durable."""
 
 import contextlib
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import overload
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
-from everbrook.engine.committer import Committer, Parked
+from everbrook.engine.committer import Committer, Outcomes, Parked
+from everbrook.engine.faults import Callback
 from everbrook.engine.limits import Limits
 from everbrook.engine.moves import Moves
+from everbrook.engine.ownership import Ownership
 from everbrook.engine.quotas import QUOTA_RECORDS, Quotas
 from everbrook.engine.reading import Reading
 from everbrook.engine.reclaiming import Reclaimer
@@ -86,18 +87,27 @@ class Executing(Reading):
         super().__init__(storage, scheduler, clock, limits, tuning)
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
-        self.moves = Moves(first, tuning.moves)
+        # A number of the clock could be that of an earlier run, whose tokens would then be taken for ours.
+        self.moves = Moves(int(clock.token()[:16], 16), tuning.moves)
         self.followers: list[Callable[[Edit], None]] = []
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
+        self.on_failure: Callable[[Unavailable], None] | None = None
+        """Called when the store is poisoned, after everything that waited was answered."""
         self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, scheduler, self._blob_executor)
-        self._upkeep = Upkeep(storage, scheduler, clock, tuning, self._reclaimer, self._execute_due)
-        self._streams = Streams(storage, scheduler, clock.now(), limits.producer_idle_ms, self, tuning.streams)
-        self._committer = Committer(storage, scheduler, self._streams.publish, self._roll_back, commit_executor)
+        self._upkeep = Upkeep(storage, scheduler, clock, tuning, self._reclaimer, self._execute_due, self.faults)
+        self._streams = Streams(storage, scheduler, clock, limits.producer_idle_ms, self, tuning.streams)
+        outcomes = Outcomes(self._streams.publish, self._roll_back, self._fail)
+        self._committer = Committer(storage, scheduler, clock, outcomes, self.faults, tuning.commit, commit_executor)
+        if storage.refusal:
+            self._committer.stop(storage.refusal)
+        self._ownership = Ownership(storage, scheduler, self._lose_folder, tuning.ownership)
         usage = Usage(self._streams.heads, self._streams.newest_head)
         self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
         self._usage = usage
+        self.epoch = storage.epoch
+        """A number of the storage that is another one after a restore: then offsets may mean other bytes."""
         if storage.blocking:
             self._reclaimer.sweep(first)
 
@@ -115,12 +125,33 @@ class Executing(Reading):
     def pending_secs(self) -> float:
         """For how long the oldest change that is not durable yet has waited."""
         since = self._committer.pending_since
-        return 0.0 if since is None else time.perf_counter() - since
+        return 0.0 if since is None else self.clock.elapsed() - since
+
+    @property
+    def stalled_secs(self) -> float:
+        """For how long changes have waited without any progress; 0 while that is not unusually long."""
+        secs = self._committer.silent_secs
+        return 0.0 if secs is None or secs < self.tuning.commit.stall_secs else secs
+
+    @property
+    def damaged_streams(self) -> int:
+        """How many stored streams are known to be damaged."""
+        return self._storage.damaged_streams
 
     @property
     def failure(self) -> Unavailable | None:
         """Why the storage takes no more writes, if it does not."""
         return self._committer.failure
+
+    def verify_ownership(self) -> str | None:
+        """Ask whether the storage still owns its folder. If not, take no more writes, and say why."""
+        self._ownership.verify()
+        return self._ownership.lost
+
+    def _lose_folder(self, reason: str) -> None:
+        """Take no more writes and remove nothing. What waits to become durable fails."""
+        self._reclaimer.stop()
+        self._committer.poison(reason)
 
     def when_durable(self, change: int, answer: Parked) -> None:
         """Call `answer` when a change is durable, or with the reason why it never will be."""
@@ -183,6 +214,8 @@ class Executing(Reading):
             self.limits.check_body(command.body)
         decision = decide(self._streams, command)
         if decision.change:
+            if self._streams.damaged or self._storage.damaged_streams:
+                self._streams.require_whole(decision.change)
             self._check_limits(decision.change[-1])
             if self._quotas.active:
                 self._quotas.follow(decision.change, self._quotas.check(decision.change))
@@ -230,8 +263,14 @@ class Executing(Reading):
         if self.moves.noting:
             self.moves.note(edit.head.identity.name)
         for follow in self.followers:
-            follow(edit)
-        self._upkeep.follow(stream, edit, before)
+            try:
+                follow(edit)
+            except Exception:  # noqa: BLE001 - one that fails stops no other
+                self.faults.note(Callback.FOLLOWER)
+        try:
+            self._upkeep.follow(stream, edit, before)
+        except Exception:  # noqa: BLE001 - what it missed is found by the patrol, or when the stream is loaded
+            self.faults.note(Callback.FOLLOWER)
 
     def _roll_back(self, changes: list[Change]) -> None:
         """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
@@ -240,4 +279,11 @@ class Executing(Reading):
             self._upkeep.watch_again(stream, not_before)
         self._quotas.forget_changes()
         if self.on_roll_back:
-            self.on_roll_back({edit.head.identity.name for change in changes for edit in change})
+            try:
+                self.on_roll_back({edit.head.identity.name for change in changes for edit in change})
+            except Exception:  # noqa: BLE001 - the engine's own state is rolled back by now
+                self.faults.note(Callback.ROLL_BACK)
+
+    def _fail(self, failure: Unavailable) -> None:
+        if self.on_failure:
+            self.on_failure(failure)

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from everbrook.engine.clock import Scheduler
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.reading import Page
+
+UNREADABLE = "the server failed to read the stream; its log says why"
 
 
 class Batch:
@@ -44,10 +47,11 @@ class Reader(Protocol):
 class Feed:
     """The readers at the tail of one stream."""
 
-    def __init__(self, scheduler: Scheduler, next_batch: Callable[[int], Batch | None]) -> None:
+    def __init__(self, scheduler: Scheduler, next_batch: Callable[[int], Batch | None], faults: Faults) -> None:
         """Take readers in. `next_batch` gives what is to be delivered from a position on, or None."""
         self._scheduler = scheduler
         self._next_batch = next_batch
+        self._faults = faults
         self._readers: dict[Reader, None] = {}
         self._position = 0
         self._awake = False
@@ -77,17 +81,43 @@ class Feed:
         self._deliver()
 
     def _deliver(self) -> None:
-        while self._readers and (batch := self._next_batch(self._position)):
+        while self._readers and (batch := self._read()):
             self._position = batch.page.end
             for reader in tuple(self._readers):
                 if reader in self._readers:
-                    reader.deliver(batch)
+                    try:
+                        reader.deliver(batch)
+                    except Exception:  # noqa: BLE001 - one that fails stops no other
+                        self._faults.note(Callback.READER)
+                        self._give_up(reader)
             if batch.page.up_to_date:
                 break
+
+    def _read(self) -> Batch | None:
+        """Give the next batch. If it can't be read, no reader waits for it any longer."""
+        try:
+            return self._next_batch(self._position)
+        except ProtocolError as error:
+            self.end(error)
+        except Exception:  # noqa: BLE001 - the readers are told, whatever it is
+            self._faults.note(Callback.READER)
+            self.end(ProtocolError(UNREADABLE))
+        return None
+
+    def _give_up(self, reader: Reader) -> None:
+        """End a reader that failed in the middle of a delivery: nobody knows what it has."""
+        self._readers.pop(reader, None)
+        self._fail(reader, ProtocolError(UNREADABLE))
+
+    def _fail(self, reader: Reader, error: ProtocolError) -> None:
+        try:
+            reader.fail(error)
+        except Exception:  # noqa: BLE001 - one that fails stops no other
+            self._faults.note(Callback.READER)
 
     def end(self, error: ProtocolError) -> None:
         """Tell every reader that the stream has ended."""
         readers = tuple(self._readers)
         self._readers.clear()
         for reader in readers:
-            reader.fail(error)
+            self._fail(reader, error)

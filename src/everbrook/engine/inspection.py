@@ -1,7 +1,10 @@
 """Inspection of an engine, for metrics, the page and tests: what it has counted and what it holds at a moment."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
+from everbrook.engine.faults import Callback
 from everbrook.engine.histogram import Histogram
 from everbrook.storage.checkpoints import Checkpoints
 
@@ -44,6 +47,12 @@ class EngineInspection(Struct, frozen=True, kw_only=True):
     appended_bytes: int
     duplicates: int
     failed: bool
+    stalled: bool
+    """Whether changes have waited for unusually long without any of them becoming durable."""
+    faults: Mapping[Callback, int]
+    """Exceptions in callbacks, which stopped nothing else."""
+    damaged_streams: int
+    """How many stored streams are known to be damaged."""
     memory_bytes: int
     checkpoints: Checkpoints | None
     resident_streams: int

@@ -19,7 +19,7 @@ class Moves:
     """The streams that moved lately."""
 
     def __init__(self, run: int, tuning: MovesTuning) -> None:
-        """Begin anew. `run` tells this run of the server from others."""
+        """Begin anew. `run` is a random number of 64 bits that tells this run of the server from others."""
         self._run = run
         self._max_moves = tuning.max_moves
         self._min_log = tuning.min_log

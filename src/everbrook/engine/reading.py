@@ -6,12 +6,14 @@ The classes of an engine build on each other: this one, `executing`, and the `en
 from collections.abc import Iterator
 
 from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.faults import Faults
 from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
+from everbrook.engine.open_blobs import OpenBlobs
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import EngineTuning
-from everbrook.protocol.errors import BucketNotFound, StreamNotFound, quoted
+from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
@@ -21,6 +23,7 @@ from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_fr
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.storage.api import Storage
 from everbrook.storage.blobs import BlobReader
+from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import Messages
 
 
@@ -36,7 +39,9 @@ class Reading:
         self.limits = limits
         self.tuning = tuning
         self.scheduler = scheduler
+        self.faults = Faults(clock)
         self._storage = storage
+        self._open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
 
     # Names
 
@@ -100,7 +105,21 @@ class Reading:
         start = locate(head, lineage, offset)
         if until is not None:
             until = end_of_read(head, lineage, start, until)
+        if stream.damage:
+            until = self._readable_end(stream, stream.damage, start, until)
         return page_from(head, lineage, start, self.limits.max_page_bytes, until)
+
+    def _readable_end(self, stream: Stream, damage: DamageMark, start: int, until: int | None) -> int | None:
+        """End a page before the damage of its stream. At the tail nobody waits: nothing more will come."""
+        head = stream.committed
+        if start < damage.offset:
+            end = stream.lineage.boundary_at_or_before(min(damage.offset, head.tail))
+            if end > start:
+                return end if until is None else min(until, end)
+        elif start < head.tail or head.closed or head.identity.incarnation not in self._streams.damaged:
+            # The read verifies what it gives: behind the damage there may be more.
+            return until
+        raise StreamDamaged(f"the stream is damaged from offset {damage.offset:016d} on: {damage.reason}")
 
     def begin(self, stream: Stream, query: ReadQuery) -> int:
         """Give where a read begins that looks for its beginning."""
@@ -112,14 +131,24 @@ class Reading:
 
     def read(self, stream: Stream, page: Page) -> bytes:
         """Give the stored bytes of a page."""
-        return stream.lineage.read(page.start, page.end) if page.start < page.end else b""
+        if page.start == page.end:
+            return b""
+        try:
+            return stream.lineage.read(page.start, page.end)
+        except Damaged as error:
+            stream.damage = stream.damage or error.mark
+            self._streams.damaged.add(error.incarnation)
+            raise
 
     def batch(self, stream: Stream, page: Page) -> Batch:
         """Give a page with its bytes, for live readers."""
         return Batch(page, self.read(stream, page), self.clock.now())
 
     def read_all(self, name: bytes) -> Iterator[bytes]:
-        """Give everything that a stream retains, page by page; nothing if it is not there."""
+        """Give everything that a stream retains, page by page; nothing if it is not there.
+
+        `StreamDamaged` says that a part of it is lost.
+        """
         stream = self._streams.visible(name)
         if stream is None:
             return
@@ -128,6 +157,9 @@ class Reading:
             page = self.page(stream, offset)
             yield unpack(page.head.identity, self.read(stream, page))
             offset = page.end
+        if stream.damage:
+            # What is lost may be the last that was written.
+            self.page(stream, offset)
 
     def size_of(self, name: bytes) -> int:
         """Give how many bytes a stream retains."""
@@ -135,8 +167,8 @@ class Reading:
         return stream.committed.tail - stream.committed.kept.earliest if stream else 0
 
     def open_blob(self, snapshot: Snapshot) -> BlobReader:
-        """Begin to read the bytes of a snapshot that has some."""
-        return self._storage.blobs.open(snapshot.owner, snapshot.blob)
+        """Begin to read the bytes of a snapshot that has some. `Unavailable` says that too many are open."""
+        return self._open_blobs.open(snapshot.owner, snapshot.blob)
 
     # Live readers
 
@@ -144,7 +176,7 @@ class Reading:
         """Let a reader wait that has everything up to the committed tail."""
         feed = stream.feed
         if feed is None:
-            feed = Feed(self.scheduler, lambda position: self._next_batch(stream, position))
+            feed = Feed(self.scheduler, lambda position: self._next_batch(stream, position), self.faults)
         feed.join(reader, stream.committed.tail)
         stream.feed = feed
 

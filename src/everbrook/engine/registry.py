@@ -16,12 +16,14 @@ from everbrook.engine.engine import Engine
 from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Append, Create, Delete
 from everbrook.protocol.content_type import JSON
-from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, Unavailable
+from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, StreamDamaged, Unavailable
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.state import Head
 
 REGISTRY = STREAM_ROOT + b"__registry__"
+GONE = -1
+"""When a stream was created that the registry still tells of and that is not there any more."""
 
 
 class Registered(Struct, rename="camel"):
@@ -67,9 +69,9 @@ class Registry:
         self._noted: dict[bytes, None] = {}
         self._awake = False
         self._filled = False
-        if not engine.exists(REGISTRY):
-            # Without room for it there is none.
-            with suppress(ProtocolError):
+        # Without room for it, or if its name is damaged, there is none.
+        with suppress(ProtocolError):
+            if not engine.exists(REGISTRY):
                 self._create()
 
     def _create(self) -> None:
@@ -98,12 +100,12 @@ class Registry:
         except StopIteration:
             self._filled = True
             self._flush()
+        except (StreamDamaged, msgspec.MsgspecError):
+            # It says nothing that the streams do not. Somebody else may have written it, before the server kept it.
+            self._replace()
         except ProtocolError:
             # The storage takes nothing now, or has not got the stream yet.
             self._give_up()
-        except msgspec.MsgspecError:
-            # Somebody else wrote it, before the server kept it.
-            self._replace()
         else:
             self._engine.scheduler.call_soon(self._go_on, steps)
 
@@ -148,6 +150,9 @@ class Registry:
             return
         name = edit.head.identity.name
         if name.startswith(STREAM_ROOT):
+            if name in self._known and (isinstance(edit, Drop) or edit.head.deleted):
+                # One that is created again in the same millisecond, or by a clock that was set back, is another.
+                self._known[name] = GONE
             if not self._noted:
                 self._engine.scheduler.call_later(self._tuning.flush_secs, self._flush)
             self._noted[name] = None

@@ -1,10 +1,17 @@
 """The subscriptions that there are: folded out of their records, found by name or by the streams that wake them."""
 
+import logging
+
+import msgspec
+from msgspec.structs import replace
+
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscribers import Subscribers
 from everbrook.engine.subscription import Active
-from everbrook.protocol.errors import SubscriptionNotFound
+from everbrook.protocol.errors import StreamDamaged, SubscriptionNotFound, quoted
 from everbrook.protocol.subscriptions.state import Stated, Subscription, decode_events, encode_events, fold
+
+logger = logging.getLogger(__name__)
 
 RECORDS = b"subscription"
 
@@ -20,6 +27,8 @@ class Roster:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.active: dict[bytes, Active] = {}
+        self.damaged: set[bytes] = set()
+        """The names of records that can't be read: their subscriptions are stopped, and can be deleted."""
         self.subscribers = Subscribers(engine.tuning.waking.max_remembered)
 
     def __bool__(self) -> bool:
@@ -39,7 +48,10 @@ class Roster:
 
     def find(self, root: bytes, subscription_id: str) -> Active:
         """Give a subscription that is there."""
-        active = self.active.get(record_name(root, subscription_id))
+        name = record_name(root, subscription_id)
+        if name in self.damaged:
+            raise StreamDamaged(f"subscription {subscription_id!r} is damaged; delete it and create it anew")
+        active = self.active.get(name)
         if active is None:
             raise SubscriptionNotFound(f"there is no subscription {subscription_id!r}")
         return active
@@ -49,7 +61,11 @@ class Roster:
         after = b""
         while found := self._engine.listed(RECORDS + b"/", after, self._engine.tuning.waking.load_slice):
             for name, _ in found:
-                self.take_up(name)
+                try:
+                    self.take_up(name)
+                except (StreamDamaged, msgspec.MsgspecError) as error:
+                    logger.error("the subscription in %s is stopped: %s", quoted(name), error)  # noqa: TRY400 - expected
+                    self.damaged.add(name)
             after = found[-1][0]
 
     def take_up(self, name: bytes) -> Active | None:
@@ -63,9 +79,22 @@ class Roster:
                     stated_bytes = len(encode_events((event,)))
         if subscription is None:
             return None
+        self._bound_times(subscription)
         active = self.add(name, subscription, stated_bytes)
         active.written_bytes = self._engine.size_of(name) - stated_bytes
         return active
+
+    def _bound_times(self, subscription: Subscription) -> None:
+        """Let a lease and a pause end as if they had begun now, at the latest.
+
+        They are stored as times of a clock that may have been set back since: they would end in years.
+        """
+        now, wake = self._engine.clock.now(), subscription.wake
+        if wake and wake.lease_until is not None:
+            lease_until = min(wake.lease_until, now + subscription.config.lease_ttl_ms)
+            subscription.wake = replace(wake, lease_until=lease_until)
+        longest_ms = self._engine.tuning.waking.longest_retry_ms
+        subscription.next_attempt_at = min(subscription.next_attempt_at, now + longest_ms)
 
     def add(self, name: bytes, subscription: Subscription, stated_bytes: int) -> Active:
         """Enter a subscription whose whole state takes so many bytes in its record."""

@@ -10,6 +10,7 @@ from everbrook.engine.lineage import Lineage
 from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.state import Head, Producer
+from everbrook.storage.damage import DamageMark
 
 
 class Stream:
@@ -17,6 +18,7 @@ class Stream:
 
     __slots__ = (
         "committed",
+        "damage",
         "ended",
         "feed",
         "fork_count",
@@ -38,6 +40,7 @@ class Stream:
         self.fork_count = 0
         self.pending_forks = 0
         self.touched_at = head.written_at
+        self.damage: DamageMark | None = None
         self.feed: Feed | None = None
         self.ended: ProtocolError | None = None
         self.resident = True

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from everbrook.engine.clock import Scheduler
+from everbrook.engine.clock import Clock, Scheduler
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
-from everbrook.protocol.lifetime import deadline, ended
+from everbrook.protocol.lifetime import deadline, ended, last_touch
 from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
@@ -43,7 +43,7 @@ class Streams:
         self,
         storage: Storage,
         scheduler: Scheduler,
-        started_at: int,
+        clock: Clock,
         producer_idle_ms: int | None,
         observer: Observer,
         tuning: StreamsTuning = DEFAULT_TUNING.streams,
@@ -53,7 +53,8 @@ class Streams:
         A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
         """
         self._storage = storage
-        self._started_at = started_at
+        self._clock = clock
+        self._started_at = clock.now()
         self._producer_idle_ms = producer_idle_ms
         self._scheduler = scheduler
         self._tuning = tuning
@@ -63,6 +64,8 @@ class Streams:
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
         self._crowded = False
+        self.damaged: set[int] = set()
+        """The incarnations of streams that were loaded and are damaged: they take nothing more."""
         self.subscriptions: Callable[[bytes], Subscription | None] = lambda _: None
 
     @property
@@ -122,7 +125,7 @@ class Streams:
         stream = self._visible.get(head.identity.name)
         if stream:
             return not ended(stream.committed, stream, now)
-        end = deadline(head.identity, max(head.written_at, self._started_at))
+        end = deadline(head.identity, last_touch(head.written_at, self._started_at, now))
         return end is None or now < end
 
     def living(self, prefix: bytes, now: int) -> Iterator[Head]:
@@ -202,7 +205,7 @@ class Streams:
         source = self._source(identity.fork) if identity.fork else None
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
-        stream.touched_at = max(head.written_at, self._started_at)
+        stream.touched_at = last_touch(head.written_at, self._started_at, self._clock.now())
         self._observer.arrived(stream)
         return stream
 
@@ -218,6 +221,9 @@ class Streams:
         stream.head = stream.committed = record.head
         stream.producers = dict(record.producers)
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
+        stream.damage = record.damage
+        if stream.damage:
+            self.damaged.add(record.head.identity.incarnation)
 
     def _look_for_a_crowd(self) -> None:
         if self._storage.blocking and len(self._visible) > self._max_resident and not self._crowded:
@@ -241,6 +247,14 @@ class Streams:
             self._look_for_a_crowd()
 
     # Changes
+
+    def require_whole(self, change: Change) -> None:
+        """Refuse a change that adds to a damaged stream. It may be deleted."""
+        for edit in change:
+            incarnation = edit.head.identity.incarnation
+            known = incarnation in self.damaged or self._storage.damage_of(incarnation)
+            if known and isinstance(edit, Write) and not edit.head.deleted:
+                raise StreamDamaged(f"the stream at {quoted(edit.head.identity.name)} is damaged and takes no changes")
 
     def prepare(self, change: Change) -> None:
         """Take over a change that is on its way to the disk."""
@@ -290,6 +304,7 @@ class Streams:
     def _publish_drop(self, drop: Drop) -> None:
         name = drop.head.identity.name
         stream = self._visible.pop(name)
+        self.damaged.discard(drop.head.identity.incarnation)
         self._observer.left(stream)
         stream.end(StreamNotFound(f"the stream at {quoted(name)} was deleted"))
         self._settle_fork(drop)

@@ -14,6 +14,7 @@ from everbrook.engine.roster import RECORDS, Roster, record_name
 from everbrook.engine.subscribers import size_of
 from everbrook.engine.subscription import Active
 from everbrook.engine.waking import Deliverer, Delivery, Waking
+from everbrook.protocol.commands import Delete
 from everbrook.protocol.errors import NoPendingWork
 from everbrook.protocol.outcomes import Untouched
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT, bucket_of, bucket_record
@@ -126,6 +127,8 @@ class Subscriptions:
     def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
         """Create a subscription, or find it. Tells whether it is new."""
         name, engine = record_name(root, subscription_id), self._engine
+        if name in self._roster.damaged:
+            self._roster.find(root, subscription_id)
         if self._roster.get(name) is None:
             self._require_room(root, 1, size_of(config, config.streams))
         outcome = engine.execute(
@@ -144,10 +147,18 @@ class Subscriptions:
             self._engine.check_subscriptions(bucket_id, count + more, size + more_bytes)
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
-        """Delete a subscription."""
+        """Delete a subscription, also one whose record is damaged."""
+        name = record_name(root, subscription_id)
+        if name in self._roster.damaged:
+            self._delete_damaged(name)
+            return
         active = self._roster.find(root, subscription_id)
         self._engine.execute(Unsubscribe(active.name, self._engine.clock.now()))
         self._roster.forget(active)
+
+    def _delete_damaged(self, name: bytes) -> None:
+        self._engine.execute(Delete(name, self._engine.clock.now()))
+        self._roster.damaged.discard(name)
 
     def link(self, root: bytes, subscription_id: str, paths: tuple[str, ...]) -> None:
         """Link streams explicitly (§6.4)."""
@@ -196,6 +207,8 @@ class Subscriptions:
         for active in gone:
             self._engine.execute(Unsubscribe(active.name, self._engine.clock.now()))
             self._roster.forget(active)
+        for name in [name for name in self._roster.damaged if name.startswith(record_name(root, ""))]:
+            self._delete_damaged(name)
 
     def _reload(self, names: set[bytes]) -> None:
         """Go back to what is durable, after changes that there was no room for.

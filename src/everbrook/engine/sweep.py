@@ -10,12 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import Watched
 from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import SweepTuning
 from everbrook.protocol.commands import Expire, Trim
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.lifetime import deadline
+from everbrook.protocol.lifetime import deadline, last_touch
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
 
@@ -24,7 +25,12 @@ class Sweep:
     """Watches moments, in slices so that a crowd of them does not hold up the loop."""
 
     def __init__(
-        self, scheduler: Scheduler, clock: Clock, tuning: SweepTuning, look_at: Callable[[Stream, int], None]
+        self,
+        scheduler: Scheduler,
+        clock: Clock,
+        tuning: SweepTuning,
+        look_at: Callable[[Stream, int], None],
+        faults: Faults,
     ) -> None:
         """Call `look_at` with a stream and the time when its moment has come. It is not watched any more then."""
         self._scheduler = scheduler
@@ -32,6 +38,7 @@ class Sweep:
         self._slice_streams = tuning.slice_streams
         self._slice_pause_secs = tuning.slice_pause_secs
         self._look_at = look_at
+        self._faults = faults
         self._heap: list[tuple[int, int]] = []
         self._watched: dict[int, tuple[int, Stream]] = {}
         self._timer: Timer | None = None
@@ -91,7 +98,10 @@ class Sweep:
             watched = self._watched.get(incarnation)
             if watched and watched[0] == moment:
                 del self._watched[incarnation]
-                self._look_at(watched[1], now)
+                try:
+                    self._look_at(watched[1], now)
+                except Exception:  # noqa: BLE001 - the patrol or the next command finds what it missed
+                    self._faults.note(Callback.TIMER)
         self._set_timer(self._slice_pause_secs)
 
     def stop(self) -> None:
@@ -112,30 +122,40 @@ class Patrol:
         clock: Clock,
         tuning: SweepTuning,
         execute: Callable[[Expire | Trim], None],
+        faults: Faults,
     ) -> None:
         self._storage = storage
         self._scheduler = scheduler
         self._clock = clock
         self._tuning = tuning
         self._execute = execute
+        self._faults = faults
         self._started_at = clock.now()
         self._after = 0
         self._first_round = True
         self._timer = scheduler.call_later(tuning.patrol_secs, self._look) if storage.blocking else None
 
     def _look(self) -> None:
-        now = self._clock.now()
-        heads = self._storage.mortal(self._after, self._tuning.slice_streams)
-        for head in heads:
-            self._look_at(head, now)
+        heads: list[Head] = []
+        try:
+            heads = self._storage.mortal(self._after, self._tuning.slice_streams)
+        except Exception:  # noqa: BLE001 - it begins anew after a pause
+            self._faults.note(Callback.TIMER)
+        else:
+            self._first_round = self._first_round and bool(heads)
         self._after = heads[-1].identity.incarnation if heads else 0
-        self._first_round = self._first_round and bool(heads)
         pause_secs = self._tuning.patrol_pause_secs if heads else self._tuning.patrol_secs
         self._timer = self._scheduler.call_later(pause_secs, self._look)
+        now = self._clock.now()
+        for head in heads:
+            try:
+                self._look_at(head, now)
+            except Exception:  # noqa: BLE001 - one that fails stops no other
+                self._faults.note(Callback.TIMER)
 
     def _look_at(self, head: Head, now: int) -> None:
         identity = head.identity
-        end = deadline(identity, max(head.written_at, self._started_at))
+        end = deadline(identity, last_touch(head.written_at, self._started_at, now))
         if end is not None and end <= now:
             self._execute(Expire(identity.name, now))
         elif head.kept.earliest < head.tail and (self._aged(head, now) or self._uncut(head)):

@@ -18,6 +18,16 @@ class StreamsTuning(Struct, frozen=True, kw_only=True):
     counting_slice: int = 1024
 
 
+class CommitTuning(Struct, frozen=True, kw_only=True):
+    """When a committer counts as stalled, how often a stalled one is looked at, and when an idle journal is sealed."""
+
+    seal_secs: float = 0.05
+    """How long after the last group the journal is sealed, if no other group follows."""
+    stall_secs: float = 10.0
+    """How long changes may wait without any group becoming durable, or being refused."""
+    recheck_secs: float = 1.0
+
+
 class SweepTuning(Struct, frozen=True, kw_only=True):
     """How many streams a sweep or the patrol looks at in one turn of the loop, and how long it pauses then."""
 
@@ -78,17 +88,30 @@ class WakingTuning(Struct, frozen=True, kw_only=True):
     """How long all subscriptions wait after a refused change, so that a full disk is not tried again and again."""
     compact_at_bytes: int = 64 * 1024
 
+    @property
+    def longest_retry_ms(self) -> int:
+        """How long a delivery waits at most before it is tried again: into the next second at least."""
+        return max(1_000, round(self.last_retry_ms * (1 + self.jitter)))
+
+
+class OwnershipTuning(Struct, frozen=True, kw_only=True):
+    """How often the engine asks whether its storage still owns the folder of the store."""
+
+    check_secs: float = 3.0
+
 
 class EngineTuning(Struct, frozen=True, kw_only=True):
     """The tuning of all parts."""
 
     streams: StreamsTuning = StreamsTuning()
+    commit: CommitTuning = CommitTuning()
     sweep: SweepTuning = SweepTuning()
     upkeep: UpkeepTuning = UpkeepTuning()
     moves: MovesTuning = MovesTuning()
     uploads: UploadTuning = UploadTuning()
     registry: RegistryTuning = RegistryTuning()
     waking: WakingTuning = WakingTuning()
+    ownership: OwnershipTuning = OwnershipTuning()
 
 
 DEFAULT_TUNING = EngineTuning()

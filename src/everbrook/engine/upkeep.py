@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.faults import Faults
 from everbrook.engine.inspection import Watched
 from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.stream import Stream
@@ -31,14 +32,15 @@ class Upkeep:
         tuning: EngineTuning,
         reclaimer: Reclaimer,
         execute: Callable[[Expire | Trim], None],
+        faults: Faults,
     ) -> None:
         self._clock = clock
         self._reclaimer = reclaimer
         self._execute = execute
         self._trim_delay_ms = tuning.upkeep.trim_delay_ms
-        self._expiry = Sweep(scheduler, clock, tuning.sweep, self._expire)
-        self._trimming = Sweep(scheduler, clock, tuning.sweep, self._trim)
-        self._patrol = Patrol(storage, scheduler, clock, tuning.sweep, execute)
+        self._expiry = Sweep(scheduler, clock, tuning.sweep, self._expire, faults)
+        self._trimming = Sweep(scheduler, clock, tuning.sweep, self._trim, faults)
+        self._patrol = Patrol(storage, scheduler, clock, tuning.sweep, execute, faults)
 
     @property
     def expiring(self) -> Watched:

@@ -52,6 +52,7 @@ class Upload:
         self._settled = False
         self._removed = False
         self.on_relief: Callable[[], None] | None = None
+        self.on_closed: Callable[[], None] | None = None
         self.check_size: Callable[[int], None] | None = None
         self.owner, self.blob = key
         self.size = 0
@@ -128,14 +129,23 @@ class Upload:
     def _finish(self, then: Finished) -> None:
         if self._failure is None:
             self._attempt(lambda: self._begun().finish())
+        if self._failure is None:
+            self._scheduler.call_soon_threadsafe(self._close)
         self._scheduler.call_soon_threadsafe(then, self._failure)
 
     def _abandon(self) -> None:
         if self._draft is not None:
             draft = self._draft
             self._attempt(draft.abandon)
+        self._scheduler.call_soon_threadsafe(self._close)
 
     # In the loop's thread
+
+    def _close(self) -> None:
+        """Tell, once, that the blob is not open any more: it is whole, or removed."""
+        on_closed, self.on_closed = self.on_closed, None
+        if on_closed:
+            on_closed()
 
     def _relieve(self, size: int) -> None:
         was_congested = self.congested

@@ -12,14 +12,15 @@ PRIVATE_NO_CACHE = b"private, no-cache"
 _FRESH = b"%b, max-age=%d, stale-while-revalidate=%d"
 
 
-def format_etag(page: Page, *, frames: bool = False) -> bytes:
+def format_etag(page: Page, *, epoch: int = 0, frames: bool = False) -> bytes:
     """Name a page so that the name changes when more came after it, or when the stream closed.
 
-    A page that ends at the tail is marked `t`, one that ends a closed stream `c`, and one in frames `f`.
+    A page that ends at the tail is marked `t`, one that ends a closed stream `c`, and one in frames `f`. `epoch` is
+    that of the store: after a restore from a backup the same offsets may have other bytes.
     """
     mark = b":c" if page.final else b":t" if page.up_to_date else b""
     form = b":f" if frames else b""
-    return b'"%x:%d:%d%b%b"' % (page.head.identity.incarnation, page.start, page.end, mark, form)
+    return b'"%x:%d:%d%b%b"' % (page.head.identity.incarnation ^ epoch, page.start, page.end, mark, form)
 
 
 def matches(if_none_match: bytes, etag: bytes) -> bool:

@@ -11,6 +11,7 @@ from msgspec import DecodeError, Raw
 from msgspec.json import Decoder
 
 from everbrook.protocol.errors import BatchTooLarge, InvalidJson
+from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep, too_deep
 
 SEPARATOR = b","
 MAX_BATCH_VALUES = 1_000_000
@@ -26,14 +27,24 @@ def split_messages(body: bytes) -> list[Raw]:
         body.decode()
         if body.lstrip(_WHITESPACE).startswith(b"["):
             _check_values(body)
-            return _array.decode(body)
-        return [_value.decode(body)]
+            messages = _array.decode(body)
+            deep = any_too_deep(messages)
+        else:
+            messages = [_value.decode(body)]
+            deep = too_deep(body)
     except UnicodeDecodeError as error:
         raise InvalidJson(f"the body must be JSON in UTF-8: {error.reason} at byte {error.start}") from None
     except RecursionError:
-        raise InvalidJson("the body must be JSON nested less deeply") from None
+        raise _too_deep() from None
     except DecodeError as error:
         raise InvalidJson(f"the body must be JSON: {error}") from None
+    if deep:
+        raise _too_deep()
+    return messages
+
+
+def _too_deep() -> InvalidJson:
+    return InvalidJson(f"the body must be JSON nested less deeply: a message has at most {MAX_LEVELS} levels")
 
 
 def _check_values(body: bytes) -> None:
@@ -47,7 +58,8 @@ def pack_messages(body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
     messages = split_messages(body)
     if not messages:
         return b"", ()
-    ends = accumulate([len(message) + len(SEPARATOR) for message in messages], initial=tail)
+    between = len(SEPARATOR)
+    ends = accumulate([len(message) + between for message in messages], initial=tail)
     return SEPARATOR.join(messages) + SEPARATOR, tuple(ends)[1:]
 
 

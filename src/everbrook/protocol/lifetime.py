@@ -69,6 +69,14 @@ def deadline(identity: Identity, touched_at: int) -> int | None:
     return identity.expires_at
 
 
+def last_touch(written_at: int, started_at: int, now: int) -> int:
+    """Give when a stream counts as touched that was loaded: when the server started, or written to since.
+
+    A time that is still to come is of a clock that was set back meanwhile, and says nothing.
+    """
+    return started_at if written_at > now else max(written_at, started_at)
+
+
 def living_stream(view: View, name: bytes, now: int) -> StreamView:
     """Give the stream at this URL, or say why there is none to speak to (§5.4)."""
     stream = view.stream(name)

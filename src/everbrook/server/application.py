@@ -37,6 +37,7 @@ from everbrook.server.streams import StreamResource
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.server.ui.pages import Pages
 from everbrook.settings import Settings
+from everbrook.storage.manifest import StoreError
 
 if TYPE_CHECKING:
     from everbrook.server.observe.exposition import MetricsResource
@@ -276,24 +277,35 @@ class Application:
     def _handle_probe(self, request: Request, common: bytes) -> Response:
         if request.method not in READING:
             raise MethodNotAllowed("a probe knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
-        if request.path == READINESS:
-            self._require_ready()
+        if request.path == READINESS and (unready := self._unready()):
+            # This refusal rests on no change: it would wait for what it tells of.
+            return self._refusal(unready, request, common)
         headers = common + b"Content-Type: text/plain\r\nCache-Control: no-store\r\n"
-        return Response(200, headers, b"ok")
+        damaged = self.engine.damaged_streams if request.path == READINESS else 0
+        return Response(200, headers, b"degraded: %d damaged streams" % damaged if damaged else b"ok")
 
-    def _require_ready(self) -> None:
+    def _unready(self) -> Unavailable | None:
+        """Say why the server should be sent no requests, if it should not."""
         if self.engine.failure:
-            raise self.engine.failure.with_traceback(None)
+            return self.engine.failure
         if self._stopping:
-            raise Unavailable("the server is stopping")
+            return Unavailable("the server is stopping")
+        if stalled_secs := self.engine.stalled_secs:
+            return Unavailable(f"changes wait, and none has become durable for {stalled_secs:.1f} s")
+        return None
 
     async def begin(self) -> None:
-        """Return when what the start itself wrote is durable: readers find it then."""
+        """Return when what the start itself wrote is durable: readers find it then.
+
+        `StoreError` says that another server may use the store by now.
+        """
         durable = asyncio.get_running_loop().create_future()
         self.engine.when_durable(self.engine.last_change, durable.set_result)
         await durable
         if self.authenticator:
             await self.authenticator.begin()
+        if lost := self.engine.verify_ownership():
+            raise StoreError(lost)
 
     def stop(self) -> None:
         """Tell those who ask that the server is about to go."""

@@ -1,7 +1,9 @@
 """Assembly: a storage, an engine and an application from settings. The one place that knows all of them."""
 
 import asyncio
+import logging
 import secrets
+from pathlib import Path
 
 from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
@@ -12,67 +14,75 @@ from everbrook.server.auth.authorizing import Authentication, Authorization
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.exchange import Gate
+from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.limits.descriptors import allot, descriptor_limit
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import address_gate, identity_gate
 from everbrook.server.observe.assembling import observer_of
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
+from everbrook.storage.manifest import MANIFEST, StoreError, find_manifest, require_kind
 from everbrook.storage.memory import MemoryStorage
+
+logger = logging.getLogger(__name__)
 
 
 def open_storage(settings: Settings) -> Storage:
     """Open the storage that the settings name. `StoreError` says why one can't be used."""
-    match settings.storage.mode:
-        case StorageMode.MEMORY:
-            return MemoryStorage()
-        case StorageMode.ACID:
-            return _open_acid(settings.storage)
-        case StorageMode.FILE_FAST | StorageMode.FILE_DURABLE:
-            return _open_files(settings.storage)
-
-
-# The durable engines are imported when they are used: memory mode needs neither LMDB nor file locks.
-
-
-def _open_acid(settings: StorageSettings) -> Storage:
+    require_no_unused_store(settings.storage)
+    if not settings.storage.mode.durable:
+        return MemoryStorage()
+    # Imported when it is used: memory mode needs neither LMDB nor file locks.
     import lmdb  # noqa: PLC0415
 
-    from everbrook.storage.acid.engine import AcidStorage  # noqa: PLC0415
-    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
-    from everbrook.storage.manifest import StoreError  # noqa: PLC0415
+    from everbrook.storage.check import open_walked  # noqa: PLC0415
+    from everbrook.storage.disk import OsDisk, boot_id  # noqa: PLC0415
+    from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST, DurableStorage  # noqa: PLC0415
 
-    folder = settings.store_dir
+    modes = {StorageMode.ACID: ACID, StorageMode.FILE_DURABLE: FILE_DURABLE, StorageMode.FILE_FAST: FILE_FAST}
+    if settings.storage.acid_shard_count > 1:
+        logger.info("storage.acid_shard_count has no effect: one journal serves every stream")
+    folder, mode = settings.storage.store_dir, modes[settings.storage.mode]
     try:
-        return AcidStorage(OsDisk(), folder, shard_count=settings.acid_shard_count, salt=secrets.randbits(32))
+        return DurableStorage(
+            OsDisk(), folder, mode, salt=secrets.randbits(63), boot=boot_id(), open_environment=open_walked
+        )
     except lmdb.Error as error:
         raise StoreError(f"{folder} can't be opened: {error}") from error
 
 
-def _open_files(settings: StorageSettings) -> Storage:
-    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
-    from everbrook.storage.files.engine import FileStorage  # noqa: PLC0415
-
-    durable = settings.mode is StorageMode.FILE_DURABLE
-    return FileStorage(OsDisk(), settings.store_dir, durable=durable, salt=secrets.randbits(32))
+def require_no_unused_store(settings: StorageSettings) -> None:
+    """Refuse a data folder with a store that the mode does not use, unless the settings allow it."""
+    if settings.allow_unused_store:
+        return
+    modes = [mode for mode in StorageMode if mode.store not in {"", settings.mode.store}]
+    unused = [mode.value for mode in modes if (Path(settings.data_dir) / mode.store / MANIFEST).is_file()]
+    if unused:
+        theirs, ours = " or ".join(unused), settings.mode.value
+        raise StoreError(
+            f"{settings.data_dir} holds a store of storage {theirs}, which storage {ours} does not use. "
+            f"To use it, set storage.mode (--storage) to {theirs}; to start elsewhere, set storage.data_dir "
+            f"(--data-dir); to leave it unused, set storage.allow_unused_store (--allow-unused-store)"
+        )
 
 
 def find_store(settings: Settings) -> None:
     """See that the store which is there, if any, is one that this version and these settings can open."""
     from everbrook.storage.disk import OsDisk  # noqa: PLC0415
-    from everbrook.storage.manifest import FORMAT, MANIFEST, Manifest, open_manifest  # noqa: PLC0415
 
+    require_no_unused_store(settings.storage)
     mode, folder = settings.storage.mode, settings.storage.store_dir
-    if mode.durable and (folder / MANIFEST).is_file():
-        wanted = Manifest(FORMAT, folder.name, settings.storage.acid_shard_count if mode is StorageMode.ACID else 1)
-        open_manifest(OsDisk(), folder, wanted)
+    if mode.durable and (folder / MANIFEST).is_file() and (found := find_manifest(OsDisk(), folder)):
+        require_kind(folder, found, folder.name)
 
 
 def assemble(
     settings: Settings, storage: Storage, tuning: ServerTuning = DEFAULT_TUNING, clock: Clock | None = None
 ) -> Application:
     """Put an application together on the running loop."""
-    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits_of(settings), tuning=tuning.engine)
+    limits = limits_of(settings, tuning.listener)
+    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits, tuning=tuning.engine)
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
     holdings = Holdings(settings.limits, proxies)
     authenticator = Authenticator(settings.auth, proxies, tuning.auth) if settings.auth.configured else None
@@ -112,7 +122,7 @@ def _authorization(settings: Settings, authenticator: Authenticator, tuning: Aut
     )
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listener) -> Limits:
     """Give the limits that the settings and their storage mode mean."""
     mode = settings.storage.mode
     limits = settings.limits.in_mode(mode)
@@ -124,6 +134,7 @@ def limits_of(settings: Settings) -> Limits:
         max_bucket_streams=limits.max_bucket_streams or UNLIMITED,
         max_producers_per_stream=limits.max_producers_per_stream,
         max_page_bytes=limits.max_page_bytes,
+        max_open_blobs=allot(settings, descriptor_limit(), tuning).blobs if mode.durable else UNLIMITED,
         # What is on a disk is kept as long as its stream.
         producer_idle_ms=None if mode.durable else PRODUCER_IDLE_MS,
     )

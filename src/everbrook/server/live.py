@@ -10,7 +10,7 @@ from everbrook.engine.stream import Stream
 from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag
 from everbrook.protocol.content_type import carried_as_text
 from everbrook.protocol.cursor import current_cursor
-from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.errors import ProtocolError, StreamDamaged
 from everbrook.protocol.events import encode_page
 from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.messages import unpack
@@ -66,7 +66,8 @@ class LongPoll:
         life = deadline(page.head.identity, self._stream.touched_at)
         private = self._policy is CachePolicy.PRIVATE
         kept = cache_control(page, life, self._engine.clock.now(), private=private)
-        return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, format_etag(page)), body)
+        etag = format_etag(page, epoch=self._engine.epoch)
+        return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, etag), body)
 
     def nothing(self, page: Page) -> Response:
         """Answer that nothing has come, or that nothing will."""
@@ -94,11 +95,11 @@ class LongPoll:
     def shut_down(self) -> None:
         """Answer now, with what came in this very moment, or that nothing has come."""
         try:
-            page = self._engine.page(self._stream, self._offset)
+            batch = self._engine.batch(self._stream, self._engine.page(self._stream, self._offset))
         except ProtocolError as error:
             self.fail(error)
         else:
-            self.deliver(self._engine.batch(self._stream, page))
+            self.deliver(batch)
 
     def deliver(self, batch: Batch) -> None:
         """Answer with what has come."""
@@ -172,7 +173,12 @@ class EventStream:
         return 0 if self._following else max(0, self._stream.committed.tail - self._offset)
 
     def start(self, exchange: Exchange) -> None:
-        """Send the head and the first events."""
+        """Send the head and the first events. A stream that can't be read is refused, as a catch-up read is."""
+        try:
+            page, batch = self._next()
+        except ProtocolError as error:
+            exchange.respond(problem_response(error, self._common))
+            return
         self._exchange = exchange
         text = carried_as_text(self._stream.committed.identity.media_type)
         lines = b"%bContent-Type: text/event-stream\r\nCache-Control: %b\r\nX-Accel-Buffering: no\r\n%b" % (
@@ -186,21 +192,35 @@ class EventStream:
             self._interval = self._engine.scheduler.call_later(interval_secs, self.shut_down)
         self._set_keep_alive()
         self._vigil = keep_vigil(self._engine.scheduler, self._request, self.shut_down)
-        self._catch_up()
+        self._go_on(page, batch)
 
     def _catch_up(self) -> None:
-        """Send a page and join the feed at the tail, or go on when others have had their turn."""
         self._scheduled = False
         if self._exchange is None:
             return
+        known_damage = self._stream.damage
         try:
-            self._stream = self._engine.current(self._stream)
-            page = self._engine.page(self._stream, self._offset)
+            page, batch = self._next()
         except ProtocolError as error:
-            self.fail(error)
-            return
-        if page.start < page.end or page.final or not self._began:
-            self._send(self._engine.batch(self._stream, page))
+            if isinstance(error, StreamDamaged) and self._stream.damage != known_damage:
+                # The damage has just been found. What lies before it can be read.
+                self.resume()
+            else:
+                self.fail(error)
+        else:
+            self._go_on(page, batch)
+
+    def _next(self) -> tuple[Page, Batch | None]:
+        """Read the next page, with its bytes if there is something to send."""
+        self._stream = self._engine.current(self._stream)
+        page = self._engine.page(self._stream, self._offset)
+        sent = page.start < page.end or page.final or not self._began
+        return page, self._engine.batch(self._stream, page) if sent else None
+
+    def _go_on(self, page: Page, batch: Batch | None) -> None:
+        """Send a page and join the feed at the tail, or go on when others have had their turn."""
+        if batch is not None:
+            self._send(batch)
         if not page.up_to_date:
             self.resume()
         elif not page.final:

@@ -5,10 +5,9 @@ import contextlib
 import gc
 import logging
 import os
-import resource
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
@@ -30,35 +29,51 @@ from everbrook.server.handover import (
     take_delayed_signals,
 )
 from everbrook.server.http1.listener import Listener
+from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.limits.descriptors import MIN_CONNECTIONS, allot, descriptor_limit, raise_limit, wanted
 from everbrook.server.notify import READY, STOPPING, Heartbeat, notify, reloading
 from everbrook.server.restarting import Reporter, RestartFailed, prove
 from everbrook.server.signals import EndWanted, Signals
+from everbrook.server.tuning import DEFAULT_TUNING
 from everbrook.settings import Settings
+from everbrook.storage.api import Storage
 from everbrook.storage.memory import MemoryStorage
 
 logger = logging.getLogger(__name__)
 # Where machines read the log they find there what people are told.
 told = logging.getLogger("everbrook.told")
 
-# Files that are no connections that count: the listening sockets, the storage, the log, who is being turned away.
-SPARE_FILES = 256
+
+class StorageFailed(Exception):
+    """The storage took no more writes, so the server has ended: whoever supervises it starts it again."""
 
 
-def run(settings: Settings, command: Sequence[str] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM. `command` is what starts this server, for a restart in place."""
+def run(
+    settings: Settings,
+    command: Sequence[str] | None = None,
+    open_storage: Callable[[Settings], Storage] = open_storage,
+) -> None:
+    """Serve until SIGINT or SIGTERM. `command` is what starts this server, for a restart in place.
+
+    `StorageFailed`: the storage was poisoned, and everything that waited was answered.
+    """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings, command))
+        runner.run(serve(settings, command, open_storage))
 
 
-async def serve(settings: Settings, command: Sequence[str] | None = None) -> None:
-    """Serve on the running loop until a signal comes."""
+async def serve(
+    settings: Settings,
+    command: Sequence[str] | None = None,
+    open_storage: Callable[[Settings], Storage] = open_storage,
+) -> None:
+    """Serve on the running loop until a signal comes, or the storage fails."""
     # Until there is something to do at these signals they mean nothing; as they are found, they would end the process.
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     inherited = inherit(settings.server.host, settings.server.port)
     reporter = Reporter(settings, inherited.attempt)
     try:
-        server = await _begin(settings, inherited)
+        server = await _begin(settings, inherited, open_storage)
     except BaseException as error:
         reporter.tell("failed", str(error))
         raise
@@ -68,10 +83,17 @@ async def serve(settings: Settings, command: Sequence[str] | None = None) -> Non
     heartbeat = Heartbeat(asyncio.get_running_loop())
     notify(READY)
     reporter.tell("ready")
-    while await signals.wanted():
+    while await signals.wanted(server.failed):
         await _restart(server, command, signals, reporter)
     heartbeat.stop()
-    await _stop(server, signals)
+    try:
+        await _stop(server, signals)
+    except Exception:
+        if not server.failed.is_set():
+            raise
+        logger.exception("the failed storage could not be closed")
+    if server.failed.is_set():
+        raise StorageFailed("the storage failed, and the log says why: the server has to be started again")
 
 
 class Server(Struct, frozen=True):
@@ -79,16 +101,20 @@ class Server(Struct, frozen=True):
 
     application: Application
     listener: Listener
+    failed: asyncio.Event
+    """Set when the storage takes no more writes. Only a new process can find out what is durable."""
     banner: Sequence[str]
     of_systemd: bool = False
 
 
-async def _begin(settings: Settings, inherited: Inherited) -> Server:
-    raise_open_files(settings.limits.max_connections)
+async def _begin(settings: Settings, inherited: Inherited, open_storage: Callable[[Settings], Storage]) -> Server:
+    max_connections = allot_descriptors(settings, DEFAULT_TUNING.listener)
     storage = open_storage(settings)
     application = assemble(settings, storage)
+    failed = asyncio.Event()
+    application.engine.on_failure = lambda _failure: failed.set()
     await application.begin()
-    listener = Listener(application)
+    listener = Listener(application, max_connections)
     addresses = await _listen(listener, settings, inherited.listening)
     for caution in cautions(settings, addresses):
         logger.warning("%s", caution)
@@ -96,7 +122,8 @@ async def _begin(settings: Settings, inherited: Inherited) -> Server:
     # What is loaded by now stays: the collector need not look at it again.
     gc.collect()
     gc.freeze()
-    return Server(application, listener, banner(addresses, settings, storage.promise), inherited.of_systemd)
+    lines = banner(addresses, settings, storage.promise)
+    return Server(application, listener, failed, lines, inherited.of_systemd)
 
 
 async def _stop(server: Server, signals: Signals) -> None:
@@ -173,15 +200,25 @@ async def _listen(listener: Listener, settings: Settings, inherited: Sequence[so
         raise OSError(f"cannot listen on {_bracketed(host)}:{port}: {reason}") from error
 
 
-def raise_open_files(connections: int) -> None:
-    """Let the process open as many files as it may have connections, as far as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + SPARE_FILES
-    if soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < connections:
-            logger.warning("the system allows %d open files: too few for %d connections", allowed, connections)
+def allot_descriptors(settings: Settings, tuning: ListenerTuning) -> int:
+    """Let the process have as many descriptors as it may need. Gives how many connections fit in what it got."""
+    raise_limit(wanted(settings, tuning))
+    limit, most = descriptor_limit(), settings.limits.max_connections
+    allotted = allot(settings, limit, tuning)
+    if not allotted.connections:
+        own = allotted.reserve + allotted.blobs
+        raise OSError(
+            f"the system allows this process {limit} open files, and it needs {own} beside its connections: "
+            f"raise `ulimit -n` to {own + MIN_CONNECTIONS} at least"
+        )
+    if allotted.connections < most:
+        logger.warning(
+            "the system allows %d open files: %d connections at a time instead of %d (limits.max_connections)",
+            limit,
+            allotted.connections,
+            most,
+        )
+    return allotted.connections
 
 
 def rotate_keys(application: Application) -> None:

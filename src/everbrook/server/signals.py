@@ -46,15 +46,15 @@ class Signals:
         else:
             self._reload()
 
-    async def wanted(self) -> bool:
-        """Wait until a restart is wanted (True), or the end."""
-        waiting = [asyncio.ensure_future(event.wait()) for event in (self.first, self.restart)]
+    async def wanted(self, failed: asyncio.Event) -> bool:
+        """Wait until a restart is wanted (True), or the end, or until the server has failed."""
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self.first, self.restart, failed)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
                 each.cancel()
-        restart = self.restart.is_set() and not self.first.is_set()
+        restart = self.restart.is_set() and not self.first.is_set() and not failed.is_set()
         self.restart.clear()
         return restart
 

@@ -10,7 +10,7 @@ from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
-from everbrook.protocol.errors import InvalidHeader, UnsupportedCoding, quoted
+from everbrook.protocol.errors import InvalidHeader, StreamDamaged, UnsupportedCoding, quoted
 from everbrook.protocol.forking import parse_sub_offset
 from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl
 from everbrook.protocol.messages import unpack
@@ -132,6 +132,13 @@ class StreamResource:
 
     def read(self, request: Request, common: bytes) -> Reply:
         """GET, in its three modes (§5.6 to §5.8)."""
+        try:
+            return self._read(request, common)
+        except StreamDamaged:
+            # The damage is known now. What lies before it can be read.
+            return self._read(request, common)
+
+    def _read(self, request: Request, common: bytes) -> Reply:
         now = self._engine.clock.now()
         stream = self._engine.open(self._readable(request), now)
         query = parse_read_query(request.query)
@@ -171,7 +178,7 @@ class StreamResource:
         if query.offset is Sentinel.NOW or not query.cached:
             lines = b"%b%b%bCache-Control: %b\r\n" % (common, content_type, page_lines(page), NO_STORE)
             return Response(200, lines, self._body(stream, page, query))
-        etag = format_etag(page, frames=query.frames)
+        etag = format_etag(page, epoch=self._engine.epoch, frames=query.frames)
         lines = b"%b%b%bCache-Control: %b\r\nETag: %b\r\n" % (
             common,
             content_type,

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.storage.acid.engine import AcidStorage as AcidStorage
-    from everbrook.storage.acid.tuning import AcidTuning as AcidTuning
     from everbrook.storage.api import Record as Record, Storage as Storage, StorageFull as StorageFull
     from everbrook.storage.backups.backup import (
         BackupError as BackupError,
@@ -22,8 +20,16 @@ if TYPE_CHECKING:
         parse_pieces as parse_pieces,
     )
     from everbrook.storage.check import check_store as check_store
+    from everbrook.storage.damage import Damage as Damage, Damaged as Damaged, DamageMark as DamageMark
     from everbrook.storage.disk import OsDisk as OsDisk
-    from everbrook.storage.files.engine import FileStorage as FileStorage
+    from everbrook.storage.durable import (
+        ACID as ACID,
+        FILE_DURABLE as FILE_DURABLE,
+        FILE_FAST as FILE_FAST,
+        DurableMode as DurableMode,
+        DurableStorage as DurableStorage,
+    )
+    from everbrook.storage.journal import JournalTuning as JournalTuning
     from everbrook.storage.manifest import StoreError as StoreError
     from everbrook.storage.memory import MemoryStorage as MemoryStorage
     from everbrook.storage.memory_blobs import (
@@ -34,24 +40,26 @@ if TYPE_CHECKING:
     from everbrook.storage.pin import Pin as Pin
     from everbrook.storage.retained import floor_of as floor_of
     from everbrook.storage.run import BLOCK_BYTES as BLOCK_BYTES
+    from everbrook.storage.tuning import StorageTuning as StorageTuning
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".acid.engine": "AcidStorage",
-        ".acid.tuning": "AcidTuning",
         ".api": "Record Storage StorageFull",
         ".backups.backup": "BackupError find_backups format_name next_name",
         ".backups.file_copy": "FileCopy",
         ".backups.pieces": "Asked Piece State parse_pieces",
         ".check": "check_store",
+        ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
-        ".files.engine": "FileStorage",
+        ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",
+        ".journal": "JournalTuning",
         ".manifest": "StoreError",
         ".memory": "MemoryStorage",
         ".memory_blobs": "MemoryBlobReader MemoryBlobs MemoryDraft",
         ".pin": "Pin",
         ".retained": "floor_of",
         ".run": "BLOCK_BYTES",
+        ".tuning": "StorageTuning",
     },
 )

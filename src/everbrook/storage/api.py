@@ -15,12 +15,13 @@ from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.blobs import Blobs
 from everbrook.storage.checkpoints import Checkpoints
+from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.index import Messages
 from everbrook.storage.pin import Pin
 
 
 class StorageFull(Exception):
-    """There was no room for a group: nothing of it is stored, and the storage is as it was before."""
+    """There was no room, or no file descriptor, for a group: nothing of it is stored, and the storage is as before."""
 
 
 def refusal(error: OSError) -> Exception:
@@ -30,15 +31,27 @@ def refusal(error: OSError) -> Exception:
     return error
 
 
+def refusal_to_open(error: OSError) -> Exception:
+    """Do what `refusal` does, for an error of opening or creating a file or of making a folder.
+
+    Without a descriptor or memory for it the file was not touched, so that the storage goes on as well. That holds for
+    nothing but opening: a sync that finds no memory leaves unknown what is durable.
+    """
+    if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
+        return StorageFull(f"no file can be opened: {error.strerror}")
+    return refusal(error)
+
+
 class Record(Struct, frozen=True):
-    """A stored stream: its head, and what it remembers of its producers."""
+    """A stored stream: its head, what it remembers of its producers, and whether it is known to be damaged."""
 
     head: Head
     producers: Mapping[bytes, Producer]
+    damage: DamageMark | None = None
 
 
 class Storage(Protocol):
-    """One place that keeps streams. All calls but `persist` come from the thread that owns the streams."""
+    """One place that keeps streams. All calls but `persist` and `seal` come from the thread that owns the streams."""
 
     promise: str
     """What an acknowledged change survives, in words for a person."""
@@ -56,8 +69,32 @@ class Storage(Protocol):
         """What became of its journal, where it has one."""
 
     @property
+    def damages(self) -> Sequence[Damage]:
+        """What was found damaged when it was opened."""
+
+    @property
+    def damaged_streams(self) -> int:
+        """How many streams are known to be damaged."""
+
+    def damage_of(self, incarnation: int) -> DamageMark | None:
+        """Give what is known of the damage of a stream, if it has any."""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it takes no changes until somebody has repaired it, if so."""
+
+    @property
     def last_incarnation(self) -> int:
-        """The largest incarnation of a stream that is here."""
+        """At least the largest incarnation that was ever stored, and the largest number of a blob in a head.
+
+        It counts streams and snapshots that are gone, and is as durable as they were: what comes after a restart, even
+        with a clock that was set back, must not get a number that somebody may still hold in an offset, an entity tag
+        or a fork.
+        """
+
+    @property
+    def epoch(self) -> int:
+        """Another number after each restore from a backup: the same offset may mean other bytes then."""
 
     @property
     def used_bytes(self) -> int:
@@ -71,6 +108,13 @@ class Storage(Protocol):
 
         `StorageFull` refuses the group. Any other error poisons the store: nobody knows what is durable.
         """
+
+    @property
+    def unsealed(self) -> bool:
+        """Whether nothing proves yet that the last group was durable: the next one would, or `seal`."""
+
+    def seal(self) -> None:
+        """Prove that the last group was durable, when no other one is being persisted."""
 
     def apply(self, group: Sequence[Change]) -> None:
         """Make a persisted group visible to the methods below. It cannot fail."""
@@ -125,6 +169,13 @@ class Storage(Protocol):
 
         It is called while nothing is being persisted, and returns at once. Until the pin is released or the storage
         closed, nothing of that moment is lost; what is removed meanwhile takes up room until then.
+        """
+
+    def verify_lock(self) -> str | None:
+        """Say why this process no longer owns the folder of the store, if it does not.
+
+        Another process may write to it then: nothing may be persisted any more, and `close` is not called, because it
+        writes as well.
         """
 
     def close(self) -> None:

@@ -35,10 +35,10 @@ class Blobs(Protocol):
     """The blobs of a storage. Their calls may wait for a disk, and may come from several threads."""
 
     def begin(self, owner: int, number: int) -> Draft:
-        """Begin a blob that does not exist."""
+        """Begin a blob that does not exist. `StorageFull` says that there is no room for it."""
 
     def open(self, owner: int, number: int) -> BlobReader:
-        """Begin to read a blob. `StreamDamaged` says that it is not there."""
+        """Begin to read a blob. `StreamDamaged` says that it is not there, `StorageFull` that no file can be opened."""
 
     def remove(self, owner: int, number: int) -> None:
         """Remove a blob, if it is there."""

@@ -8,15 +8,29 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from everbrook.storage.folder import OsLock
+
 
 class File(Protocol):
-    """A file that only grows."""
+    """A file that is written."""
 
     size: int
     """How many bytes it holds, those included that are not on the disk yet."""
 
     def write(self, data: bytes) -> None:
         """Add bytes at the end: all of them, or an error after which some may be there."""
+
+    def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
+        """Write bytes at a position: all of them, or an error after which some may be there.
+
+        With `sync` it returns when these bytes are on the disk, as after `sync`; other bytes of the file need not be.
+        """
+
+    def allocate(self, size: int) -> None:
+        """Let a file that is shorter have `size` bytes, the new ones zeros, and reserve the room for them.
+
+        Writing into that room can't fail because the disk is full. It is durable after `sync`.
+        """
 
     def sync(self) -> None:
         """Return when all that was written is on the disk. After an error nobody knows what is."""
@@ -29,21 +43,16 @@ class File(Protocol):
 
 
 class Reader(Protocol):
-    """A file that is read from its beginning on. It stays readable when it is removed."""
+    """A file that is read. It stays readable when it is removed."""
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end."""
+        """Give the next bytes from the beginning on, at most `size`; none at the end."""
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Give the bytes at a position; fewer than `size` only if the file ends there. Any thread may call it."""
 
     def close(self) -> None:
         """Let the descriptor go."""
-
-
-class LockHeld(Exception):
-    """Another process holds a lock. `owner` is the process id that it has written into the file."""
-
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"held by process {owner}")
-        self.owner = owner
 
 
 class Lock(Protocol):
@@ -66,13 +75,13 @@ class Disk(Protocol):
         """Create a file that must not exist. Its name is durable when its folder is synced."""
 
     def open(self, path: Path) -> File:
-        """Open a file that exists, to write at its end."""
+        """Open a file that exists, to write to it."""
 
     def read(self, path: Path, start: int = 0, size: int = -1) -> bytes:
         """Read a part of a file, or all of it."""
 
     def reader(self, path: Path) -> Reader:
-        """Open a file that exists, to read it piece by piece."""
+        """Open a file that exists, to read it."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Give a file another name, replacing what had it. Durable when the folder is synced."""
@@ -87,6 +96,32 @@ class Disk(Protocol):
         """Hold a lock file until it is released or the process ends. `LockHeld` says that another process does."""
 
 
+# `pwritev` that returns when its bytes are on the disk. Where the system lacks it, a sync follows the write.
+_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+_ZEROS_BYTES = 1 << 20
+
+
+def sync_descriptor(descriptor: int) -> None:
+    """Return when the bytes of a file are on the disk itself.
+
+    macOS has no `fdatasync`, and its `fsync` leaves them in the cache of the disk: `F_FULLFSYNC` does not.
+    """
+    if hasattr(fcntl, "F_FULLFSYNC"):
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def boot_id() -> str:
+    """Give a text that is another one after each start of the machine; none where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 class OsFile:
     """A file of the operating system."""
 
@@ -95,14 +130,31 @@ class OsFile:
         self.size = os.fstat(descriptor).st_size
 
     def write(self, data: bytes) -> None:
+        self.write_at(self.size, data)
+
+    def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
         rest = memoryview(data)
         while rest:
-            written = os.write(self._descriptor, rest)
-            self.size += written
+            if sync and _DSYNC:
+                written = os.pwritev(self._descriptor, (rest,), position, _DSYNC)
+            else:
+                written = os.pwrite(self._descriptor, rest, position)
+            position += written
+            self.size = max(self.size, position)
             rest = rest[written:]
+        if sync and not _DSYNC:
+            self.sync()
+
+    def allocate(self, size: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._descriptor, self.size, size - self.size)
+        else:
+            while self.size < size:
+                self.write(bytes(min(_ZEROS_BYTES, size - self.size)))
+        self.size = size
 
     def sync(self) -> None:
-        os.fdatasync(self._descriptor)
+        sync_descriptor(self._descriptor)
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
@@ -121,25 +173,13 @@ class OsReader:
     def read(self, size: int) -> bytes:
         return os.read(self._descriptor, size)
 
+    def read_at(self, position: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, position)
+        while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
+            data += more
+        return data
+
     def close(self) -> None:
-        os.close(self._descriptor)
-
-
-class OsLock:
-    """A lock of the operating system (`flock`), which releases it when the process ends, even by a kill."""
-
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(self._descriptor, 32, 0).decode() or "unknown"
-            os.close(self._descriptor)
-            raise LockHeld(owner) from None
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
-
-    def release(self) -> None:
         os.close(self._descriptor)
 
 
@@ -157,10 +197,10 @@ class OsDisk:
         return sorted(path.name for path in folder.iterdir())
 
     def create(self, path: Path) -> File:
-        return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600))
+        return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
     def open(self, path: Path) -> File:
-        return OsFile(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
+        return OsFile(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
 
     def read(self, path: Path, start: int = 0, size: int = -1) -> bytes:
         with path.open("rb", buffering=0) as file:

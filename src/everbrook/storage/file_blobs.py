@@ -5,12 +5,12 @@ is synced on the way, a few MiB at a time: a sync of the journal would otherwise
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.api import refusal
+from everbrook.storage.api import refusal, refusal_to_open
 from everbrook.storage.disk import Disk, File, Reader
 from everbrook.storage.pin import ABSENT, Hold
 
@@ -37,23 +37,35 @@ def parse_blob_name(name: str) -> tuple[int, int] | None:
 class FileBlobs:
     """The blobs in a folder. It is made when the first of them comes."""
 
-    def __init__(self, disk: Disk, folder: Path, *, durable: bool, sync_bytes: int = SYNC_BYTES) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        hold: Hold,
+        settle: Callable[[], None] = lambda: None,
+        *,
+        sync_bytes: int = SYNC_BYTES,
+    ) -> None:
+        """Use a folder. `hold` removes files, and is told before one of them is made.
+
+        `settle` returns when the change is on the disk after which nobody needs a blob that is to be removed.
+        """
         self._disk = disk
         self._folder = folder
-        self._durable = durable
+        self._hold = hold
+        self._settle = settle
         self._sync_bytes = sync_bytes
         self._made: set[Path] = set()
-        self.hold = Hold(disk)
 
     def begin(self, owner: int, number: int) -> "FileDraft":
         path = blob_path(self._folder, owner, number)
         try:
             self._make(path.parent)
-            self.hold.note(path, ABSENT)
+            self._hold.note(path, ABSENT)
             file = self._disk.create(path)
-            return FileDraft(self._disk, path, file, durable=self._durable, sync_bytes=self._sync_bytes)
         except OSError as error:
-            raise refusal(error) from error
+            raise refusal_to_open(error) from error
+        return FileDraft(self._disk, path, file, self._sync_bytes)
 
     def _make(self, folder: Path) -> None:
         """Make a folder, once in the life of a process. Two threads that do it at once do no harm."""
@@ -66,10 +78,13 @@ class FileBlobs:
             return self._disk.reader(blob_path(self._folder, owner, number))
         except FileNotFoundError:
             raise StreamDamaged("the snapshot of the stream was lost") from None
+        except OSError as error:
+            raise refusal_to_open(error) from error
 
     def remove(self, owner: int, number: int) -> None:
+        self._settle()
         with suppress(FileNotFoundError):
-            self.hold.remove(blob_path(self._folder, owner, number))
+            self._hold.remove(blob_path(self._folder, owner, number))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
         """Go through the blobs, one folder at a time. Files that are none are left alone."""
@@ -86,11 +101,10 @@ class FileBlobs:
 class FileDraft:
     """A blob that is being written. After an error nothing is left of it."""
 
-    def __init__(self, disk: Disk, path: Path, file: File, *, durable: bool, sync_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: Path, file: File, sync_bytes: int) -> None:
         self._disk = disk
         self._path = path
         self._file: File | None = file
-        self._durable = durable
         self._sync_bytes = sync_bytes
         self._synced_bytes = 0
 
@@ -98,7 +112,7 @@ class FileDraft:
         file = self._writable()
         try:
             file.write(data)
-            if self._durable and file.size - self._synced_bytes >= self._sync_bytes:
+            if file.size - self._synced_bytes >= self._sync_bytes:
                 file.sync()
                 self._synced_bytes = file.size
         except OSError as error:
@@ -108,12 +122,12 @@ class FileDraft:
     def finish(self) -> None:
         file = self._writable()
         try:
-            if self._durable:
-                file.sync()
-                self._disk.sync_folder(self._path.parent)
+            file.sync()
+            self._disk.sync_folder(self._path.parent)
         except OSError as error:
             self.abandon()
-            raise refusal(error) from error
+            # Whatever failed, the blob is gone and nothing refers to it.
+            raise refusal_to_open(error) from error
         self._close()
 
     def abandon(self) -> None:

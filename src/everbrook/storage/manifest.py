@@ -1,30 +1,43 @@
-"""The manifest of a data folder: who owns it, which format it has, and with which layout it was made."""
+"""The manifest of a data folder: who owns it, which format it has, and the salt of its checksums.
+
+The base has a second copy, so that a damaged manifest does not cost a store.
+"""
 
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.disk import Disk, Lock, LockHeld
+from everbrook.storage.disk import Disk, Lock
+from everbrook.storage.folder import LockHeld
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 LOCK = "lock"
+JOURNAL = "journal"
+BASE = "base"
+SEGMENTS = "streams"
+LOST_AND_FOUND = "lost+found"
+REBUILT = "rebuilt"
+"""The folder of a store that a repair has made anew, until its parts are in their places."""
 # Folders of stores that are made after the manifest, so that they never stand without one.
-STORED = {"journal", "streams", "blobs"}
-MAX_SHARDS = 256
+STORED = {JOURNAL, BASE, SEGMENTS, "blobs"}
 
 
 class StoreError(Exception):
     """A data folder can't be used, for a reason that its owner can do something about."""
 
 
-class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a store is."""
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a store is: its format, `acid` or `file`, and a random number that no client knows."""
 
     format: int
     mode: str
-    shard_count: int = 1
+    salt: int = 0
+    shard_count: int | None = None
+    """Only stores of format 1 have it."""
+    epoch: int = 0
+    """Another number after each restore from a backup. Clients take the streams for other ones then."""
 
 
 def open_folder(disk: Disk, folder: Path) -> Lock:
@@ -44,51 +57,76 @@ def lock_folder(disk: Disk, folder: Path) -> Lock:
         raise StoreError(f"{folder} is in use by another server (process {held.owner})") from None
 
 
-def open_manifest(disk: Disk, folder: Path, wanted: Manifest) -> None:
-    """Find the store in a folder as it is wanted, or make a new one so."""
-    disk.sync_folder(folder)
-    names = disk.names(folder)
-    if MANIFEST not in names:
-        if any(name in STORED or name.startswith("shard-") for name in names):
-            raise StoreError(f"{folder} holds a store without its {MANIFEST}")
-        _write(disk, folder, wanted)
-        return
-    found = _read(disk, folder)
-    if found.format != wanted.format:
-        raise StoreError(f"{folder} has format {found.format}; this version reads format {wanted.format}")
-    if found.mode != wanted.mode:
-        raise StoreError(f"{folder} holds a store of mode {found.mode}, not {wanted.mode}")
-    if found.shard_count != wanted.shard_count:
-        raise StoreError(
-            f"{folder} was made with {found.shard_count} shards, the settings say {wanted.shard_count}: "
-            f"set DS_STORAGE__ACID_SHARD_COUNT={found.shard_count}"
-        )
-
-
-def _read(disk: Disk, folder: Path) -> Manifest:
+def find_manifest(disk: Disk, folder: Path) -> Manifest | None:
+    """Read the manifest in a folder. None: it is there and can't be read. `StoreError`: there is none."""
     try:
         return parse_manifest(disk.read(folder / MANIFEST))
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"{folder / MANIFEST} is not a manifest of this version: {error}") from None
+    except FileNotFoundError:
+        raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def open_manifest(disk: Disk, folder: Path, mode: str, salt: int) -> Manifest | None:
+    """Find the store in a folder, or make a new one. None: its manifest can't be read, and the base has the copy."""
+    disk.sync_folder(folder)
+    names = disk.names(folder)
+    if REBUILT in names:
+        raise StoreError(f"a repair of {folder} was interrupted: run everbrook repair again")
+    if MANIFEST not in names:
+        if BASE in names:
+            return None
+        if STORED & set(names) or any(name.startswith("shard-") for name in names):
+            raise StoreError(f"{folder} holds a store without its {MANIFEST}")
+        manifest = Manifest(FORMAT, mode, salt)
+        write_manifest(disk, folder, manifest)
+        return manifest
+    found = find_manifest(disk, folder)
+    if found and BASE not in names:
+        # Otherwise the copy in the base decides: what is wrong with the manifest may be damage.
+        require_kind(folder, found, mode)
+    return found
+
+
+def require_kind(folder: Path, found: Manifest, mode: str) -> None:
+    """Refuse a store of another format or mode, and say what to do."""
+    if found.format == 1:
+        raise StoreError(
+            f"{folder} has format 1, and this version reads format {FORMAT}: export its streams with the version that "
+            "wrote it (everbrook export), and import them into a new folder (everbrook import); producers, "
+            "subscriptions and stream lifetimes that have begun are not carried over"
+        )
+    if found.format != FORMAT:
+        raise StoreError(f"{folder} has format {found.format}; this version reads format {FORMAT}")
+    if found.mode != mode:
+        raise StoreError(f"{folder} holds a store of mode {found.mode}, not {mode}")
 
 
 def parse_manifest(text: bytes) -> Manifest:
     """Read a manifest."""
-    manifest = msgspec.json.decode(text, type=Manifest)
-    if not 1 <= manifest.shard_count <= MAX_SHARDS or manifest.shard_count.bit_count() != 1:
-        raise msgspec.ValidationError(
-            f"shard_count must be a power of two from 1 to {MAX_SHARDS}, got {manifest.shard_count}"
-        )
-    return manifest
+    return msgspec.json.decode(text, type=Manifest)
 
 
-def _write(disk: Disk, folder: Path, manifest: Manifest) -> None:
-    """Write it beside its place and rename it there, so that it is never half there."""
+def parse_manifest_copy(text: bytes) -> Manifest:
+    """Read the copy of a manifest in the base, whose checksum is right. `StoreError`: another version wrote it."""
+    try:
+        return parse_manifest(text)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"the copy of the manifest in the base can't be read: {error}") from None
+
+
+def format_manifest(manifest: Manifest) -> bytes:
+    """Write a manifest."""
+    return msgspec.json.encode(manifest)
+
+
+def write_manifest(disk: Disk, folder: Path, manifest: Manifest) -> None:
+    """Write it beside its place and rename it there, so that it is there entirely or not at all."""
     draft = folder / f"{MANIFEST}.new"
     if draft.name in disk.names(folder):
         disk.remove(draft)
     file = disk.create(draft)
-    file.write(msgspec.json.encode(manifest))
+    file.write(format_manifest(manifest))
     file.sync()
     file.close()
     disk.rename(draft, folder / MANIFEST)

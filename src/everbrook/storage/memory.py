@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record
+from everbrook.storage.damage import Damage
 from everbrook.storage.index import Messages
 from everbrook.storage.memory_blobs import MemoryBlobs
 from everbrook.storage.names import Names
@@ -22,6 +23,11 @@ class MemoryStorage:
     promise = "streams are gone when this process ends"
     blocking = False
     checkpoints = None
+    damages: Sequence[Damage] = ()
+    epoch = 0
+    damaged_streams = 0
+    refusal = None
+    unsealed = False
 
     def __init__(self) -> None:
         self._incarnations: dict[bytes, int] = {}
@@ -40,6 +46,12 @@ class MemoryStorage:
 
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
+
+    def damage_of(self, _incarnation: int) -> None:
+        """There is no disk."""
+
+    def seal(self) -> None:
+        """There is nothing to prove."""
 
     def cost_bytes(self, write: Write) -> int:
         cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 2) if write.data else 0
@@ -63,13 +75,16 @@ class MemoryStorage:
         if write.created:
             self._create(identity)
         self._heads[identity.incarnation] = write.head
+        if write.head.kept.snapshot:
+            self.last_incarnation = max(self.last_incarnation, write.head.kept.snapshot.blob)
         if write.data:
             self._stream_bytes += self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 
     def _create(self, identity: Identity) -> None:
-        self._incarnations[identity.name] = self.last_incarnation = identity.incarnation
+        self._incarnations[identity.name] = identity.incarnation
+        self.last_incarnation = max(self.last_incarnation, identity.incarnation)
         self._names.add(identity.name)
         self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
         self._producers[identity.incarnation] = {}
@@ -149,6 +164,10 @@ class MemoryStorage:
 
     def pin(self) -> None:
         """There are no files."""
+
+    def verify_lock(self) -> str | None:
+        """There is no folder that another process could use."""
+        return None
 
     def close(self) -> None:
         for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks):

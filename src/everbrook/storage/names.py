@@ -1,5 +1,6 @@
 """Names in order: sorted when they are first asked for in order, and kept so from then on."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import islice, takewhile
 
@@ -52,3 +53,32 @@ class Names:
         names = self._in_order()
         behind = prefix[:-1] + bytes((prefix[-1] + 1,))
         return names.bisect_left(behind) - names.bisect_left(prefix)
+
+
+class Counts:
+    """A bounded cache: how many names begin with a prefix. Each is counted once, and then updated with every change."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._counts: dict[bytes, int] = {}
+        self._lengths: Counter[int] = Counter()
+
+    def get(self, prefix: bytes) -> int | None:
+        """Give a count that is known."""
+        return self._counts.get(prefix)
+
+    def put(self, prefix: bytes, count: int) -> None:
+        """Keep a count from now on, in place of the oldest one if there are many."""
+        if len(self._counts) >= self._bound:
+            oldest = next(iter(self._counts))
+            del self._counts[oldest]
+            self._lengths[len(oldest)] -= 1
+        self._counts[prefix] = count
+        self._lengths[len(prefix)] += 1
+
+    def change(self, name: bytes, by: int) -> None:
+        """Count a name that came or went."""
+        for length in self._lengths:
+            prefix = name[:length]
+            if len(prefix) == length and prefix in self._counts:
+                self._counts[prefix] += by

@@ -32,10 +32,6 @@ RETENTION = Struct("<QQQ")
 DIGEST_BYTES = 32
 
 
-class Damaged(Exception):
-    """Stored bytes are not what was written."""
-
-
 class Unpacker:
     """Takes packed values off a buffer, one after the other."""
 
@@ -235,7 +231,7 @@ def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
         (incarnation,) = unpacker.take(INCARNATION)
         before = head_of(incarnation)
         return _unpack_write(unpacker, before.identity, before.kept, created=False)
-    raise Damaged(f"an edit of unknown kind {kind}")
+    raise ValueError(f"an edit of unknown kind {kind}")
 
 
 def _unpack_write(unpacker: Unpacker, identity: Identity, kept: Kept, *, created: bool) -> Write:

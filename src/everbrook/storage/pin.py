@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from everbrook.storage.disk import Disk
+from everbrook.storage.disk import Disk, OsReader
 
 ABSENT = -1
 """The length of a file that was not there yet."""
@@ -78,18 +78,22 @@ class Hold:
             return list(put_off)
 
     def note(self, path: Path, size: int) -> None:
-        """Say how long a file is before it is written to, or that it is about to be made."""
+        """Say how long a file is before it is written to, or that it is about to be made.
+
+        What is below that length stays as it is, as far as something refers to it.
+        """
         for lengths in self._pinned:
             lengths.setdefault(path, size)
 
-    def remove(self, path: Path) -> None:
-        """Remove a file that is there, now or when nobody needs it any more."""
+    def remove(self, path: Path) -> bool:
+        """Remove a file that is there, now or when nobody needs it any more. Tells whether it is gone."""
         with self._lock:
             if self._pinned:
                 self._disk.read(path, 0, 1)
                 self._put_off[path] = None
-            else:
-                self._disk.remove(path)
+                return False
+            self._disk.remove(path)
+            return True
 
 
 def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[str, PinnedFile]]:
@@ -112,22 +116,12 @@ def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[st
 
 
 def read_part(path: Path, start: int, size: int) -> bytes:
-    """Read a part of a file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    """Read a part of a file; less only if it ends there."""
+    reader = OsReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
     try:
-        return read_open(descriptor, start, size)
+        return reader.read_at(start, size)
     finally:
-        os.close(descriptor)
-
-
-def read_open(descriptor: int, start: int, size: int) -> bytes:
-    """Read a part of an open file; less only if it ends there."""
-    parts: list[bytes] = []
-    while size > 0 and (part := os.pread(descriptor, size, start)):
-        parts.append(part)
-        start += len(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        reader.close()
 
 
 def subfolders(folder: Path) -> list[str]:
@@ -141,14 +135,15 @@ def subfolders(folder: Path) -> list[str]:
 class OpenFile:
     """A file that a pin holds open: it stays readable when it is removed, and grows for others only."""
 
-    def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.size = os.fstat(self._descriptor).st_size
+    def __init__(self, disk: Disk, path: Path, size: int) -> None:
+        """Open a file, of which the first `size` bytes count."""
+        self._reader = disk.reader(path)
+        self.size = size
 
     def read(self, start: int, size: int) -> bytes:
         """Read a part of what it was."""
-        return read_open(self._descriptor, start, min(size, self.size - start))
+        return self._reader.read_at(start, max(0, min(size, self.size - start)))
 
     def close(self) -> None:
         """Let the descriptor go."""
-        os.close(self._descriptor)
+        self._reader.close()

@@ -1,86 +1,156 @@
-"""Records: how changes are framed in a log file, so that a torn or damaged one is known.
+"""Records: how changes are framed in a log file, and how a log file is scanned for them.
 
-A log file begins with a header that holds a random salt. A record is its frame and its body; the checksum is seeded
-with the salt and covers everything that follows it, the body included: a valid frame over bytes that were never
-written is no record, and neither is what a client wrote into a body to look like one. `synced` is the number up to
-which everything was known to be on the disk when the record was written: that is how a torn group, which nobody was
-told of, is told from later damage.
+A record is a frame and a body. The frame has a checksum of its own and lists the streams that the body is about, so
+that damage to a body can be attributed to them. Both checksums are seeded, and every log file has another seed: what an
+earlier use left in a recycled file never verifies, and neither does what a client wrote to look like a record.
+`durable` is the number up to which everything was known to be durable when the record was written.
+
+A record without a body is a seal: it repeats the number of the record before it, and so proves that it was durable.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct
 
 from msgspec import Struct as Value
 
-LOG_MAGIC = b"EBL1"
-LOG_HEADER = Struct("<4sIQI")
-MAGIC = b"EBR1"
-FRAME = Struct("<4sIIQQ")
-CHECKED = Struct("<IQQ")
-"""The fields of a frame that its checksum covers."""
+FRAME = Struct("<4sIIIQQHH")
+CHECKED = Struct("<IIQQHH")
+"""The fields of a frame behind its checksum: body checksum, body length, number, durable, count of streams, flags."""
+STREAM = Struct("<Q")
 
-_LOG_CHECKED = Struct("<4sIQ")
+CONTINUES = 1
+"""The flag of a seal after which the journal continues in the next file."""
+MAX_STREAMS = 0xFFFF
+"""How many streams a frame can list."""
+
+_ONE_STREAM = Struct("<IIQQHHQ")
 _CHECKSUM = Struct("<I")
-_CHECKED_FROM = len(MAGIC) + _CHECKSUM.size
+_CHECKED_FROM = FRAME.size - CHECKED.size
+_FILE = Struct("<QQQ")
+# The scan does not try to rescue a damaged frame that lists more streams than this.
+_RESCUED_STREAMS = 8
 
 
 class Record(Value, frozen=True, gc=False):
-    """A record found in a log, and where it lies there."""
+    """A record found in a log, and where it lies there. `number` is 0 if the frame was damaged and the body was not."""
 
     position: int
     end: int
     number: int
-    synced: int
+    durable: int
+    flags: int
     body: bytes
 
-
-def log_header(salt: int, first: int) -> bytes:
-    """Write the header of a log whose records begin with number `first`."""
-    checked = _LOG_CHECKED.pack(LOG_MAGIC, salt, first)
-    return checked + _CHECKSUM.pack(zlib.crc32(checked))
-
-
-def parse_log_header(log: bytes) -> tuple[int, int] | None:
-    """Read salt and first number of a log, if its header is whole."""
-    if len(log) < LOG_HEADER.size:
-        return None
-    magic, salt, first, checksum = LOG_HEADER.unpack_from(log)
-    if magic != LOG_MAGIC or zlib.crc32(log[: _LOG_CHECKED.size]) != checksum:
-        return None
-    return salt, first
+    @property
+    def seal(self) -> bool:
+        """Whether it only proves the record before it."""
+        return not self.body
 
 
-def frame(salt: int, number: int, synced: int, body: bytes) -> bytes:
-    """Write a record."""
-    checked = CHECKED.pack(len(body), number, synced)
-    checksum = zlib.crc32(body, zlib.crc32(checked, salt))
-    return b"".join((MAGIC, _CHECKSUM.pack(checksum), checked, body))
+class Unreadable(Value, frozen=True, gc=False):
+    """Bytes of a log that hold no readable record. `number` and `streams` are known if the frame verifies."""
+
+    position: int
+    end: int
+    number: int = 0
+    streams: tuple[int, ...] = ()
 
 
-def record_at(log: bytes, position: int, salt: int) -> Record | None:
-    """Read the record that begins at `position`, if a whole one does."""
-    start = position + FRAME.size
-    if start > len(log):
-        return None
-    magic, checksum, length, number, synced = FRAME.unpack_from(log, position)
-    if magic != MAGIC or start + length > len(log):
-        return None
-    body = log[start : start + length]
-    if zlib.crc32(body, zlib.crc32(log[position + _CHECKED_FROM : start], salt)) != checksum:
-        return None
-    return Record(position, start + length, number, synced, body)
+def seed_of(salt: int, first: int, use: int) -> int:
+    """Give the seed of the log file that begins with record `first` and is the `use`-th file of its journal."""
+    return zlib.crc32(_FILE.pack(salt, first, use))
 
 
-def records(log: bytes, salt: int) -> Iterator[Record]:
-    """Give every whole record of a log, those too that lie behind damage."""
-    position = LOG_HEADER.size
-    while position < len(log):
-        record = record_at(log, position, salt)
-        if record:
-            yield record
-            position = record.end
+def tag_of(seed: int) -> bytes:
+    """Give the first bytes of every record in a file, by which the records behind damage are found."""
+    return _CHECKSUM.pack(zlib.crc32(b"record", seed))
+
+
+def frame_bytes(streams: Sequence[int]) -> int:
+    """Give the size of a frame."""
+    return FRAME.size + STREAM.size * len(streams)
+
+
+class Framer:
+    """Frames the records of one log file."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._tag = tag_of(seed)
+
+    def frame(self, number: int, durable: int, streams: Sequence[int], body: bytes, flags: int = 0) -> bytes:
+        """Give the frame of a record, which its body follows."""
+        body_checksum = zlib.crc32(body, self._seed)
+        if len(streams) == 1:
+            checked = _ONE_STREAM.pack(body_checksum, len(body), number, durable, 1, flags, streams[0])
         else:
-            position = log.find(MAGIC, position + 1)
-            if position < 0:
-                return
+            fixed = CHECKED.pack(body_checksum, len(body), number, durable, len(streams), flags)
+            checked = fixed + Struct(f"<{len(streams)}Q").pack(*streams)
+        return self._tag + _CHECKSUM.pack(zlib.crc32(checked, self._seed)) + checked
+
+
+class LogScan:
+    """Reads the records of one log file. Recovery and the checker use the same scan."""
+
+    def __init__(self, log: bytes, seed: int) -> None:
+        self._log = log
+        self._seed = seed
+        self._tag = tag_of(seed)
+
+    def items(self) -> Iterator[Record | Unreadable]:
+        """Give the records in their order, and the unreadable ranges between and behind them.
+
+        Zeros, and what an earlier use of the file left, are the end of the log.
+        """
+        position = 0
+        while True:
+            found = self._at(position)
+            if found is None:
+                end = self._next_frame(position + 1)
+                if end is None:
+                    if self._log.startswith(self._tag, position):
+                        yield Unreadable(position, len(self._log))
+                    return
+                found = self._rescued(position, end) or Unreadable(position, end)
+            yield found
+            position = found.end
+
+    def _at(self, position: int) -> Record | Unreadable | None:
+        """Read the record at a position. None: no frame verifies there. The tag is not compared: it may be damaged."""
+        log, body = self._log, position + FRAME.size
+        if body > len(log):
+            return None
+        _, checksum, body_checksum, length, number, durable, count, flags = FRAME.unpack_from(log, position)
+        body += STREAM.size * count
+        end = body + length
+        if end > len(log) or zlib.crc32(log[position + _CHECKED_FROM : body], self._seed) != checksum:
+            return None
+        if zlib.crc32(log[body:end], self._seed) != body_checksum:
+            return Unreadable(position, end, number, Struct(f"<{count}Q").unpack_from(log, position + FRAME.size))
+        return Record(position, end, number, durable, flags, log[body:end])
+
+    def _next_frame(self, position: int) -> int | None:
+        """Find where the next whole frame begins."""
+        while (position := self._log.find(self._tag, position)) >= 0:
+            if self._at(position):
+                return position
+            position += 1
+        return None
+
+    def _rescued(self, position: int, end: int) -> Record | None:
+        """Give the record in front of a whole one if only its frame is damaged.
+
+        Either the checksum of the body is right, or that checksum is the only damaged field of the frame.
+        """
+        log = self._log
+        for count in range(1, _RESCUED_STREAMS + 1):
+            start = position + FRAME.size + STREAM.size * count
+            if start >= end:
+                return None
+            checksum, body_checksum = Struct("<II").unpack_from(log, position + len(self._tag))
+            found = zlib.crc32(log[start:end], self._seed)
+            checked = _CHECKSUM.pack(found) + log[position + _CHECKED_FROM + _CHECKSUM.size : start]
+            if found == body_checksum or zlib.crc32(checked, self._seed) == checksum:
+                return Record(position, end, 0, 0, 0, log[start:end])
+        return None

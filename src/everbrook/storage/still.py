@@ -2,16 +2,31 @@
 
 from pathlib import Path
 
-from everbrook.storage.disk import Lock, OsDisk
-from everbrook.storage.file_blobs import BLOBS
-from everbrook.storage.manifest import LOCK, MANIFEST, Manifest, StoreError, lock_folder, parse_manifest
-from everbrook.storage.pin import PinnedFile, pinned_files, read_part, subfolders
+import msgspec
 
-_DRAFT = ".new"
+from everbrook.storage.disk import Lock, OsDisk
+from everbrook.storage.file_blobs import BLOBS, parse_blob_name
+from everbrook.storage.journal_scan import parse_log_file
+from everbrook.storage.manifest import (
+    BASE,
+    JOURNAL,
+    MANIFEST,
+    SEGMENTS,
+    StoreError,
+    lock_folder,
+    parse_manifest,
+    require_kind,
+)
+from everbrook.storage.pin import PinnedFile, pinned_files, read_part, subfolders
+from everbrook.storage.rows import DATA
+from everbrook.storage.segments import parse_segment_name
 
 
 class StillStore:
-    """A store that was stopped, or whose server was killed: what it would be opened with is what is read."""
+    """A store that was stopped, or whose server was killed: what it would be opened with is what is read.
+
+    Locks, the spare file of the journal and what is in `lost+found` are not part of it.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Keep servers away from the store in `folder`."""
@@ -20,18 +35,27 @@ class StillStore:
         self._folder = folder
         self.released = False
         self._lock: Lock | None = lock_folder(OsDisk(), folder)
-        self.manifest: Manifest = parse_manifest((folder / MANIFEST).read_bytes())
-        self.store = self.manifest.mode
+        try:
+            manifest = parse_manifest((folder / MANIFEST).read_bytes())
+            require_kind(folder, manifest, manifest.mode)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self.release()
+            raise StoreError(f"{folder / MANIFEST} can't be read: a start of the server restores it") from None
+        except BaseException:
+            self.release()
+            raise
+        self.store = manifest.mode
 
     def folders(self) -> list[str]:
-        first = subfolders(self._folder)
-        nested = [name for name in first if name in {"streams", BLOBS}]
-        return ["", *first, *(f"{name}/{below}" for name in nested for below in subfolders(self._folder / name))]
+        there = [name for name in (BASE, JOURNAL) if (self._folder / name).is_dir()]
+        nested = [f"{parent}/{name}" for parent in (BLOBS, SEGMENTS) for name in subfolders(self._folder / parent)]
+        return ["", *there, *nested]
 
     def files(self, folder: str) -> list[PinnedFile]:
-        found = pinned_files(self._folder / folder, folder, {})
-        kept = [file for name, file in found if name not in {LOCK, "lock.mdb"} and not name.endswith(_DRAFT)]
-        return [file if file.name.endswith((".log", ".blob")) else PinnedFile(file.name, file.size) for file in kept]
+        parent = folder.partition("/")[0]
+        found = [file for name, file in pinned_files(self._folder / folder, folder, {}) if _belongs(parent, name)]
+        # LMDB and the journal write to files in place: a stamp would not tell.
+        return found if parent in {BLOBS, SEGMENTS} else [PinnedFile(file.name, file.size) for file in found]
 
     def read(self, name: str, start: int, size: int) -> bytes:
         return read_part(self._folder / name, start, size)
@@ -41,3 +65,14 @@ class StillStore:
         lock, self._lock = self._lock, None
         if lock:
             lock.release()
+
+
+def _belongs(folder: str, name: str) -> bool:
+    """Tell whether a file is part of a store, by its name and the folder that it is in."""
+    if folder == JOURNAL:
+        return parse_log_file(Path(name)) is not None
+    if folder == BLOBS:
+        return parse_blob_name(name) is not None
+    if folder == SEGMENTS:
+        return parse_segment_name(name) is not None
+    return (folder, name) in {("", MANIFEST), (BASE, DATA)}

@@ -12,6 +12,7 @@ import pytest
 from everbrook import InvalidChange, Reset, Set
 from everbrook.client import session_events, state_events
 from everbrook.client._async.client import AsyncClient
+from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
 
@@ -96,13 +97,15 @@ async def test_a_snapshot_keeps_what_a_type_does_not_know(stream: AsyncStream[An
 
 
 class Gate(httpx2.AsyncHTTPTransport):
-    """A way to the server that can be shut."""
+    """A way to the server that can be shut. Tells how many live reads it has let through."""
 
     shut = False
+    live_reads = 0
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self.shut:
             raise httpx2.ConnectError("the gate is shut")
+        self.live_reads += "live=" in str(request.url)
         return await super().handle_async_request(request)
 
 
@@ -114,6 +117,8 @@ async def test_a_state_that_fell_behind_a_cut_begins_anew(server: str, stream: A
         AsyncClient(server, http=http).stream(stream.name).materialise(mode="long-poll") as state,
     ):
         changes = state.changes()
+        while not gate.live_reads:
+            await sleep(0.01)
         gate.shut = True
         await stream.append(state_events.insert("user", "1", ADA))
         await state.wait_for(lambda now: "1" in now["user"], PATIENCE_SECS)

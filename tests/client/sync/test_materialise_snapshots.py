@@ -13,6 +13,7 @@ import pytest
 from everbrook import InvalidChange, Reset, Set
 from everbrook.client import session_events, state_events
 from everbrook.client._sync.client import Client
+from everbrook.client._sync.concurrency import sleep
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
 
@@ -95,13 +96,15 @@ def test_a_snapshot_keeps_what_a_type_does_not_know(stream: Stream[Any]) -> None
 
 
 class Gate(httpx2.HTTPTransport):
-    """A way to the server that can be shut."""
+    """A way to the server that can be shut. Tells how many live reads it has let through."""
 
     shut = False
+    live_reads = 0
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         if self.shut:
             raise httpx2.ConnectError("the gate is shut")
+        self.live_reads += "live=" in str(request.url)
         return super().handle_request(request)
 
 
@@ -113,6 +116,8 @@ def test_a_state_that_fell_behind_a_cut_begins_anew(server: str, stream: Stream[
         Client(server, http=http).stream(stream.name).materialise(mode="long-poll") as state,
     ):
         changes = state.changes()
+        while not gate.live_reads:
+            sleep(0.01)
         gate.shut = True
         stream.append(state_events.insert("user", "1", ADA))
         state.wait_for(lambda now: "1" in now["user"], PATIENCE_SECS)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from threading import Event
 
+import pytest
 from msgspec.structs import replace
 
 from everbrook.engine import Clock
@@ -136,6 +137,7 @@ def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
     storage.gate.set()
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, path: str) -> None:
     storage, server, _ = queue_up(start, connect, path)
     assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)

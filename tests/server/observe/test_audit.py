@@ -85,6 +85,7 @@ def test_buckets_are_written_down(
     assert eventually(lambda: action in [line["action"] for line in lines(log)])
 
 
+@pytest.mark.usefixtures("faults")
 def test_what_did_not_become_durable_is_told_as_failed(
     start: Start, connect: Connect, path: str, tmp_path: Path
 ) -> None:

@@ -14,7 +14,7 @@ from everbrook.server.observe.loop_lag import LoopLag
 from everbrook.server.observe.operations import OPERATIONS
 from everbrook.server.serving import reload
 from everbrook.settings import StorageMode
-from everbrook.storage import AcidStorage, AcidTuning, OsDisk
+from everbrook.storage import DurableStorage, OsDisk, StorageTuning
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
 from tests.server.running import QUICK_TICKS, GatedStorage, eventually
@@ -182,8 +182,7 @@ def test_what_waits_for_the_disk_is_told_with_its_age(start: Start, connect: Con
 def test_a_durable_store_tells_of_its_groups_journal_and_disk(
     start: Start, connect: Connect, path: str, tmp_path: Path
 ) -> None:
-    tuning = AcidTuning(fold_at_bytes=1000)
-    storage = AcidStorage(OsDisk(), tmp_path / "acid", shard_count=1, salt=1, tuning=tuning)
+    storage = DurableStorage(OsDisk(), tmp_path / "acid", salt=1, tuning=StorageTuning(checkpoint_bytes=1000))
     wire = connect(start(storage, storage__data_dir=str(tmp_path), storage__mode=StorageMode.ACID))
     wire.create(path, body=b"x" * 5000)
     wire.append(path, b"more")
@@ -194,6 +193,7 @@ def test_a_durable_store_tells_of_its_groups_journal_and_disk(
     assert eventually(lambda: value(wire, "everbrook_storage_disk_bytes") > 0)
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_failed_storage_is_told(start: Start, connect: Connect, path: str) -> None:
     storage = GatedStorage()
     storage.failure = OSError("gone")

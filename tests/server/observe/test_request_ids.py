@@ -40,6 +40,7 @@ def test_where_requests_are_logged_every_answer_tells_its_id(
     assert told in [vars(record).get("request_id") for record in caplog.records]
 
 
+@pytest.mark.usefixtures("faults")
 def test_a_failure_of_ours_names_the_request_in_its_document(start: Start, connect: Connect, path: str) -> None:
     storage = GatedStorage()
     storage.failure = OSError("gone")

@@ -76,6 +76,8 @@ def test_the_body_arrives_signed_as_json() -> None:
         (b'{"done":"true"}', False),
         (b'{"done":true', False),
         (b'{"done":true}{', False),
+        (b'{"more":' + b"[" * 511 + b"]" * 511 + b',"done":true}', True),
+        (b'{"more":' + b"[" * 512 + b"]" * 512 + b',"done":true}', False),
         (b'{"more":' + b"[" * 5000 + b"]" * 5000 + b',"done":true}', False),
         (b'{"\xff":1,"done":true', False),
     ],

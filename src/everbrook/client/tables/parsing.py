@@ -16,10 +16,12 @@ import pyarrow.json
 
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.tables.shapes import MAX_DEPTH, TEXT, Kind, Shape, merge, shape_of, size_between
+from everbrook.protocol.nesting import MAX_LEVELS, too_deep
 
 _COLUMN = "messages"
 _LARGEST_EXACT = 2.0**53
 _MOST_DIGITS = 4000
+_TOO_DEEP = f"messages of the stream are nested too deeply: more than {MAX_LEVELS} levels"
 
 Decode = Callable[[bytes], list[Any]]
 
@@ -36,7 +38,9 @@ def decode(messages: bytes) -> list[Any]:
     except msgspec.DecodeError:
         values = _decode_vast_numbers(document)
     except RecursionError as error:
-        raise InvalidAnswer("messages of the stream are nested too deeply") from error
+        raise InvalidAnswer(_TOO_DEEP) from error
+    if too_deep(messages):
+        raise InvalidAnswer(_TOO_DEEP)
     return values
 
 

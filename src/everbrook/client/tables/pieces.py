@@ -17,6 +17,7 @@ from everbrook.client.content import Kind
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page
 from everbrook.protocol.frames import Frames
+from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep
 
 TIME = pa.timestamp("ms", "UTC")
 OFFSET = pa.string()
@@ -114,4 +115,6 @@ def _split(page: Page) -> list[bytes]:
         raws = msgspec.json.decode(page.data or b"[]", type=list[msgspec.Raw])
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"a page of the stream is no array of JSON: {error}") from error
+    if any_too_deep(raws):
+        raise InvalidAnswer(f"a page of the stream is no array of JSON of at most {MAX_LEVELS} levels")
     return [bytes(raw) for raw in raws]

@@ -22,7 +22,9 @@ class ProtocolError(Exception):
     by_code: ClassVar[dict[str, type["ProtocolError"]]] = {}
 
     def __init_subclass__(cls) -> None:
-        ProtocolError.by_code[cls.code] = cls
+        # A subclass without a code of its own says more of the same kind.
+        if "code" in vars(cls):
+            ProtocolError.by_code[cls.code] = cls
 
     def __init__(self, detail: str, headers: Headers = ()) -> None:
         super().__init__(detail)

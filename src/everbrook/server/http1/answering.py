@@ -67,7 +67,15 @@ class Answering(Pacing):
         parked = Parked(request, response)
         self._parked.append(parked)
         self._throttle()
-        self._engine.when_durable(response.rests_on, lambda failure: self._release(parked, failure))
+        self._engine.when_durable(response.rests_on, lambda failure: self._settle(parked, failure))
+
+    def _settle(self, parked: Parked, failure: Unavailable | None) -> None:
+        """Give the answers whose turn has come. A connection that fails at that is ended: its order is lost."""
+        try:
+            self._release(parked, failure)
+        except Exception:
+            self._transport.abort()
+            raise
 
     def _release(self, parked: Parked, failure: Unavailable | None) -> None:
         parked.ready = True

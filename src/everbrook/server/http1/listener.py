@@ -31,7 +31,8 @@ def certificates_of(application: Application) -> Certificates | None:
 class Listener:
     """The open connections of one server."""
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, max_connections: int | None = None) -> None:
+        """Admit at most `max_connections` at a time. The default is what the settings allow."""
         self.application = application
         self.loop = asyncio.get_running_loop()
         self._tuning = tuning = application.tuning.listener
@@ -50,6 +51,7 @@ class Listener:
         self._numbers = count(1)
         self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once)
         limits = application.settings.limits
+        self._max_connections = limits.max_connections if max_connections is None else max_connections
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
         self.pulse = Pulse(application.engine, self.loop, bounds, application.tuning.pulse)
         self.buffered_bytes = 0
@@ -95,9 +97,8 @@ class Listener:
         self, host: str, port: int, inherited: Sequence[socket.socket], certificates: Certificates
     ) -> EncryptedServer:
         sockets = inherited or await bind(host, port, self._tuning.backlog)
-        most = self.application.settings.limits.max_connections
         certificates.watch()
-        room, tuning = lambda: most - self._admitted, self._tuning.encryption
+        room, tuning = lambda: self._max_connections - self._admitted, self._tuning.encryption
         return EncryptedServer(sockets, certificates, self._connect, room, tuning)
 
     @property
@@ -114,7 +115,7 @@ class Listener:
         self.connections.add(connection)
         self._accepted += 1
         self._backlog.look()
-        if self._admitted >= self.application.settings.limits.max_connections:
+        if self._admitted >= self._max_connections:
             return self._turn_away(connection, Unavailable("the server has too many connections"))
         try:
             connection.place = self.application.holdings.open(address)

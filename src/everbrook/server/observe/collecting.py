@@ -83,7 +83,9 @@ class ServerCollector(Collector):
         self._disk.look()
         streams = [((surface,), self._engine.count(root)) for surface, root in SURFACES.items()]
         free, size = self._disk.free_and_size() or (None, None)
+        yield family("everbrook_faults_total", [((callback,), count) for callback, count in engine.faults.items()])
         yield single("everbrook_storage_failed", engine.failed)
+        yield single("everbrook_storage_damaged_streams", engine.damaged_streams)
         yield family("everbrook_storage_streams", streams)
         yield single("everbrook_storage_resident_streams", engine.resident_streams)
         yield single("everbrook_storage_memory_bytes", engine.memory_bytes)
@@ -131,6 +133,7 @@ def _of_commits(engine: EngineInspection) -> Iterator[Family]:
     yield single("everbrook_commit_refused_groups_total", engine.commits.refused)
     yield single("everbrook_commit_pending_changes", engine.pending)
     yield single("everbrook_commit_oldest_pending_seconds", engine.pending_secs)
+    yield single("everbrook_commit_stalled", engine.stalled)
     yield single("everbrook_commit_parked_answers", engine.parked)
 
 

@@ -22,6 +22,7 @@ from httpcore2 import (
 from msgspec import Struct
 
 from everbrook.protocol.errors import WebhookUrlRejected
+from everbrook.protocol.nesting import too_deep
 from everbrook.server.webhooks.dialing import GuardedNetwork
 from everbrook.server.webhooks.guard import Resolver, Target, check_url
 from everbrook.server.webhooks.resolver import SystemResolver
@@ -178,9 +179,9 @@ def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str
 
 
 def _parse_done(body: bytes) -> bool:
-    """Whether a receiver said that its work is done. What is no JSON object says nothing."""
+    """Whether a receiver said that its work is done. What is no JSON object, or nested too deeply, says nothing."""
     try:
-        return msgspec.json.decode(body, type=_Answer).done
+        return msgspec.json.decode(body, type=_Answer).done and not too_deep(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
 

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Choice, Folder, ShardCount
+from everbrook.settings.kinds import Choice, Folder, ShardCount, Switch
 
 
 class StorageMode(Choice):
@@ -20,6 +20,11 @@ class StorageMode(Choice):
     def durable(self) -> bool:
         """Whether streams outlive the process."""
         return self is not StorageMode.MEMORY
+
+    @property
+    def store(self) -> str:
+        """What the folder of the store is called that the mode keeps; the two modes of files have one."""
+        return {StorageMode.MEMORY: "", StorageMode.ACID: "acid"}.get(self, "file")
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -48,14 +53,22 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ShardCount,
         Meta(
             description=(
-                "Over how many LMDB environments mode `acid` spreads what it takes out of its journal. "
-                "One journal takes the writes of all of them, so more shards buy nothing until LMDB itself is the "
-                "limit. Fixed when the store is made."
+                "Accepted for compatibility, without effect: one journal takes the writes of all streams, and sixteen "
+                "of them took a third of its acknowledgements per second. A value above 1 logs one line."
             )
         ),
     ] = 1
+    allow_unused_store: Annotated[
+        Switch,
+        Meta(
+            description=(
+                "Whether the server may start although `storage.data_dir` holds a store that the mode does not use, as "
+                "one of another mode beside `memory`. Else it refuses, so that nobody takes their streams for lost."
+            )
+        ),
+    ] = False
 
     @property
     def store_dir(self) -> Path:
-        """The folder of the store that the mode keeps; the two modes of files have one."""
-        return Path(self.data_dir) / ("acid" if self.mode is StorageMode.ACID else "file")
+        """The folder of the store that the mode keeps."""
+        return Path(self.data_dir) / self.mode.store

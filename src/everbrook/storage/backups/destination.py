@@ -16,13 +16,12 @@ from everbrook.storage.backups.backup import (
     MANIFEST,
     Backup,
     BackupError,
-    Entry,
     Manifest,
     find_backups,
-    format_list,
     next_name,
 )
-from everbrook.storage.backups.syncing import Syncing, sync_path
+from everbrook.storage.backups.file_system import OpenFileSystem, folders_of, open_file_system
+from everbrook.storage.backups.store_copy import StoreCopy
 
 PARTIAL = ".partial"
 LATEST = "latest"
@@ -36,7 +35,7 @@ _LOST = "lost+found"
 class Destination:
     """A folder for backups, used by one process at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, open_file_system: OpenFileSystem = open_file_system) -> None:
         """Take the folder, and make it if need be. `BackupError` if another backup is under way there."""
         self.folder = folder
         self.partial = folder / PARTIAL
@@ -48,7 +47,7 @@ class Destination:
         except OSError:
             os.close(self._lock)
             raise BackupError(f"another backup into {folder} is under way") from None
-        self.syncing = Syncing(folder)
+        self._file_system = open_file_system(folder)
         for left in folder.glob(f"{_REMOVING}*"):
             shutil.rmtree(left)
         (folder / _DRAFT).unlink(missing_ok=True)
@@ -66,46 +65,39 @@ class Destination:
         found = find_backups(self.folder)
         return Backup(found[-1]) if found else None
 
-    def publish(self, manifest: Manifest) -> Path:
-        """Give what is in `.partial` its name. Everything in it is on the disk already."""
-        _write(self.partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
-        sync_path(self.partial)
+    def publish(self, copy: StoreCopy, manifest: Manifest) -> Path:
+        """Give the copy in `.partial` its name, and return when the backup is on the disk.
+
+        In this order: the files, what tells that they are all there, and the name. So no crash leaves a backup that
+        is not whole.
+        """
+        file_system = self._file_system
+        folders = folders_of(copy.target, copy.folders)
+        file_system.write(self.partial / LIST, copy.listed())
+        file_system.sync(copy.written, [*folders, copy.target.parent, self.partial])
+        file_system.write(self.partial / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+        file_system.sync_path(self.partial)
         found = find_backups(self.folder)
         path = self.folder / next_name(manifest.taken_at_ms, found[-1].name if found else None)
-        self.partial.rename(path)
-        sync_path(self.folder)
+        file_system.rename(self.partial, path)
+        file_system.sync_path(self.folder)
         draft = self.folder / _DRAFT
         draft.symlink_to(path.name)
-        draft.rename(self.folder / LATEST)
-        sync_path(self.folder)
+        file_system.rename(draft, self.folder / LATEST)
+        file_system.sync_path(self.folder)
         return path
-
-    def write_list(self, entries: list[Entry]) -> bytes:
-        """Write the list of the files, durably, and give its bytes."""
-        text = format_list(entries)
-        _write(self.partial / LIST, text)
-        return text
 
     def prune(self, keep: int) -> list[Path]:
         """Remove all but the `keep` backups that were made last. Gives those that are gone."""
         gone = find_backups(self.folder)[:-keep]
         for path in gone:
             removing = self.folder / f"{_REMOVING}{path.name}"
-            path.rename(removing)
-            sync_path(self.folder)
+            self._file_system.rename(path, removing)
+            self._file_system.sync_path(self.folder)
             shutil.rmtree(removing)
         return gone
 
     def close(self) -> None:
         """Let others in."""
-        self.syncing.close()
+        self._file_system.close()
         os.close(self._lock)
-
-
-def _write(path: Path, data: bytes) -> None:
-    draft = path.with_name(f"{path.name}.new")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)

@@ -18,6 +18,7 @@ from everbrook.storage.backups.pieces import BLOCK_BYTES, Asked, Piece, State
 from everbrook.storage.pin import PinnedFile
 
 EMPTY = sha256().hexdigest()
+DRAFT = ".copying"
 
 
 class Source(Protocol):
@@ -161,7 +162,7 @@ class FileCopy:
 
 def draft_of(path: Path) -> Path:
     """Say where a copy is until it is whole. What a run that was killed has left there begins as the file does."""
-    return path.with_name(f"{path.name}.copying")
+    return path.with_name(path.name + DRAFT)
 
 
 def digests(path: Path) -> Iterator[str]:

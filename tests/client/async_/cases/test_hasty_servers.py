@@ -44,9 +44,11 @@ async def test_a_server_that_does_not_wait_is_asked_with_pauses(
     assert 3 <= await asked_while_following(proxy, shaky, mode) <= 60
 
 
+@pytest.mark.timing
 async def test_events_that_end_at_once_lead_to_long_polls(
     writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
 ) -> None:
+    """On a busy machine an answer may take so long that it does not end at once."""
     writer.create("application/json")
     proxy.follow_plan(hasty)
     await asked_while_following(proxy, shaky, "auto")

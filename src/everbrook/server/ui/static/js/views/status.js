@@ -25,7 +25,7 @@ const CHARTS = [
 ];
 
 const FIGURES = [
-  ["Streams", "everbrook_storage_streams", formatNumber], ["Stored in memory", "everbrook_storage_memory_bytes", formatBytes], ["Stored on disk", "everbrook_storage_disk_bytes", formatBytes], ["Journal", "everbrook_journal_bytes", formatBytes], ["Disk free", "everbrook_storage_disk_free_bytes", formatBytes],
+  ["Streams", "everbrook_storage_streams", formatNumber], ["Damaged streams", "everbrook_storage_damaged_streams", (count) => (count ? formatNumber(count) : null)], ["Stored in memory", "everbrook_storage_memory_bytes", formatBytes], ["Stored on disk", "everbrook_storage_disk_bytes", formatBytes], ["Journal", "everbrook_journal_bytes", formatBytes], ["Disk free", "everbrook_storage_disk_free_bytes", formatBytes],
   ["Memory", "process_resident_memory_bytes", formatBytes], ["Connections", "everbrook_connections_open", formatNumber], ["Waiting for the disk", "everbrook_commit_pending_changes", formatNumber], ["Subscriptions", "everbrook_subscriptions", formatNumber],
 ];
 
@@ -49,6 +49,6 @@ export function ServerView({ theme }) {
   const now = scrapes.current.at(-1);
   return html`<section class="status" aria-label="Server"><header class="tools"><h1>Server</h1><span class="dim" role="status">${failure ? "" : now ? "live" : "loading…"}</span></header>
     ${failure && (failure.status === 404 ? html`<p class="empty">This server gives no metrics.</p>` : html`<${Failure} error=${failure} />`)}
-    ${now && html`<dl class="figures">${FIGURES.map(([label, name, format]) => { const value = total(now.samples, name); return value === null ? null : html`<div key=${label}><dt>${label}</dt><dd>${format(value)}</dd></div>`; })}</dl>
+    ${now && html`<dl class="figures">${FIGURES.map(([label, name, format]) => { const value = total(now.samples, name), text = value === null ? null : format(value); return text === null ? null : html`<div key=${label}><dt>${label}</dt><dd>${text}</dd></div>`; })}</dl>
       <div class="charts">${CHARTS.map((chart, at) => html`<${Chart} key=${chart.title} title=${chart.title} series=${chart.series} points=${points.current[at]} format=${chart.format} theme=${theme} />`)}</div>`}</section>`;
 }

@@ -1,0 +1,47 @@
+"""Ownership: a storage that no longer owns the folder of its store must not be written to."""
+
+import logging
+from collections.abc import Callable
+
+from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.tuning import OwnershipTuning
+from everbrook.storage.api import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class Ownership:
+    """Asks the storage periodically whether it still owns its folder. A loss is final until a restart."""
+
+    def __init__(
+        self, storage: Storage, scheduler: Scheduler, fail: Callable[[str], None], tuning: OwnershipTuning
+    ) -> None:
+        """Call `fail` once, with the reason, when the folder is lost."""
+        self._storage = storage
+        self._scheduler = scheduler
+        self._fail = fail
+        self._check_secs = tuning.check_secs
+        self._timer: Timer | None = None
+        self.lost: str | None = None
+        if storage.blocking:
+            self._wait()
+
+    def _wait(self) -> None:
+        self._timer = self._scheduler.call_later(self._check_secs, self._look)
+
+    def _look(self) -> None:
+        if self.verify():
+            self._wait()
+
+    def verify(self) -> bool:
+        """Ask the storage now. Gives whether it still owns its folder."""
+        if self.lost is None and (reason := self._storage.verify_lock()):
+            self.lost = reason
+            logger.error("the store takes no more writes: %s", reason)
+            self._fail(f"the store takes no more writes until the server is restarted: {reason}")
+        return self.lost is None
+
+    def stop(self) -> None:
+        """Ask no more."""
+        if self._timer:
+            self._timer.cancel()

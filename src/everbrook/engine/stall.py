@@ -1,0 +1,65 @@
+"""Stalls: a watchdog reports when changes wait and none becomes durable, as with a sync that never returns.
+
+The watch sets one timer while changes wait, and none otherwise. It says so once in the log, with the stack of the
+thread that persists, and once more when the stall is over.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+
+from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.tuning import CommitTuning
+
+logger = logging.getLogger(__name__)
+
+
+def stack_of(thread_id: int) -> str:
+    """Give the stack of a thread as it is now, the innermost call last, as a traceback shows it."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - documented, in spite of its name
+    return "".join(traceback.format_stack(frame)) if frame else f"thread {thread_id} has ended"
+
+
+class StallWatch:
+    """Looks after a committer for as long as changes wait."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        tuning: CommitTuning,
+        silent_secs: Callable[[], float | None],
+        where: Callable[[], str],
+    ) -> None:
+        """Ask `silent_secs` for how long there was no progress (None: no change waits), and `where` for the stack."""
+        self._scheduler = scheduler
+        self._tuning = tuning
+        self._silent_secs = silent_secs
+        self._where = where
+        self._timer: Timer | None = None
+        self._told = False
+
+    def start(self) -> None:
+        """Begin to watch, unless somebody does."""
+        if self._timer is None:
+            self._timer = self._scheduler.call_later(self._tuning.stall_secs, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        secs, bound = self._silent_secs(), self._tuning.stall_secs
+        stalled = secs is not None and secs >= bound
+        if stalled and not self._told:
+            logger.error(
+                "changes wait, and none has become durable for %.1f s; the commit thread:\n%s", secs, self._where()
+            )
+        elif self._told and not stalled:
+            logger.warning("changes become durable again")
+        self._told = stalled
+        if secs is not None:
+            delay_secs = self._tuning.recheck_secs if stalled else bound - secs
+            self._timer = self._scheduler.call_later(delay_secs, self._look)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._timer:
+            self._timer.cancel()

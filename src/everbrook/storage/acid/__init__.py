@@ -1,1 +1,0 @@
-"""The `acid` engine: one journal in front of LMDB. Data, metadata and producers are durable together or not at all."""

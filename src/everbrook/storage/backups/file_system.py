@@ -1,0 +1,87 @@
+"""The file system of a backup: whatever gets its name there is durable first.
+
+On Linux a whole file system is synced in one call. Ten thousand syncs, one for each file, would get into the way of a
+server on the same disk for a long time. Elsewhere it is done file by file.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePath
+
+from everbrook.storage.disk import sync_descriptor
+
+# So many syncs at once: the file system does them together.
+_SYNCS = 8
+
+SyncAll = Callable[[int], int]
+"""Sync the file system that a descriptor is on. Gives -1 after an error, which `errno` names."""
+
+
+def find_syncfs() -> SyncAll | None:
+    """Give the system call that syncs a file system and reports errors, where there is one."""
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    return getattr(libc, "syncfs", None)
+
+
+class FileSystem:
+    """The file system that a folder is on. A test replaces the system calls to see in which order they come."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        sync_all: SyncAll | None,
+        sync: Callable[[int], None] = sync_descriptor,
+        rename: Callable[[Path, Path], None] = os.replace,
+    ) -> None:
+        """Begin to see errors of the disk: those since now are errors of `sync`."""
+        self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._sync_all = sync_all
+        self._sync = sync
+        self.rename = rename
+
+    def sync(self, files: Iterable[Path], folders: Iterable[Path]) -> None:
+        """Return when files and the names in folders are on the disk."""
+        if self._sync_all is None:
+            with ThreadPoolExecutor(_SYNCS) as threads:
+                for _ in threads.map(self.sync_path, [*files, *folders]):
+                    pass
+        elif self._sync_all(self._descriptor):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def sync_path(self, path: Path) -> None:
+        """Return when a file, or the names in a folder, are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file that is on the disk before it has its name. The name is durable when its folder is synced."""
+        draft = path.with_name(f"{path.name}.new")
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            self._sync(file.fileno())
+        self.rename(draft, path)
+
+    def close(self) -> None:
+        """Let the descriptor go."""
+        os.close(self._descriptor)
+
+
+def folders_of(root: Path, names: Iterable[str]) -> list[Path]:
+    """Give a folder, those below it that have these names, and those in between."""
+    return sorted({root, *(root / each for name in names for each in (PurePath(name), *PurePath(name).parents))})
+
+
+OpenFileSystem = Callable[[Path], FileSystem]
+
+
+def open_file_system(folder: Path) -> FileSystem:
+    """Take the file system that a folder is on."""
+    return FileSystem(folder, sync_all=find_syncfs())

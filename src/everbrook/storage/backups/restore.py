@@ -1,0 +1,139 @@
+"""Restoring: a backup becomes a data folder again, entirely and verified, or nothing is there.
+
+Everything is copied into a folder beside the target, each block against its digest, and checked as a store is; then
+that folder gets the target's name.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from everbrook.storage.backups.backup import Backup, BackupError, Entry
+from everbrook.storage.backups.file_system import OpenFileSystem, folders_of, open_file_system
+from everbrook.storage.backups.pieces import BLOCK_BYTES
+from everbrook.storage.check import Report, check_store
+from everbrook.storage.epoch import set_epoch
+from everbrook.storage.manifest import LOCK
+
+Progress = Callable[[int], None]
+"""Told how many more bytes are done."""
+
+
+def restore(
+    backup: Backup,
+    target: Path,
+    progress: Progress,
+    *,
+    epoch: int,
+    open_file_system: OpenFileSystem = open_file_system,
+) -> Report:
+    """Make a data folder of a backup. `BackupError` says what of it is damaged; then there is no data folder.
+
+    `epoch` is a random number: what clients know of the store from before the backup was restored holds no more.
+    """
+    require_free(target)
+    with _draft_of(target) as draft:
+        store = draft / backup.manifest.store
+        store.mkdir(mode=0o700)
+        with closing(open_file_system(store)) as file_system:
+            files = _copy(backup, store, progress)
+            report = check_copy(store)
+            set_epoch(store, epoch)
+            file_system.sync(files, [*folders_of(store, backup.manifest.folders), draft])
+            file_system.rename(draft, target)
+            file_system.sync_path(target.parent)
+    report.folder = target / backup.manifest.store
+    return report
+
+
+@contextmanager
+def _draft_of(target: Path) -> Iterator[Path]:
+    """Give an empty folder beside a target to one process at a time, and remove what is left of it."""
+    draft = target.with_name(f".{target.name}.restoring")
+    draft.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not _lock(descriptor, draft):
+            raise BackupError(f"{target} is being restored by another process")
+        try:
+            for left in draft.iterdir():
+                shutil.rmtree(left)
+            yield draft
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, draft: Path) -> bool:
+    """Lock a folder, unless another process has it or has put another in its place since it was opened."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return draft.exists() and os.path.samestat(os.fstat(descriptor), draft.stat())
+
+
+def require_free(target: Path) -> None:
+    """Refuse a target that has something in it."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise BackupError(f"{target} is not a folder")
+    if target.exists() and any(target.iterdir()):
+        raise BackupError(f"{target} is not empty: a backup is restored into a new folder only")
+    if target.is_mount():
+        raise BackupError(f"{target} is a mount point, which can't be replaced: name a new folder in it")
+    if not target.parent.is_dir():
+        raise BackupError(f"{target.parent} is not there, and {target} would be made in it")
+
+
+def check_copy(store: Path) -> Report:
+    """Check a copy of a store, and leave no trace in it. `BackupError` if it does not verify."""
+    report = check_store(store, lambda _read_bytes, _total_bytes: None)
+    (store / LOCK).unlink(missing_ok=True)
+    if not report.sound:
+        raise BackupError(
+            f"the copy does not verify, in {len(report.damages)} places; the first: {report.damages[0]}. "
+            f"`everbrook check` says whether the store itself does"
+        )
+    return report
+
+
+def _copy(backup: Backup, store: Path, progress: Progress) -> list[Path]:
+    """Copy everything. Gives the files that were made."""
+    done = 0
+    files: list[Path] = []
+    for folder in filter(None, backup.manifest.folders):
+        (store / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+    for entry in backup.entries():
+        _copy_file(backup.store / entry.name, store / entry.name, entry)
+        files.append(store / entry.name)
+        done += entry.size
+        progress(entry.size)
+    if (len(files), done) != (backup.manifest.files, backup.manifest.bytes):
+        raise BackupError(f"{backup.folder} has {len(files)} files, {done} bytes; its manifest says otherwise")
+    return files
+
+
+def _for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _copy_file(source: Path, target: Path, entry: Entry) -> None:
+    try:
+        reading = source.open("rb", buffering=0)
+    except OSError as error:
+        raise BackupError(f"{source} can't be read: {error.strerror}") from error
+    with reading, open(target, "wb", buffering=0, opener=_for_owner) as writing:
+        for number, digest in enumerate(entry.blocks):
+            size = min(BLOCK_BYTES, entry.size - number * BLOCK_BYTES)
+            block = os.pread(reading.fileno(), size, number * BLOCK_BYTES)
+            if sha256(block).hexdigest() != digest:
+                place = number * BLOCK_BYTES
+                raise BackupError(f"{source} is damaged: the {size} bytes from {place} on are not what was copied")
+            writing.write(block)
+        if os.fstat(reading.fileno()).st_size != entry.size:
+            raise BackupError(f"{source} is damaged: it should have {entry.size} bytes")

@@ -1,0 +1,223 @@
+"""Copying a pinned store: what an earlier backup has is linked, what it has in parts is asked for block by block.
+
+Nothing is linked unread: a block that has rotted in the earlier backup is copied again, and does not spread.
+Blocks of many files are asked for together, and some ahead of those that are being written.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import inf
+from pathlib import Path
+from threading import Event
+
+from everbrook.storage.backups.backup import Backup, Entry, format_list, require_inside
+from everbrook.storage.backups.file_copy import DRAFT, EMPTY, Basis, FileCopy, Source, digests, draft_of, link
+from everbrook.storage.backups.pace import Pace
+from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
+from everbrook.storage.journal_scan import parse_log_file
+from everbrook.storage.pin import Pin, PinnedFile
+
+BATCH_PIECES = 256
+BATCH_BYTES = 4 * 1024 * 1024
+BATCHES_AHEAD = 3
+ASKING_THREADS = 2
+
+Report = Callable[[int], None]
+"""Told how many more bytes are done."""
+
+
+class PinSource:
+    """A store of this process."""
+
+    def __init__(self, pin: Pin) -> None:
+        self._pin = pin
+        self.folders = pin.folders
+        self.files = pin.files
+
+    def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
+        """Read pieces."""
+        return list(read_pieces(self._pin, asked))
+
+    def give_up(self) -> None:
+        """Nobody waits here."""
+
+
+class StoreCopy:
+    """Copies a store into a folder."""
+
+    def __init__(
+        self,
+        source: Source,
+        target: Path,
+        previous: Backup | None,
+        report: Report,
+        bytes_per_sec: float = inf,
+    ) -> None:
+        """Use what is in `target` already, and what `previous` has.
+
+        So many bytes a second are read at most, those included that turn out to be known already.
+        """
+        self._source = source
+        self.target = target
+        self._previous = previous.store if previous else None
+        self._known = {_identity(entry.name): entry for entry in previous.entries()} if previous else {}
+        self._report = report
+        self._pace = Pace(bytes_per_sec)
+        self._given_up = Event()
+        self._left_over: dict[str, list[Path]] = {}
+        for path in _files_in(target):
+            name = path.relative_to(target).as_posix().removesuffix(DRAFT)
+            self._left_over.setdefault(_identity(name), []).append(path)
+        self.entries: list[Entry] = []
+        self.folders: list[str] = []
+        self.written: list[Path] = []
+        self.done_bytes = 0
+        self.copied_bytes = 0
+
+    def run(self) -> None:
+        """Copy everything. Nothing of it is synced yet."""
+        try:
+            self._copy_all()
+        finally:
+            if self._last:
+                self._last.close()
+        if self._left_over:
+            self._remove_others()
+
+    def listed(self) -> bytes:
+        """Give the list of the files as it is written."""
+        return format_list(self.entries)
+
+    def _copy_all(self) -> None:
+        with ThreadPoolExecutor(ASKING_THREADS, "everbrook-copy") as threads:
+            try:
+                self._copy_by(threads)
+            except BaseException:
+                # Nobody waits for what was asked ahead.
+                self._given_up.set()
+                self._source.give_up()
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
+        self._finish_last()
+
+    def _copy_by(self, threads: ThreadPoolExecutor) -> None:
+        under_way: deque[tuple[list[tuple[FileCopy, Asked]], Future[list[Piece]]]] = deque()
+        for batch in self._batches():
+            under_way.append((batch, threads.submit(self._ask, [asked for _, asked in batch])))
+            if len(under_way) > BATCHES_AHEAD:
+                self._take(*under_way.popleft())
+        while under_way:
+            self._take(*under_way.popleft())
+
+    def _ask(self, asked: list[Asked]) -> list[Piece]:
+        pieces: list[Piece] = []
+        while len(pieces) < len(asked) and not self._given_up.is_set():
+            rest = asked[len(pieces) :]
+            given = self._source.pieces(rest)
+            self._given_up.wait(self._pace.early_secs(sum(each.size for each in rest[: len(given)])))
+            pieces += given
+        return pieces
+
+    def _batches(self) -> "Iterator[list[tuple[FileCopy, Asked]]]":
+        batch: list[tuple[FileCopy, Asked]] = []
+        size = 0
+        for copy in self._copies():
+            for asked in copy.asked():
+                batch.append((copy, asked))
+                size += asked.size
+                if len(batch) >= BATCH_PIECES or size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _copies(self) -> Iterator[FileCopy]:
+        """Go through the files, and link those that are known."""
+        self.folders = self._source.folders()
+        for folder in self.folders:
+            require_inside(folder)
+            (self.target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            for file in self._source.files(folder):
+                require_inside(file.name)
+                if not self._link(file):
+                    yield FileCopy(self._source, file, self.target / file.name, list(self._bases(file)))
+
+    def _link(self, file: PinnedFile) -> bool:
+        """Link a file that the last backup has as it is."""
+        known = self._known.get(_identity(file.name))
+        if not (self._previous and known and file.stamp and known.stamp == file.stamp and known.size == file.size):
+            return False
+        path = self._previous / file.name
+        if not (_has_size(path, file.size) and Basis(path, file.size, []).holds(known.blocks or [EMPTY])):
+            return False
+        link(path, self.target / file.name)
+        self._enter(known, 0)
+        # Where there are no second names it is a copy.
+        self.written.append(self.target / file.name)
+        return True
+
+    def _bases(self, file: PinnedFile) -> Iterator[Basis]:
+        """Find files that may have much of this one: of a run that was killed, and of the last backup."""
+        path, identity = self.target / file.name, _identity(file.name)
+        _take_on(draft_of(path), path)
+        for left in {path: None} | dict.fromkeys(self._left_over.get(identity, ())):
+            if left.is_file():
+                yield Basis(left, left.stat().st_size, list(digests(left)))
+        known = self._known.get(identity)
+        if self._previous and known and _has_size(self._previous / known.name, known.size):
+            yield Basis(self._previous / known.name, known.size, known.blocks or [EMPTY])
+
+    _last: FileCopy | None = None
+
+    def _take(self, batch: list[tuple[FileCopy, Asked]], asking: Future[list[Piece]]) -> None:
+        for (copy, asked), piece in zip(batch, asking.result(), strict=True):
+            if copy is not self._last:
+                self._finish_last()
+                self._last = copy
+            copy.take(asked, piece)
+
+    def _finish_last(self) -> None:
+        copy, self._last = self._last, None
+        if copy is None:
+            return
+        entry = copy.finish()
+        if entry:
+            self._enter(entry, copy.copied_bytes)
+            self.written.append(self.target / entry.name)
+
+    def _enter(self, entry: Entry, copied_bytes: int) -> None:
+        self.entries.append(entry)
+        self.done_bytes += entry.size
+        self.copied_bytes += copied_bytes
+        self._report(entry.size)
+
+    def _remove_others(self) -> None:
+        """Remove what a run that was killed has left and this one does not have."""
+        names = {entry.name for entry in self.entries}
+        for path in _files_in(self.target):
+            if path.relative_to(self.target).as_posix() not in names:
+                path.unlink()
+
+
+def _identity(name: str) -> str:
+    """Give what stays of a file's name while it grows: that of a journal file has its length."""
+    file = parse_log_file(Path(name))
+    return f"{file.first}-{file.use}" if file else name
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def _take_on(draft: Path, path: Path) -> None:
+    """Keep what a run that was killed has of a file, in the place where it is read and never written."""
+    if draft.is_file() and not (path.is_file() and path.stat().st_size >= draft.stat().st_size):
+        draft.rename(path)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.stat().st_size == size
+    except OSError:
+        return False

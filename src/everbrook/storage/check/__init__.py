@@ -1,0 +1,32 @@
+"""Checking and repairing stores that no server uses: what is stored, and what of it is not what was written."""
+
+from typing import TYPE_CHECKING
+
+from everbrook.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from everbrook.storage.check.base_walk import open_walked as open_walked, walk_base as walk_base
+    from everbrook.storage.check.marks import KnownDamage as KnownDamage, known_damage as known_damage
+    from everbrook.storage.check.repair import Repair as Repair
+    from everbrook.storage.check.report import (
+        DamagedStream as DamagedStream,
+        Notebook as Notebook,
+        Progress as Progress,
+        Remark as Remark,
+        Report as Report,
+        Tally as Tally,
+        check_store as check_store,
+        find_stores as find_stores,
+    )
+    from everbrook.storage.check.store import StoreCheck as StoreCheck
+
+__getattr__, __dir__ = lazy_imports(
+    __name__,
+    {
+        ".base_walk": "open_walked walk_base",
+        ".marks": "KnownDamage known_damage",
+        ".repair": "Repair",
+        ".report": "DamagedStream Notebook Progress Remark Report Tally check_store find_stores",
+        ".store": "StoreCheck",
+    },
+)

@@ -1,0 +1,130 @@
+"""Reading the base to check it: every row of every database, in order, and what LMDB can't read."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import lmdb
+
+from everbrook.protocol.state import Head
+from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
+from everbrook.storage.lmdb_base import UNREADABLE, parse_head
+from everbrook.storage.lmdb_pages import problem_of
+from everbrook.storage.manifest import BASE
+from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity
+from everbrook.storage.rows import DATA, DATABASES, INCARNATION, STREAMS, place_of, unseal, with_prefix
+
+
+class BaseReader:
+    """The base, read-only. Unless the store was `made` completely, a missing or incomplete file is no damage."""
+
+    def __init__(self, folder: Path, notebook: Notebook, *, made: bool) -> None:
+        self._file = folder / BASE / DATA
+        self._notebook = notebook
+        self._transaction: lmdb.Transaction | None = None
+        self._env: lmdb.Environment | None = None
+        self._databases: dict[bytes, lmdb._Database] = {}
+        notebook.at(self._file)
+        problem = problem_of(self._file)
+        if problem:
+            if made:
+                self._unreadable(problem)
+            return
+        self._size = self._file.stat().st_size
+        try:
+            self._open()
+        except lmdb.Error as error:
+            self._unreadable(f"LMDB can't open it: {error}")
+            return
+        if made and set(self._databases) != set(DATABASES):
+            self._unreadable("its list of databases is not what it should be")
+
+    def _open(self) -> None:
+        env = self._env = lmdb.open(str(self._file.parent), readonly=True, lock=False, create=False, max_dbs=16)
+        with env.begin() as transaction:
+            found = {bytes(name) for name, _ in islice(transaction.cursor(), len(DATABASES) + 1)}
+        for name in DATABASES:
+            if name in found:
+                self._databases[name] = env.open_db(name, create=False)
+        self._transaction = env.begin(buffers=True)
+
+    def _unreadable(self, problem: str, place: str = "") -> None:
+        self._notebook.damage(problem, place)
+        self._notebook.refuse(BASE_UNREADABLE)
+
+    @property
+    def readable(self) -> bool:
+        """Whether LMDB could open it."""
+        return self._transaction is not None
+
+    def get(self, database: bytes, key: bytes) -> bytes | None:
+        """Give a value as it is stored."""
+        if self._transaction is None or database not in self._databases:
+            return None
+        try:
+            value = self._transaction.get(key, db=self._databases[database])
+        except lmdb.Error as error:
+            self._unreadable(f"LMDB can't read it: {error}", place_of(database, key))
+            return None
+        return None if value is None else bytes(value)
+
+    def sealed(self, database: bytes, key: bytes) -> bytes | None:
+        """Give a value, if it is there and verifies."""
+        value = self.get(database, key)
+        return None if value is None else unseal(key, value)
+
+    def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Give every row as it is stored, as long as they come in order and are no more than LMDB says."""
+        self._notebook.at(self._file, database.decode())
+        if self._transaction is None or database not in self._databases:
+            return
+        before, seen = b"", 0
+        try:
+            count = self._transaction.stat(self._databases[database])["entries"]
+            for key, value in self._transaction.cursor(self._databases[database]):
+                seen += 1
+                if seen > count or bytes(key) <= before or len(value) > self._size:
+                    self._unreadable("its rows are not in order", f"{place_of(database, before)} and behind it")
+                    return
+                before = bytes(key)
+                self._notebook.advance(len(value))
+                yield before, bytes(value)
+        except lmdb.Error as error:
+            self._unreadable(f"LMDB can't read it: {error}", f"{place_of(database, before)} and behind it")
+            return
+        if seen != count:
+            self._unreadable(f"it has {seen} rows, and LMDB counts {count}")
+
+    def with_prefix(self, database: bytes, prefix: bytes) -> Iterator[bytes]:
+        """Give the keys that begin with some bytes."""
+        if self._transaction is None or database not in self._databases:
+            return
+        try:
+            for key, _ in with_prefix(self._transaction.cursor(self._databases[database]), prefix):
+                yield key
+        except lmdb.Error as error:
+            self._notebook.damage(f"LMDB can't read it: {error}", place_of(database, prefix))
+
+    def head(self, incarnation: int) -> Head | None:
+        """Give the head of a stream, if it is there and can be read."""
+        packed = self.sealed(STREAMS, INCARNATION.pack(incarnation))
+        try:
+            return None if packed is None else parse_head(packed)
+        except UNREADABLE:
+            return None
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._transaction:
+            self._transaction.abort()
+        if self._env:
+            self._env.close()
+
+
+def parse_whole_head(packed: bytes) -> Head:
+    """Read a row of the streams, all of it."""
+    unpacker = Unpacker(packed)
+    head, _ = unpack_head(unpacker, unpack_identity(unpacker))
+    if unpacker.position != len(packed):
+        raise ValueError("a row of another length")
+    return head

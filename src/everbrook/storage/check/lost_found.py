@@ -1,0 +1,52 @@
+"""Lost and found: the folder of a store where damaged bytes are kept, for whoever wants to look at them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from everbrook.storage.disk import Disk
+from everbrook.storage.manifest import LOST_AND_FOUND
+
+
+class LostAndFound:
+    """Keeps bytes and files. What it has is on the disk when a call returns."""
+
+    def __init__(self, disk: Disk, folder: Path) -> None:
+        """Use the one in the folder of a store. It is made when something comes."""
+        self._disk = disk
+        self.folder = folder / LOST_AND_FOUND
+
+    def keep(self, name: str, parts: Iterable[tuple[int, bytes]]) -> Path | None:
+        """Keep bytes, each part at its position in one file. None if there are none."""
+        file, path = None, None
+        for position, data in parts:
+            if data:
+                if file is None:
+                    path = self._free(name)
+                    file = self._disk.create(path)
+                file.write_at(position, data)
+        if file:
+            file.sync()
+            file.close()
+            self._disk.sync_folder(self.folder)
+        return path
+
+    def copy(self, path: Path) -> Path | None:
+        """Keep a copy of a file."""
+        return self.keep(path.name, [(0, self._disk.read(path))])
+
+    def take(self, path: Path) -> Path:
+        """Move a file or a folder here."""
+        kept = self._free(path.name)
+        self._disk.rename(path, kept)
+        self._disk.sync_folder(self.folder)
+        self._disk.sync_folder(path.parent)
+        return kept
+
+    def _free(self, name: str) -> Path:
+        """Give a place that is not taken."""
+        self._disk.make_folder(self.folder)
+        taken, number, free = set(self._disk.names(self.folder)), 1, name
+        while free in taken:
+            number += 1
+            free = f"{name}.{number}"
+        return self.folder / free

@@ -1,0 +1,294 @@
+"""Rebuilding a store whose base can't be read: from its segments, which name their streams, and from its journal.
+
+Every stream gets a new incarnation, since rows with the last bytes of it may be lost, and no producers. The new store
+is made in a folder of its own, whose name says that it is whole; then its parts take the places of the old ones, which
+are set aside. A crash before that costs nothing, and after it the next repair does the rest.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Drop, Edit, Write
+from everbrook.protocol.errors import quoted
+from everbrook.protocol.state import Head, Identity, Kept, Snapshot
+from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.check.stream_cut import clipped, inherited_loss, orphaned, raised_kept, without_snapshot
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.chunk import Chunk, cut_run
+from everbrook.storage.disk import Disk
+from everbrook.storage.durable import FILE_DURABLE
+from everbrook.storage.file_blobs import BLOBS
+from everbrook.storage.journal_scan import Lost, Needed, parse_log_file, read_journal
+from everbrook.storage.lmdb_base import UNREADABLE, LmdbBase, Opened, unknown_identity
+from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest, format_manifest
+from everbrook.storage.packing import Unpacker, unpack_edit
+from everbrook.storage.pin import Hold
+from everbrook.storage.recent import Recent
+from everbrook.storage.record import Record
+from everbrook.storage.segments import (
+    CHUNK_MAGIC,
+    Segments,
+    pack_segment_header,
+    parse_chunk,
+    parse_segment_header,
+    parse_segment_name,
+)
+from everbrook.storage.tuning import StorageTuning
+
+DRAFT = f"{REBUILT}.draft"
+_MAX_HEADER_BYTES = 1 << 18
+
+
+class Found(Struct):
+    """A stream that segments hold: its head as far as they tell, and the files."""
+
+    head: Head
+    files: list[Path]
+
+
+class Rebuild:
+    """Makes a store anew."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, manifest: Manifest, tuning: StorageTuning, new_incarnation: Callable[[], int]
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._manifest = manifest
+        self._tuning = tuning
+        self._new_incarnation = new_incarnation
+        self._found: dict[int, Found] = {}
+        self._recent = Recent()
+        self._ended: set[int] = set()
+        self._begin: dict[int, int] = {}
+        """From which offsets on the bytes of streams are there."""
+        self._last, self._last_use = 0, 0
+
+    def run(self) -> list[str]:
+        """Make the store anew. Says which streams it has."""
+        self._find_segments()
+        self._replay_journal()
+        lines = self._write_draft()
+        self._disk.rename(self._folder / DRAFT, self._folder / REBUILT)
+        self._disk.sync_folder(self._folder)
+        finish_rebuild(self._disk, self._folder)
+        return [
+            *lines,
+            "each of them has a new incarnation, is open whether it was closed or not, and knows no producers",
+            "not restored: producers, closure, the state of expiry, snapshots, and bytes that were in the base alone",
+        ]
+
+    # What there is
+
+    def _find_segments(self) -> None:
+        files: dict[int, list[tuple[int, Path]]] = {}
+        for path in (self._folder / SEGMENTS).rglob("*"):
+            if parts := parse_segment_name(path.name):
+                files.setdefault(parts[0], []).append((parts[1], path))
+        for incarnation, named in files.items():
+            paths = [path for _, path in sorted(named)]
+            identity = next(filter(None, map(self._identity, paths)), None)
+            if identity and identity.incarnation == incarnation:
+                self._add(identity, paths)
+
+    def _identity(self, path: Path) -> Identity | None:
+        with suppress(*UNREADABLE):
+            return parse_segment_header(self._disk.read(path, 0, _MAX_HEADER_BYTES))
+        return None
+
+    def _add(self, identity: Identity, paths: list[Path]) -> None:
+        """Follow the chunks of a stream as far as they are there."""
+        head: Head | None = None
+        for chunk in self._chunks(identity, paths):
+            if head is None:
+                self._begin[identity.incarnation] = chunk.start
+                cut = chunk.start > identity.first_own_offset
+                kept = Kept(chunk.start, Snapshot(chunk.start, identity.created_at)) if cut else identity.first_kept
+                head = Head(identity, chunk.start, identity.created_at, kept=kept)
+            head = replace(head, tail=chunk.start + len(chunk.data), written_at=chunk.index.times[-1])
+        if head:
+            self._found[identity.incarnation] = Found(head, paths)
+
+    def _chunks(self, identity: Identity, paths: list[Path]) -> Iterator[Chunk]:
+        """Give the chunks of a stream that follow one another."""
+        end: int | None = None
+        for path in paths:
+            data = self._disk.read(path)
+            position = len(pack_segment_header(identity))
+            if not data.startswith(CHUNK_MAGIC, position):
+                position = data.find(CHUNK_MAGIC)
+            while position >= 0 and (parsed := parse_chunk(data, position, identity.incarnation)):
+                chunk, position = parsed
+                if end is not None and chunk.start != end:
+                    return
+                end = chunk.start + len(chunk.data)
+                yield chunk
+
+    def _replay_journal(self) -> None:
+        """Take what the journal has. Some of it may be in segments already."""
+        folder = self._folder / JOURNAL
+        names = self._disk.names(folder) if folder.is_dir() else []
+        files = [file for name in names if (file := parse_log_file(folder / name))]
+        if not files:
+            return
+        first = min(file.first for file in files) - 1
+        recovered = read_journal(self._disk, folder, self._manifest.salt, first, Needed())
+        items: list[Record | Lost] = [*recovered.records, *recovered.lost]
+        for item in sorted(items, key=lambda item: item.number):
+            if isinstance(item, Lost):
+                self._ended.update(item.damage.streams)
+                continue
+            unpacker = Unpacker(item.body)
+            with suppress(*UNREADABLE):
+                while not unpacker.done:
+                    self._take(unpack_edit(unpacker, self._head_before))
+        self._last = max(recovered.last, *(file.first for file in files))
+        self._last_use = recovered.last_use
+
+    def _head_before(self, incarnation: int) -> Head:
+        return self._head(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
+
+    def _head(self, incarnation: int) -> Head | None:
+        if incarnation in self._recent.streams:
+            return self._recent.streams[incarnation].head
+        return self._found[incarnation].head if incarnation in self._found else None
+
+    def _take(self, edit: Edit) -> None:
+        """Follow an edit, if everything before it is known. What is known already is left out."""
+        incarnation, head = edit.head.identity.incarnation, self._head(edit.head.identity.incarnation)
+        if isinstance(edit, Drop):
+            self._found.pop(incarnation, None)
+            self._recent.apply(edit)
+            return
+        if head is None and not edit.created:
+            return
+        have = head.tail if head else edit.head.identity.first_own_offset
+        known = have - (edit.head.tail - len(edit.data))
+        if known < 0:
+            self._ended.add(incarnation)
+        if incarnation in self._ended or edit.head.tail < have:
+            return
+        ends = tuple(end for end in edit.ends if end > have)
+        self._begin.setdefault(incarnation, have)
+        self._recent.apply(Write(edit.head, edit.data[known:], ends, created=edit.created, cut=edit.cut))
+
+    # What it becomes
+
+    def _write_draft(self) -> list[str]:
+        draft = self._folder / DRAFT
+        remove_folder(self._disk, draft)
+        for part in (BASE, BLOBS, JOURNAL, SEGMENTS):
+            if part != SEGMENTS or self._manifest.mode == FILE_DURABLE.store:
+                self._disk.make_folder(draft / part)
+        tuning = self._tuning
+        used = self._manifest.mode == FILE_DURABLE.store
+        sizes = {"max_bytes": tuning.segment_bytes, "max_open": tuning.max_open_segments}
+        segments = Segments(self._disk, draft, Hold(self._disk), **sizes, used=used)
+        base = LmdbBase(draft, segments)
+        try:
+            lines = list(self._write_streams(base))
+            self._write_state(base)
+        finally:
+            base.close()
+            self._disk.sync_folder(draft / BASE)
+            self._disk.sync_folder(draft)
+        return lines
+
+    def _write_streams(self, base: LmdbBase) -> Iterator[str]:
+        streams = {each: head for each in {*self._found, *self._recent.streams} if (head := self._head(each))}
+        youngest = {streams[each].identity.name: each for each in sorted(streams)}
+        moved: dict[int, Head] = {}
+        for incarnation in sorted(streams):
+            head = streams[incarnation]
+            if youngest[head.identity.name] != incarnation:
+                yield f"another stream that was called {quoted(head.identity.name)} is set aside: {incarnation:016x}"
+                continue
+            new = moved[incarnation] = self._moved(head, moved)
+            self._write_stream(base, head.identity, new)
+            yield f"stream {quoted(head.identity.name)} has the offsets {new.kept.earliest} to {new.tail}"
+
+    def _moved(self, head: Head, moved: dict[int, Head]) -> Head:
+        """Give the head of the new incarnation of a stream. Its source comes before it."""
+        old, fork = head.identity.incarnation, head.identity.fork
+        source = moved.get(fork.source_incarnation) if fork else None
+        if fork and source:
+            # What the source has lost, its forks have too.
+            floor = min(self._begin[fork.source_incarnation], fork.offset)
+            kept, first_kept = (_plain(raised_kept(each, floor, 0)) for each in (head.kept, fork.kept))
+            lost_from = inherited_loss(replace(head, kept=kept), fork, source.tail)
+            tail = head.tail if lost_from is None else lost_from
+            offset = min(fork.offset, tail)
+            place = replace(fork, source_incarnation=source.identity.incarnation, offset=offset, kept=first_kept)
+            head = replace(head, identity=replace(head.identity, fork=place), tail=tail, kept=kept)
+            self._begin[old] = min(floor, self._begin[old])
+        elif fork:
+            head = next(orphaned(head, lambda _: [], self._head), head)
+        identity = replace(head.identity, incarnation=self._new_incarnation())
+        return Head(identity, head.tail, head.written_at, kept=_plain(head.kept))
+
+    def _write_stream(self, base: LmdbBase, old: Identity, new: Head) -> None:
+        recent = Recent()
+        recent.apply(Write(new, created=True))
+        with self._checkpoint(base) as checkpoint:
+            checkpoint.take(recent, {})
+            for chunk in self._restored(old, new.tail):
+                index = clipped(chunk.index, chunk.start + len(chunk.data), new.tail)
+                checkpoint.append(new.identity, [Chunk(chunk.start, chunk.data, index)])
+            checkpoint.commit()
+
+    def _restored(self, identity: Identity, tail: int) -> Iterator[Chunk]:
+        """Give the chunks of a stream: those in segments, and those in the journal."""
+        found, run = self._found.get(identity.incarnation), self._recent.run(identity.incarnation)
+        stored = self._chunks(identity, found.files) if found else iter(())
+        recent = cut_run(run, self._tuning.chunk_bytes) if run else []
+        for chunk in chain(stored, recent):
+            if chunk.start + len(chunk.data) <= tail:
+                yield chunk
+
+    def _write_state(self, base: LmdbBase) -> None:
+        with self._checkpoint(base) as checkpoint:
+            checkpoint.set_applied(self._last, self._new_incarnation())
+            checkpoint.set_needed(Needed(self._last_use + 1, self._last_use))
+            checkpoint.set_opened(msgspec.json.encode(Opened(sync=True, boot="")), format_manifest(self._manifest))
+            checkpoint.commit()
+
+    def _checkpoint(self, base: LmdbBase) -> Checkpoint:
+        return Checkpoint(base, self._tuning)
+
+
+def _plain(kept: Kept) -> Kept:
+    """Give what is kept without a snapshot that has bytes: they are not restored."""
+    return kept if kept.snapshot is None or kept.snapshot.automatic else without_snapshot(kept)
+
+
+def finish_rebuild(disk: Disk, folder: Path) -> bool:
+    """Put the parts of a rebuilt store in their places, and set the old ones aside. Tells whether there was one."""
+    rebuilt, lost = folder / REBUILT, LostAndFound(disk, folder)
+    if not rebuilt.is_dir():
+        return False
+    for part in (SEGMENTS, BLOBS, JOURNAL, BASE):
+        if (rebuilt / part).is_dir():
+            if (folder / part).is_dir():
+                lost.take(folder / part)
+            disk.rename(rebuilt / part, folder / part)
+            disk.sync_folder(folder)
+    remove_folder(disk, rebuilt)
+    return True
+
+
+def remove_folder(disk: Disk, folder: Path) -> None:
+    """Remove a folder that a crash or a rebuild has left."""
+    if folder.is_dir():
+        for path in sorted(folder.rglob("*"), reverse=True):
+            if path.is_dir():
+                path.rmdir()
+            else:
+                disk.remove(path)
+        folder.rmdir()
+        disk.sync_folder(folder.parent)

@@ -1,0 +1,244 @@
+"""Repairing a store: what can be read stays, what can't is kept aside, and the store is whole again.
+
+The steps follow one another, and each is done entirely or not at all: if the base can't be read, it is made anew; the
+journal is taken into the base; rows that follow from others are made anew; damaged streams are cut. A repair that was
+interrupted is run again, and goes on where the store is.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from everbrook.protocol.errors import quoted
+from everbrook.protocol.state import Head, Kept
+from everbrook.storage.check.base_walk import walk_base
+from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.check.rebuild import Rebuild, finish_rebuild
+from everbrook.storage.check.report import Progress, Read, Report, inspect_store, read_store
+from everbrook.storage.check.row_repair import RowRepair, repair_meta
+from everbrook.storage.check.segment_repair import repair_segments, segments_of
+from everbrook.storage.check.stream_cut import StreamCut, without_snapshot
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.disk import Lock, OsDisk
+from everbrook.storage.durable import ACID, FILE_DURABLE, DurableStorage
+from everbrook.storage.file_blobs import BLOBS, blob_path
+from everbrook.storage.journal_scan import parse_log_file
+from everbrook.storage.lmdb_base import MANIFEST_COPY, LmdbBase, open_environment
+from everbrook.storage.manifest import (
+    BASE,
+    FORMAT,
+    JOURNAL,
+    MANIFEST,
+    SEGMENTS,
+    Manifest,
+    StoreError,
+    find_manifest,
+    format_manifest,
+    lock_folder,
+    parse_manifest,
+    write_manifest,
+)
+from everbrook.storage.pin import Hold
+from everbrook.storage.recent import Recent, RecentStream
+from everbrook.storage.rows import INCARNATION, META, STREAMS, unseal
+from everbrook.storage.segments import Segments, parse_segment_name
+from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
+
+# A later round mends damage that earlier ones could not see. The bound ends a repair that makes no progress.
+MAX_ROUNDS = 3
+_TIME_SHIFT = 20
+
+
+class Repair:
+    """Repairs one store, which it keeps locked until it is closed."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        now: int,
+        salt: int,
+        boot: str = "",
+        tuning: StorageTuning = DEFAULT_TUNING,
+        read: Read = read_store,
+    ) -> None:
+        """Begin with the store in a folder. `now` is the time, `salt` a random number, as for a new store.
+
+        `read` checks the store.
+        """
+        self._lock = lock_folder(OsDisk(), folder)
+        self._disk = _LockedDisk()
+        self._folder = folder
+        self._now = now
+        self._salt = salt
+        self._boot = boot
+        self._tuning = tuning
+        self._read = read
+        self._incarnation = 0
+        self._lost = LostAndFound(self._disk, folder)
+
+    def close(self) -> None:
+        """Let servers at the store again."""
+        self._lock.release()
+
+    def check(self, progress: Progress) -> Report:
+        """Say what is damaged. A repair that was interrupted when it had rebuilt the store is finished first."""
+        finish_rebuild(self._disk, self._folder)
+        return self._read(self._folder, progress, inspect_store, self._boot)
+
+    def run(self, report: Report, progress: Progress, *, drop: bool = False) -> Iterator[str]:
+        """Repair what a report names, and say what was done. `drop`: damaged streams are deleted, not cut."""
+        manifest = self._manifest()
+        if not report.base_readable:
+            yield from Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation).run()
+            if manifest.mode == ACID.store:
+                yield "an acid store has its bytes in the base: restore a backup to have the others back"
+            report = self.check(progress)
+        yield from self._take_in_journal(manifest, report)
+        for _ in range(MAX_ROUNDS):
+            report = self.check(progress)
+            if report.sound or not report.base_readable:
+                break
+            yield from self._mend(report, manifest, drop=drop)
+        yield from self._set_unknown_aside(manifest)
+
+    def _new_incarnation(self) -> int:
+        """Give a number that no stream has had: they begin with the time, as the engine's do."""
+        self._incarnation = max(self._incarnation + 1, self._now << _TIME_SHIFT)
+        return self._incarnation
+
+    def _manifest(self) -> Manifest:
+        """Give the manifest or its copy. If both are lost, make one: without the old salt the journal can't be read."""
+        found = find_manifest(self._disk, self._folder) if (self._folder / MANIFEST).is_file() else None
+        mode = FILE_DURABLE.store if (self._folder / SEGMENTS).is_dir() else ACID.store
+        manifest = self._manifest_copy() or found or Manifest(FORMAT, mode, self._salt)
+        if manifest != found:
+            write_manifest(self._disk, self._folder, manifest)
+        return manifest
+
+    def _manifest_copy(self) -> Manifest | None:
+        """Give the copy in the base, which has a checksum, if it can be read."""
+        if walk_base(self._folder):
+            return None
+        with open_environment(self._folder / BASE) as env:
+            database = env.open_db(META)
+            with env.begin() as transaction:
+                sealed = transaction.get(MANIFEST_COPY, db=database)
+        copy = unseal(MANIFEST_COPY, bytes(sealed)) if sealed is not None else None
+        return parse_manifest(copy) if copy else None
+
+    # The journal
+
+    def _journal_files(self) -> list[Path]:
+        folder = self._folder / JOURNAL
+        names = self._disk.names(folder) if folder.is_dir() else []
+        return [folder / name for name in names if parse_log_file(folder / name)]
+
+    def _take_in_journal(self, manifest: Manifest, report: Report) -> Iterator[str]:
+        """Take what can be read of the journal into the base, as a server does when it is closed."""
+        files = self._journal_files()
+        self._disk.make_folder(self._folder / JOURNAL)
+        with open_environment(self._folder / BASE) as env:
+            copy, last = format_manifest(manifest), self._new_incarnation()
+            yield from list(repair_meta(env, copy, last, journal_empty=not files))
+        if any(damage.place.startswith(JOURNAL) for damage in report.damages):
+            for path in files:
+                self._lost.copy(path)
+                yield f"{path.name} is kept in {self._lost.folder.name}"
+        mode = ACID if manifest.mode == ACID.store else FILE_DURABLE
+        storage = DurableStorage(
+            self._disk, self._folder, mode, salt=manifest.salt, boot=self._boot, tuning=self._tuning
+        )
+        self._incarnation = max(self._incarnation, storage.last_incarnation)
+        refused, storage.refusal = storage.refusal, None
+        storage.close()
+        if self._journal_files():
+            raise StoreError(f"the journal of {self._folder} can't be taken into its base: is there room on the disk?")
+        if refused:
+            yield "what is left of the journal is taken into the base, and the store takes changes again"
+
+    # The base
+
+    def _base(self, manifest: Manifest) -> LmdbBase:
+        used = manifest.mode == FILE_DURABLE.store
+        tuning, hold = self._tuning, Hold(self._disk)
+        sizes = {"max_bytes": tuning.segment_bytes, "max_open": tuning.max_open_segments}
+        return LmdbBase(self._folder, Segments(self._disk, self._folder, hold, **sizes, used=used))
+
+    def _mend(self, report: Report, manifest: Manifest, *, drop: bool) -> Iterator[str]:
+        base = self._base(manifest)
+        try:
+            cutter = StreamCut(self._disk, self._folder, base, self._tuning, self._new_incarnation)
+            yield from list(RowRepair(base, cutter, self._lost).run())
+            yield from self._mend_snapshots(base, report)
+            yield from repair_segments(base, self._disk, report)
+            for stream in sorted(report.streams.values(), key=lambda stream: stream.incarnation):
+                if stream.tail is not None:
+                    incarnation = stream.incarnation
+                    yield from cutter.drop(incarnation) if drop else cutter.cut(incarnation, stream.offset)
+        finally:
+            base.close()
+
+    def _mend_snapshots(self, base: LmdbBase, report: Report) -> Iterator[str]:
+        """Give up snapshots whose bytes are lost. What was cut in their favour stays cut."""
+        places = {damage.place for damage in report.damages if damage.place.startswith(f"{BLOBS}/")}
+        if not places:
+            return
+        recent = Recent()
+        with base.reading() as transaction:
+            keys = transaction.cursor(base.databases[STREAMS]).iternext(keys=True, values=False)
+            incarnations = [INCARNATION.unpack(key)[0] for key in keys]
+        for incarnation in incarnations:
+            head = base.head(incarnation)
+            if head and (mended := _without_snapshots(head, places)) != head:
+                recent.streams[incarnation] = RecentStream(mended, created=False)
+                yield f"the snapshot of stream {quoted(head.identity.name)} is given up"
+        with Checkpoint(base, self._tuning) as checkpoint:
+            checkpoint.take(recent, {})
+            checkpoint.commit()
+        for place in places:
+            if (self._folder / place).is_file():
+                self._lost.take(self._folder / place)
+
+    def _set_unknown_aside(self, manifest: Manifest) -> Iterator[str]:
+        """Move segments that the base does not refer to away from those that it does."""
+        if manifest.mode != FILE_DURABLE.store:
+            return
+        base = self._base(manifest)
+        try:
+            known = segments_of(base)
+        finally:
+            base.close()
+        for path in sorted(path for path in (self._folder / SEGMENTS).rglob("*") if path.is_file()):
+            if parse_segment_name(path.name) not in known:
+                self._lost.take(path)
+                yield f"{path.name}, which nothing refers to, is kept in {self._lost.folder.name}"
+
+
+def _without_snapshots(head: Head, places: set[str]) -> Head:
+    """Give a head that does not refer to lost blobs."""
+
+    def mended(kept: Kept) -> Kept:
+        snapshot = kept.snapshot
+        if snapshot is None or snapshot.automatic:
+            return kept
+        path = blob_path(Path(BLOBS), snapshot.owner, snapshot.blob)
+        return without_snapshot(kept) if str(path) in places else kept
+
+    identity, fork = head.identity, head.identity.fork
+    if fork:
+        identity = replace(identity, fork=replace(fork, kept=mended(fork.kept)))
+    return replace(head, identity=identity, kept=mended(head.kept))
+
+
+class _LockedDisk(OsDisk):
+    """The file system, for whoever has the lock of a store already."""
+
+    def lock(self, path: Path) -> Lock:  # noqa: ARG002 - the signature of a disk
+        return _NoLock()
+
+
+class _NoLock:
+    def release(self) -> None:
+        """Do nothing: whoever has the lock releases it."""

@@ -1,0 +1,242 @@
+"""The report of a check: whether every byte of a store that should be there is what was written.
+
+The store is read in a process of its own: LMDB trusts its file, and a damaged one may end the process that reads it.
+Then the damage is at the last place that the process reported.
+"""
+
+import signal
+from collections.abc import Callable
+from contextlib import closing
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.protocol.errors import quoted
+from everbrook.storage.damage import Damage
+from everbrook.storage.disk import OsDisk, boot_id
+from everbrook.storage.manifest import BASE, MANIFEST, StoreError, find_manifest, lock_folder, require_kind
+from everbrook.storage.rows import DATA
+
+SPAWN = get_context("spawn")
+TELL_EVERY_BYTES = 1 << 20
+BASE_UNREADABLE = f"a server does not start: {BASE}/{DATA} can't be read"
+
+
+class DamagedStream(Struct, frozen=True):
+    """A stream that has lost bytes: those from `offset` on. `tail` is None if its row is lost, and so all of it."""
+
+    incarnation: int
+    name: bytes | None
+    offset: int
+    tail: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        which = f"stream {quoted(self.name)}" if self.name is not None else f"stream {self.incarnation:016x}"
+        if self.tail is None:
+            return f"{which} is lost: {self.reason}"
+        return f"{which} is readable up to offset {self.offset} of {self.tail}: {self.reason}"
+
+
+class Remark(Struct, frozen=True):
+    """Something worth telling that is no damage."""
+
+    text: str
+
+
+class Refusal(Struct, frozen=True):
+    """Why a server does not start on the store, or takes no changes, until it is repaired."""
+
+    text: str
+
+
+class Position(Struct, frozen=True):
+    """What is being read, and how many bytes of the store have been so far."""
+
+    place: str
+    read_bytes: int
+
+
+class Tally(Struct):
+    """How much there was to check."""
+
+    streams: int = 0
+    stream_bytes: int = 0
+    records: int = 0
+
+    def add(self, stream_bytes: int) -> None:
+        """Count a stream."""
+        self.streams += 1
+        self.stream_bytes += stream_bytes
+
+
+class Report(Struct):
+    """What a check found."""
+
+    folder: Path
+    mode: str
+    tally: Tally = msgspec.field(default_factory=Tally)
+    damages: list[Damage] = []
+    remarks: list[Remark] = []
+    streams: dict[int, DamagedStream] = {}
+    """The streams that have lost bytes, by their incarnations."""
+    refusals: list[Refusal] = []
+
+    @property
+    def sound(self) -> bool:
+        """Whether everything verifies."""
+        return not self.damages
+
+    @property
+    def base_readable(self) -> bool:
+        """Whether LMDB can read all of its file."""
+        return not any(refusal.text == BASE_UNREADABLE for refusal in self.refusals)
+
+    def enter(self, message: object) -> None:
+        """Take what a notebook wrote."""
+        match message:
+            case Damage():
+                self.damages.append(message)
+            case Remark():
+                self.remarks.append(message)
+            case Refusal():
+                self.refusals.append(message)
+            case DamagedStream():
+                known = self.streams.get(message.incarnation)
+                if known is None or message.offset < known.offset:
+                    self.streams[message.incarnation] = message
+            case Tally():
+                self.tally = message
+
+
+Progress = Callable[[int, int], None]
+Inspect = Callable[[Path, str, Connection], None]
+Read = Callable[[Path, Progress, Inspect, str], Report]
+
+
+class Notebook:
+    """What a checking process writes down for the one that waits for it."""
+
+    def __init__(self, folder: Path, write: Callable[[object], None]) -> None:
+        self._folder = folder
+        self._write = write
+        self._place = str(folder)
+        self._read_bytes = 0
+        self._told_bytes = 0
+        self.tally = Tally()
+
+    def at(self, file: Path, part: str = "") -> None:
+        """Say what is read next."""
+        self._place = " ".join(filter(None, (str(file.relative_to(self._folder)), part)))
+        self._write(Position(self._place, self._read_bytes))
+
+    def advance(self, read_bytes: int) -> None:
+        """Count bytes that have been read, and tell now and then."""
+        self._read_bytes += read_bytes
+        if self._read_bytes - self._told_bytes >= TELL_EVERY_BYTES:
+            self._told_bytes = self._read_bytes
+            self._write(Position(self._place, self._read_bytes))
+
+    def damage(self, problem: str, place: str = "", streams: tuple[int, ...] = ()) -> None:
+        """Say that something is not what was written: where we are, or at another place."""
+        self._write(Damage(place or self._place, problem, streams))
+
+    def damaged_stream(self, stream: DamagedStream, place: str = "") -> None:
+        """Say that a stream has lost bytes."""
+        self._write(stream)
+        self.damage(str(stream), place, (stream.incarnation,))
+
+    def refuse(self, text: str) -> None:
+        """Say why a server does not use the store as it is."""
+        self._write(Refusal(text))
+
+    def remark(self, text: str) -> None:
+        """Say something that is no damage."""
+        self._write(Remark(text))
+
+
+def find_stores(folder: Path) -> list[Path]:
+    """Give the stores in a data folder, which may be one itself."""
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is not a folder")
+    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    stores = [path for path in places if (path / MANIFEST).is_file() or (path / BASE / DATA).is_file()]
+    if not stores:
+        raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it, nor in a folder in it")
+    return stores
+
+
+def check_store(folder: Path, progress: Progress, *, inspect: Inspect | None = None, boot: str | None = None) -> Report:
+    """Read a whole store. `progress` is told how many bytes have been read, and of how many.
+
+    `inspect` reads the store in a process of its own and sends what it finds. The default is `inspect_store`. `boot`
+    identifies this run of the machine.
+    """
+    lock = lock_folder(OsDisk(), folder)
+    try:
+        return read_store(folder, progress, inspect or inspect_store, boot_id() if boot is None else boot)
+    finally:
+        lock.release()
+
+
+def read_store(folder: Path, progress: Progress, inspect: Inspect, boot: str) -> Report:
+    """Check a store that this process has locked."""
+    report = Report(folder, _mode_of(folder))
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    place = ""
+    incoming, outgoing = SPAWN.Pipe(duplex=False)
+    process = SPAWN.Process(target=inspect, args=(folder, boot, outgoing), daemon=True)
+    process.start()
+    outgoing.close()
+    with closing(incoming):
+        while (message := _receive(incoming)) is not None:
+            if isinstance(message, Position):
+                place = message.place
+                progress(message.read_bytes, total)
+            else:
+                report.enter(message)
+    process.join()
+    if process.exitcode:
+        report.damages.append(Damage(place, f"so damaged that reading it {ending_of(process.exitcode)}"))
+        report.refusals.append(Refusal(BASE_UNREADABLE))
+    progress(total, total)
+    return report
+
+
+def _mode_of(folder: Path) -> str:
+    """Give the kind of a store, and refuse one of another format."""
+    try:
+        manifest = find_manifest(OsDisk(), folder)
+    except StoreError:
+        if not (folder / BASE / DATA).is_file():
+            raise
+        manifest = None
+    if manifest is None:
+        return "unknown"
+    require_kind(folder, manifest, manifest.mode)
+    return manifest.mode
+
+
+def _receive(incoming: Connection) -> object:
+    try:
+        return incoming.recv()
+    except EOFError:
+        return None
+
+
+def ending_of(code: int) -> str:
+    """Say how a process ended that read a store."""
+    return f"ended the reader with {signal.Signals(-code).name}" if code < 0 else f"ended the reader with code {code}"
+
+
+def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
+    """Check a store, in a process of its own."""
+    from everbrook.storage.check.store import StoreCheck  # noqa: PLC0415 - the other process needs none of it
+
+    notebook = Notebook(folder, outgoing.send)
+    StoreCheck(folder, notebook, boot).run()
+    outgoing.send(notebook.tally)
+    outgoing.close()

@@ -1,0 +1,279 @@
+"""Repairing rows of the base: what follows from streams is entered again, what belongs to none is set aside.
+
+It is one transaction, and run again it finds nothing left to do. The bytes of streams are not touched here.
+"""
+
+from collections.abc import Iterator
+
+import lmdb
+import msgspec
+
+from everbrook.protocol.errors import quoted
+from everbrook.protocol.state import Head
+from everbrook.storage.check.base_reader import parse_whole_head
+from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.check.stream_cut import StreamCut, orphaned
+from everbrook.storage.chunk import LOCATION, is_inline
+from everbrook.storage.lmdb_base import (
+    APPLIED,
+    LAST_INCARNATION,
+    MANIFEST_COPY,
+    NEEDED,
+    NUMBER,
+    NUMBERS,
+    OPENED,
+    UNREADABLE,
+    LmdbBase,
+    Opened,
+    is_removal,
+)
+from everbrook.storage.manifest import StoreError
+from everbrook.storage.packing import PRODUCER, pack_head, pack_identity
+from everbrook.storage.rows import (
+    CHUNKS,
+    DAMAGED,
+    FORKS,
+    INCARNATION,
+    INDEXES,
+    META,
+    MORTAL,
+    NAMES,
+    PLACE,
+    PRODUCERS,
+    REMOVALS,
+    STREAMS,
+    seal,
+    unseal,
+    with_prefix,
+)
+
+_KEY_BYTES = {STREAMS: 8, MORTAL: 8, DAMAGED: 8, PRODUCERS: 8, CHUNKS: 16, INDEXES: 16}
+"""The databases that are keyed by streams, and the bytes of their keys; those of producers go on with their ids."""
+_META_SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.size}
+
+
+class RowRepair:
+    """Repairs the rows of one base. Its journal has been taken in."""
+
+    def __init__(self, base: LmdbBase, cutter: StreamCut, lost: LostAndFound) -> None:
+        self._base = base
+        self._cutter = cutter
+        self._lost = lost
+        self._transaction: lmdb.Transaction
+
+    def run(self) -> Iterator[str]:
+        """Repair, and say what was done."""
+        with self._base.env.begin(write=True) as transaction:
+            self._transaction = transaction
+            yield from self._set_streams_aside()
+            yield from self._mend_names()
+            yield from self._mend_forks()
+            self._mend_mortal()
+            yield from self._mend_producers()
+            self._mend_rest()
+
+    # Rows
+
+    def _rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._transaction.cursor(self._base.databases[database]):
+            yield bytes(key), bytes(value)
+
+    def _value(self, database: bytes, key: bytes) -> bytes | None:
+        sealed = self._transaction.get(key, db=self._base.databases[database])
+        return None if sealed is None else unseal(key, bytes(sealed))
+
+    def _put(self, database: bytes, key: bytes, value: bytes) -> None:
+        self._transaction.put(key, seal(key, value), db=self._base.databases[database])
+
+    def _delete(self, database: bytes, keys: list[bytes]) -> None:
+        for key in keys:
+            self._transaction.delete(key, db=self._base.databases[database])
+
+    def _head(self, incarnation: int) -> Head | None:
+        packed = self._value(STREAMS, INCARNATION.pack(incarnation))
+        try:
+            head = None if packed is None else parse_whole_head(packed)
+        except UNREADABLE:
+            return None
+        return head if head and head.identity.incarnation == incarnation else None
+
+    def _heads(self) -> Iterator[Head]:
+        for key, _ in self._rows(STREAMS):
+            if head := self._head(INCARNATION.unpack(key)[0]):
+                yield head
+
+    # Streams without a readable row
+
+    def _set_streams_aside(self) -> Iterator[str]:
+        """Set aside streams without a readable row, and those whose names other streams hold."""
+        for incarnation in sorted(self._lost_streams()):
+            name = self._name_of(incarnation)
+            kept = self._cutter.keep_bytes(incarnation, 0)
+            row = self._transaction.get(INCARNATION.pack(incarnation), db=self._base.databases[STREAMS])
+            if row is not None:
+                self._lost.keep(f"stream-{incarnation:016x}.row", [(0, bytes(row))])
+            self._remove(incarnation)
+            which = quoted(name) if name is not None else f"{incarnation:016x}"
+            where = f"{kept.name} has its bytes" if kept else "nothing of it is left"
+            yield f"stream {which} is lost with its row; {where}"
+
+    def _lost_streams(self) -> set[int]:
+        lost: set[int] = set()
+        for database, key_bytes in _KEY_BYTES.items():
+            broken = []
+            for key, _ in self._rows(database):
+                if len(key) != key_bytes and (database != PRODUCERS or len(key) < INCARNATION.size):
+                    broken.append(key)
+                elif self._head(incarnation := INCARNATION.unpack_from(key)[0]) is None:
+                    lost.add(incarnation)
+            self._delete(database, broken)
+        for head in self._heads():
+            # Two streams claim one name: the one that has it keeps it.
+            holder = self._holder(head.identity.name)
+            if holder != head.identity.incarnation and self._is(head.identity.name, holder):
+                lost.add(head.identity.incarnation)
+        return lost
+
+    def _remove(self, incarnation: int) -> None:
+        prefix = INCARNATION.pack(incarnation)
+        for database in _KEY_BYTES:
+            cursor = self._transaction.cursor(self._base.databases[database])
+            found = list(with_prefix(cursor, prefix))
+            for _, row in found:
+                if database == CHUNKS and not is_inline(row) and len(row) >= LOCATION.size:
+                    self._put(REMOVALS, PLACE.pack(incarnation, LOCATION.unpack_from(row)[1]), b"")
+            self._delete(database, [key for key, _ in found])
+
+    # Names
+
+    def _named(self) -> Iterator[tuple[bytes, int | None]]:
+        for name, _ in self._rows(NAMES):
+            yield name, self._holder(name)
+
+    def _holder(self, name: bytes) -> int | None:
+        packed = self._value(NAMES, name)
+        return INCARNATION.unpack(packed)[0] if packed and len(packed) == INCARNATION.size else None
+
+    def _name_of(self, incarnation: int) -> bytes | None:
+        return next((name for name, holder in self._named() if holder == incarnation), None)
+
+    def _is(self, name: bytes, incarnation: int | None) -> bool:
+        head = self._head(incarnation) if incarnation is not None else None
+        return head is not None and head.identity.name == name
+
+    def _mend_names(self) -> Iterator[str]:
+        wrong = [name for name, incarnation in self._named() if not self._is(name, incarnation)]
+        self._delete(NAMES, wrong)
+        restored = set()
+        for head in self._heads():
+            if self._holder(head.identity.name) is None:
+                restored.add(head.identity.name)
+                self._put(NAMES, head.identity.name, INCARNATION.pack(head.identity.incarnation))
+                yield f"name {quoted(head.identity.name)} leads to its stream again"
+        for name in wrong:
+            if name not in restored:
+                yield f"name {quoted(name)} is removed: its stream is lost"
+
+    # What follows from the rows of streams
+
+    def _mend_forks(self) -> Iterator[str]:
+        wrong = []
+        for key, sealed in self._rows(FORKS):
+            source, fork = PLACE.unpack(key) if len(key) == PLACE.size else (0, 0)
+            head = self._head(fork)
+            place = head.identity.fork if head else None
+            entered = place and place.source_incarnation == source and self._head(source)
+            if not entered or unseal(key, sealed) is None:
+                wrong.append(key)
+        self._delete(FORKS, wrong)
+        for head in list(self._forked_heads()):
+            identity, fork = head.identity, head.identity.fork
+            if fork and self._head(fork.source_incarnation):
+                self._put(FORKS, PLACE.pack(fork.source_incarnation, identity.incarnation), b"")
+            else:
+                for own in orphaned(head, self._forks, self._head):
+                    name, begin = quoted(own.identity.name), own.kept.earliest
+                    key = INCARNATION.pack(own.identity.incarnation)
+                    self._put(STREAMS, key, pack_identity(own.identity) + pack_head(own))
+                    yield f"stream {name} begins at offset {begin} now: what it was forked off is lost"
+
+    def _forks(self, source: int) -> list[int]:
+        cursor = self._transaction.cursor(self._base.databases[FORKS])
+        return [PLACE.unpack(key)[1] for key, _ in with_prefix(cursor, INCARNATION.pack(source))]
+
+    def _forked_heads(self) -> Iterator[Head]:
+        """Give the forks that are not entered under their sources."""
+        for head in self._heads():
+            fork = head.identity.fork
+            if fork and self._value(FORKS, PLACE.pack(fork.source_incarnation, head.identity.incarnation)) is None:
+                yield head
+
+    def _mend_mortal(self) -> None:
+        wrong = []
+        for key, sealed in self._rows(MORTAL):
+            head = self._head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
+            if head is None or not head.identity.mortal or unseal(key, sealed) is None:
+                wrong.append(key)
+        self._delete(MORTAL, wrong)
+        for head in self._heads():
+            if head.identity.mortal:
+                self._put(MORTAL, INCARNATION.pack(head.identity.incarnation), b"")
+
+    def _mend_producers(self) -> Iterator[str]:
+        wrong = []
+        for key, sealed in self._rows(PRODUCERS):
+            packed = unseal(key, sealed)
+            if packed is None or len(packed) != PRODUCER.size:
+                wrong.append(key)
+                head = self._head(INCARNATION.unpack_from(key)[0])
+                name = quoted(head.identity.name) if head else "unknown"
+                yield f"producer {quoted(key[INCARNATION.size :])} of stream {name} is forgotten"
+        self._delete(PRODUCERS, wrong)
+
+    def _mend_rest(self) -> None:
+        chunks = self._base.databases[CHUNKS]
+        self._delete(INDEXES, [key for key, _ in self._rows(INDEXES) if self._transaction.get(key, db=chunks) is None])
+        removals = list(self._rows(REMOVALS))
+        self._delete(REMOVALS, [key for key, row in removals if not is_removal(key, row) or self._in_use(key)])
+
+    def _in_use(self, removal: bytes) -> bool:
+        incarnation, segment = PLACE.unpack(removal)
+        cursor = self._transaction.cursor(self._base.databases[CHUNKS])
+        found = with_prefix(cursor, INCARNATION.pack(incarnation))
+        located = (row for _, row in found if not is_inline(row) and len(row) >= LOCATION.size)
+        return any(LOCATION.unpack_from(row)[1] == segment for row in located)
+
+
+def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, journal_empty: bool) -> Iterator[str]:
+    """Make anew what the base says of itself where it can't be read.
+
+    `manifest` is the one in the store's folder, `incarnation` is larger than any that was used.
+    """
+    database = env.open_db(META)
+    with env.begin(write=True) as transaction:
+        rows = {bytes(key): unseal(bytes(key), bytes(value)) for key, value in transaction.cursor(database)}
+        broken = [key for key, value in rows.items() if not _readable(key, value)]
+        if APPLIED in broken and not journal_empty:
+            raise StoreError("it is not known which changes of the journal are in the base: restore a backup")
+        anew = {
+            APPLIED: NUMBER.pack(0),
+            LAST_INCARNATION: NUMBER.pack(incarnation),
+            MANIFEST_COPY: manifest,
+        }
+        for key in broken:
+            if value := anew.get(key):
+                transaction.put(key, seal(key, value), db=database)
+            else:
+                transaction.delete(key, db=database)
+            yield f"what the base says of {key.decode('utf-8', 'replace')!r} is made anew"
+
+
+def _readable(key: bytes, value: bytes | None) -> bool:
+    if value is None or len(value) != _META_SIZES.get(key, len(value)):
+        return False
+    if key == OPENED:
+        try:
+            msgspec.json.decode(value, type=Opened)
+        except msgspec.MsgspecError:
+            return False
+    return True

@@ -1,0 +1,314 @@
+"""Checking a store: every row of the base, the segments, the blobs and the journal, and that they fit together.
+
+What a crash may leave is no damage: a write that was cut off, the files of a checkpoint that was not finished, blobs
+and segments that nothing refers to. The journal is read by the same scan as when a server starts.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from everbrook.protocol.errors import quoted
+from everbrook.protocol.state import Head, Identity
+from everbrook.storage.check.base_reader import BaseReader, parse_whole_head
+from everbrook.storage.check.blob_check import BlobCheck
+from everbrook.storage.check.chunk_check import ChunkCheck
+from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
+from everbrook.storage.check.report import DamagedStream, Notebook
+from everbrook.storage.damage import DamageMark
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.journal_scan import Needed, read_journal
+from everbrook.storage.lmdb_base import (
+    APPLIED,
+    LAST_INCARNATION,
+    MANIFEST_COPY,
+    NEEDED,
+    NUMBER,
+    NUMBERS,
+    OPENED,
+    UNREADABLE,
+    Opened,
+    parse_mark,
+)
+from everbrook.storage.manifest import (
+    JOURNAL,
+    LOST_AND_FOUND,
+    MANIFEST,
+    REBUILT,
+    Manifest,
+    find_manifest,
+    parse_manifest,
+)
+from everbrook.storage.packing import PRODUCER
+from everbrook.storage.retained import floor_of
+from everbrook.storage.rows import (
+    CHUNKS,
+    DAMAGED,
+    FORKS,
+    INCARNATION,
+    META,
+    MORTAL,
+    NAMES,
+    PLACE,
+    PRODUCERS,
+    STREAMS,
+    place_of,
+    unseal,
+)
+
+_META_SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.size}
+
+
+class StoreCheck:
+    """One check of one store, in this process. LMDB may end it over a damaged page."""
+
+    def __init__(self, folder: Path, notebook: Notebook, boot: str = "") -> None:
+        """Check the store in a folder. `boot` identifies this run of the machine."""
+        self._folder = folder
+        self._notebook = notebook
+        self._boot = boot
+        self._made = (folder / JOURNAL).is_dir()
+        self._base = BaseReader(folder, notebook, made=self._made)
+        self._chunks = ChunkCheck(folder, self._base, notebook, self._damaged)
+        self._blobs = BlobCheck(folder, notebook)
+        self._marks: dict[int, DamageMark] = {}
+        self._replay = JournalReplay(self._base, notebook, self._marks)
+
+    def run(self) -> None:
+        """Read everything and write down what does not verify."""
+        try:
+            if (self._folder / REBUILT).is_dir():
+                self._notebook.damage("a repair was interrupted: run it again", REBUILT)
+                self._notebook.refuse("a server does not start: a repair was interrupted")
+            meta = self._read_meta()
+            manifest = self._settled_manifest(meta)
+            if manifest and self._base.readable:
+                self._read_marks()
+                self._replay_journal(meta, manifest.salt)
+                self._report_marks()
+            self._check_streams()
+            self._check_names()
+            self._check_producers()
+            self._check_forks()
+            self._check_mortal()
+            self._chunks.run()
+            self._blobs.run()
+            self._look_for_lost()
+        finally:
+            self._chunks.close()
+            self._base.close()
+
+    # The store as a whole
+
+    def _read_meta(self) -> dict[bytes, bytes]:
+        """Give what the base says of itself, as far as it can be read."""
+        meta: dict[bytes, bytes] = {}
+        for key, sealed in self._base.rows(META):
+            value = unseal(key, sealed)
+            if value is None or len(value) != _META_SIZES.get(key, len(value)):
+                self._notebook.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
+                self._notebook.refuse("a server does not start: what the base says of itself can't be read")
+            else:
+                meta[key] = value
+        return meta
+
+    def _settled_manifest(self, meta: dict[bytes, bytes]) -> Manifest | None:
+        """Compare the manifest with its copy in the base, which wins."""
+        path = self._folder / MANIFEST
+        self._notebook.at(path)
+        manifest = find_manifest(OsDisk(), self._folder) if path.is_file() else None
+        try:
+            copy = parse_manifest(meta[MANIFEST_COPY]) if MANIFEST_COPY in meta else None
+        except msgspec.MsgspecError:
+            copy = None
+        if copy is None and manifest is None:
+            self._notebook.damage("it can't be read, and the base has no copy of it")
+            self._notebook.refuse("a server does not start: the manifest is lost")
+        elif copy is not None and manifest is None:
+            self._notebook.damage("it can't be read; the next start restores it from its copy in the base")
+        elif copy is not None and copy != manifest:
+            self._notebook.damage("it is not the one that the base has a copy of; the next start restores it")
+        return copy or manifest
+
+    def _replay_journal(self, meta: dict[bytes, bytes], salt: int) -> None:
+        journal = self._folder / JOURNAL
+        self._notebook.at(journal)
+        applied = NUMBER.unpack(meta[APPLIED])[0] if APPLIED in meta else 0
+        if not self._made:
+            if applied:
+                self._notebook.damage("it is missing")
+                self._notebook.refuse("a server does not start: there is no journal")
+            return
+        needed = Needed(*NUMBERS.unpack(meta[NEEDED])) if NEEDED in meta else Needed()
+        opened = meta.get(OPENED, b"")
+        try:
+            last = msgspec.json.decode(opened, type=Opened) if opened else None
+        except msgspec.MsgspecError:
+            self._notebook.damage("how the store was opened last can't be read", place_of(META, OPENED))
+            last = None
+            self._notebook.refuse(NO_CHANGES)
+        self._replay.take(read_journal(OsDisk(), journal, salt, applied, needed), last, self._boot)
+        for head in filter(None, self._replay.heads.values()):
+            self._count(head)
+        self._notebook.advance(sum(path.stat().st_size for path in journal.iterdir()))
+
+    def _read_marks(self) -> None:
+        for key, sealed in self._base.rows(DAMAGED):
+            if len(key) != INCARNATION.size:
+                self._unreadable(DAMAGED, key)
+                continue
+            (incarnation,) = INCARNATION.unpack(key)
+            self._marks[incarnation] = parse_mark(unseal(key, sealed))
+
+    def _report_marks(self) -> None:
+        for incarnation, mark in self._marks.items():
+            if self._replay.heads.get(incarnation, mark) is not None:
+                self._damaged(incarnation, mark.offset, mark.reason, place_of(DAMAGED, INCARNATION.pack(incarnation)))
+
+    def _look_for_lost(self) -> None:
+        folder = self._folder / LOST_AND_FOUND
+        count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
+        if count:
+            self._notebook.remark(f"{count} files are in {LOST_AND_FOUND}/, where what was cut off or damaged is kept")
+
+    # Words
+
+    def _unreadable(self, database: bytes, key: bytes) -> None:
+        self._notebook.damage("the row can't be read", place_of(database, key))
+
+    def _damaged(self, incarnation: int, offset: int, reason: str, place: str) -> None:
+        """Say that the bytes of a stream can't be read from an offset on. The journal may have dropped it since."""
+        if incarnation in self._replay.heads and self._replay.heads[incarnation] is None:
+            self._notebook.damage(f"{reason}; its stream {incarnation:016x} is dropped by the journal", place)
+            return
+        head = self._replay.head(incarnation)
+        name, tail = (head.identity.name, head.tail) if head else (None, None)
+        self._notebook.damaged_stream(DamagedStream(incarnation, name, offset, tail, reason), place)
+
+    def _count(self, head: Head) -> None:
+        first = max(head.identity.first_own_offset, head.kept.earliest)
+        self._notebook.tally.add(head.tail - min(head.tail, first))
+        self._blobs.add(head)
+
+    # Rows of streams
+
+    def _check_streams(self) -> None:
+        for key, sealed in self._base.rows(STREAMS):
+            place = place_of(STREAMS, key)
+            packed = unseal(key, sealed)
+            try:
+                (incarnation,) = INCARNATION.unpack(key)
+            except UNREADABLE:
+                self._unreadable(STREAMS, key)
+                continue
+            try:
+                head = parse_whole_head(packed) if packed is not None else None
+            except UNREADABLE:
+                head = None
+            if head is None or head.identity.incarnation != incarnation:
+                reason = "its row can't be read" if head is None else "its row is that of another stream"
+                self._notebook.damaged_stream(
+                    DamagedStream(incarnation, self._name_of(incarnation), 0, None, reason), place
+                )
+                continue
+            if incarnation not in self._replay.heads:
+                self._count(head)
+            for problem in self._problems_around(head):
+                self._notebook.damage(f"stream {quoted(head.identity.name)}: {problem}", place, (incarnation,))
+            self._check_first(head, place)
+            self._check_inherited(head, place)
+
+    def _name_of(self, incarnation: int) -> bytes | None:
+        """Find the name that leads to a stream whose row is lost."""
+        packed = INCARNATION.pack(incarnation)
+        return next((name for name, sealed in self._base.rows(NAMES) if unseal(name, sealed) == packed), None)
+
+    def _problems_around(self, head: Head) -> Iterator[str]:
+        """Give what does not fit a stream."""
+        identity, key = head.identity, INCARNATION.pack(head.identity.incarnation)
+        if head.tail < identity.first_own_offset:
+            yield f"its tail {head.tail} is before its first offset {identity.first_own_offset}"
+        if head.kept.earliest > head.tail:
+            yield f"its earliest offset {head.kept.earliest} is behind its tail {head.tail}"
+        if identity.mortal and self._base.sealed(MORTAL, key) is None:
+            yield "it can expire and is not among those that can"
+        if self._base.sealed(NAMES, identity.name) != key:
+            yield "its name does not lead to it"
+        if identity.fork:
+            source = identity.fork.source_incarnation
+            if self._base.sealed(FORKS, PLACE.pack(source, identity.incarnation)) is None:
+                yield f"it is a fork that is not entered under its source {source:016x}"
+
+    def _check_first(self, head: Head, place: str) -> None:
+        """Check that the first chunk of a stream is there."""
+        incarnation, floor = head.identity.incarnation, self._floor(head)
+        chunks = self._base.with_prefix(CHUNKS, INCARNATION.pack(incarnation))
+        first = next((PLACE.unpack(key)[1] for key in chunks), None)
+        if head.tail > floor and (first is None or first > floor):
+            self._damaged(incarnation, floor, "its first bytes are missing", place)
+
+    def _check_inherited(self, head: Head, place: str) -> None:
+        """Check that the source of a fork has the bytes that the fork inherits."""
+        now = self._replay.head(head.identity.incarnation)
+        fork = now.identity.fork if now else None
+        source = self._replay.head(fork.source_incarnation) if fork else None
+        if now and fork and source and max(source.tail, now.kept.earliest) < fork.offset:
+            lost_from = max(source.tail, now.kept.earliest)
+            self._damaged(now.identity.incarnation, lost_from, "its source ends before it was forked off", place)
+
+    def _floor(self, head: Head) -> int:
+        """Give the offset from which on a stream's bytes must be there. What the journal has cut may be gone."""
+        incarnation = head.identity.incarnation
+        now = self._replay.head(incarnation)
+        if now is None:
+            return head.tail
+        oldest: Identity | None = None
+        if now.kept.earliest:
+            forks = (PLACE.unpack(key)[1] for key in self._base.with_prefix(FORKS, INCARNATION.pack(incarnation)))
+            living = (fork.identity for each in forks if (fork := self._replay.head(each)))
+            made = (fork for fork in self._replay.forks.get(incarnation, ()) if self._replay.head(fork.incarnation))
+            oldest = next(living, None) or next(made, None)
+        return max(head.identity.first_own_offset, floor_of(now, oldest))
+
+    def _check_names(self) -> None:
+        for name, sealed in self._base.rows(NAMES):
+            packed, place = unseal(name, sealed), place_of(NAMES, name)
+            if packed is None or len(packed) != INCARNATION.size:
+                self._notebook.damage(f"the row of name {quoted(name)} can't be read", place)
+                continue
+            (incarnation,) = INCARNATION.unpack(packed)
+            head = self._base.head(incarnation)
+            if head is None or head.identity.name != name:
+                which = f"stream {incarnation:016x}"
+                self._notebook.damage(f"name {quoted(name)} leads to {which}, which is not it", place, (incarnation,))
+
+    def _check_producers(self) -> None:
+        for key, sealed in self._base.rows(PRODUCERS):
+            packed, stream = unseal(key, sealed), key[: INCARNATION.size]
+            if packed is None or len(packed) != PRODUCER.size:
+                producer = quoted(key[INCARNATION.size :])
+                problem = f"the row of producer {producer} of stream {stream.hex()} can't be read"
+                self._notebook.damage(problem, place_of(PRODUCERS, key))
+            elif self._base.get(STREAMS, stream) is None:
+                self._notebook.damage("its stream is missing", place_of(PRODUCERS, key))
+
+    def _check_forks(self) -> None:
+        for key, sealed in self._base.rows(FORKS):
+            if len(key) != PLACE.size or unseal(key, sealed) is None:
+                self._unreadable(FORKS, key)
+                continue
+            source, incarnation = PLACE.unpack(key)
+            fork = self._base.head(incarnation)
+            entered = fork is not None and fork.identity.fork and fork.identity.fork.source_incarnation == source
+            if not entered or self._base.get(STREAMS, INCARNATION.pack(source)) is None:
+                self._notebook.damage(
+                    f"stream {incarnation:016x} is no fork of stream {source:016x}", place_of(FORKS, key)
+                )
+
+    def _check_mortal(self) -> None:
+        for key, sealed in self._base.rows(MORTAL):
+            readable = len(key) == INCARNATION.size and unseal(key, sealed) is not None
+            head = self._base.head(INCARNATION.unpack(key)[0]) if readable else None
+            if head is None or not head.identity.mortal:
+                self._notebook.damage("it is not a stream that can expire", place_of(MORTAL, key))

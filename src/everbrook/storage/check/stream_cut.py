@@ -1,0 +1,297 @@
+"""Cutting damaged streams: what can be read of one becomes another incarnation with the same name.
+
+So an offset never means other bytes under the same incarnation. The new one has the bytes, boundaries and times up to
+the damage; producers, the stream sequence and the closure belonged to what is lost. The streams that were forked off it
+follow it; one that needs inherited bytes which are lost is cut there too.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import chain
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from everbrook.protocol.change import Drop, Write
+from everbrook.protocol.errors import StreamDamaged, quoted
+from everbrook.protocol.state import Fork, Head, Kept, Snapshot
+from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
+from everbrook.storage.damage import Damaged
+from everbrook.storage.disk import Disk
+from everbrook.storage.file_blobs import BLOBS, blob_path
+from everbrook.storage.index import MessageIndex
+from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.recent import Recent, RecentStream
+from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE, with_prefix
+from everbrook.storage.segments import segment_path
+from everbrook.storage.tuning import StorageTuning
+
+_COPY_BYTES = 1 << 20
+
+Forks = Callable[[int], list[int]]
+HeadOf = Callable[[int], Head | None]
+
+
+class StreamCut:
+    """Cuts and drops streams of one store, each with its forks in one transaction."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        base: LmdbBase,
+        tuning: StorageTuning,
+        new_incarnation: Callable[[], int],
+    ) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._base = base
+        self._tuning = tuning
+        self._new_incarnation = new_incarnation
+        self._lost = LostAndFound(disk, folder)
+
+    def cut(self, incarnation: int, offset: int) -> Iterator[str]:
+        """Keep what a stream has before an offset. Says what became of it and of its forks."""
+        head = self._base.head(incarnation)
+        if head is None:
+            return
+        new, chunks = self._cut_head(head, offset)
+        kept = self.keep_bytes(incarnation, chunks[-1][1] if chunks else head.identity.first_own_offset)
+        recent = Recent()
+        recent.apply(Drop(head))
+        recent.apply(Write(new, created=True))
+        needy = self._move_forks(recent, head, new, available=chunks[-1][1] if chunks else 0)
+        with self._checkpoint() as checkpoint:
+            checkpoint.take(recent, {})
+            for start, end in chunks:
+                checkpoint.append(new.identity, [self._chunk(incarnation, start, end, new.tail)])
+            self._commit(checkpoint, new.identity.incarnation)
+        aside = f"; {kept.name} has the bytes behind it" if kept else ""
+        yield f"stream {quoted(head.identity.name)} ends at offset {new.tail} now, it was {head.tail}{aside}"
+        for fork, lost_from in needy:
+            yield from self.cut(fork, lost_from)
+
+    def drop(self, incarnation: int) -> Iterator[str]:
+        """Delete a stream. Its forks keep their own bytes."""
+        head = self._base.head(incarnation)
+        if head is None:
+            return
+        kept = self.keep_bytes(incarnation, 0)
+        recent = Recent()
+        recent.apply(Drop(head))
+        for fork in self._base.forks(incarnation):
+            if forked := self._readable_head(fork):
+                recent.unforked.setdefault(incarnation, set()).add(fork)
+                for orphan in orphaned(forked, self._base.forks, self._readable_head):
+                    recent.streams[orphan.identity.incarnation] = RecentStream(orphan, created=False)
+        with self._checkpoint() as checkpoint:
+            checkpoint.take(recent, {})
+            self._commit(checkpoint, incarnation)
+        yield f"stream {quoted(head.identity.name)} is deleted" + (f"; {kept.name} has its bytes" if kept else "")
+
+    def _checkpoint(self) -> Checkpoint:
+        return Checkpoint(self._base, self._tuning)
+
+    def _commit(self, checkpoint: Checkpoint, incarnation: int) -> None:
+        """Commit, and then remove the segments of the old incarnation."""
+        state = self._base.state()
+        checkpoint.set_applied(state.applied, max(state.last_incarnation, incarnation))
+        checkpoint.commit()
+        for stream, segment in checkpoint.removals:
+            self._base.segments.forget(stream, segment)
+            with suppress(OSError):
+                self._disk.remove(segment_path(self._base.segments.folder, stream, segment))
+
+    # The new incarnation
+
+    def _cut_head(self, head: Head, offset: int) -> tuple[Head, list[tuple[int, int]]]:
+        """Give the head of the new incarnation, and the ranges that it takes over, chunk by chunk."""
+        identity, new = head.identity, self._new_incarnation()
+        ranges = self._ranges(identity.incarnation, min(offset, head.tail))
+        end = ranges[-1][1] if ranges else identity.first_own_offset
+        if end < head.kept.earliest:
+            # Nothing that it retained can be read.
+            ranges, end = [], head.kept.earliest
+        fork = identity.fork
+        if fork and offset < fork.offset:
+            end = max(offset, head.kept.earliest)
+            fork = replace(fork, offset=end)
+        kept = self._kept(head.kept, end, identity.incarnation, new)
+        return Head(
+            replace(identity, incarnation=new, fork=fork), end, head.written_at, deleted=head.deleted, kept=kept
+        ), ranges
+
+    def _ranges(self, incarnation: int, offset: int) -> list[tuple[int, int]]:
+        """Give the ranges of the chunks of a stream that are readable before an offset, each up to a boundary."""
+        ranges: list[tuple[int, int]] = []
+        for start in self._starts(incarnation):
+            if start >= offset or (ranges and ranges[-1][1] != start):
+                break
+            end = self._readable_end(incarnation, start, offset)
+            if end > start:
+                ranges.append((start, end))
+        return ranges
+
+    def _readable_end(self, incarnation: int, start: int, offset: int) -> int:
+        """Give the last boundary in a chunk, up to an offset, before which it can be read."""
+        try:
+            index = self._base.chunks.index_at(incarnation, start)
+        except Damaged:
+            return start
+        end = index.boundary_at_or_before(min(offset, start + index.messages[-1]))
+        try:
+            self._base.chunks.read(incarnation, start, end)
+        except Damaged as damage:
+            return index.boundary_at_or_before(max(start, damage.mark.offset))
+        return end
+
+    def _starts(self, incarnation: int) -> list[int]:
+        with self._base.reading() as transaction:
+            cursor = transaction.cursor(self._base.databases[CHUNKS])
+            return [PLACE.unpack(key)[1] for key, _ in with_prefix(cursor, INCARNATION.pack(incarnation))]
+
+    def _chunk(self, incarnation: int, start: int, end: int, tail: int) -> Chunk:
+        """Read a range of a chunk, of a stream that ends at `tail` now."""
+        index = clipped(self._base.chunks.index_at(incarnation, start), end, tail)
+        return Chunk(start, self._base.chunks.read(incarnation, start, end), index)
+
+    def _kept(self, kept: Kept, tail: int, old: int, new: int) -> Kept:
+        """Give what the new incarnation keeps of its past. Its own snapshot gets a copy under the new owner."""
+        snapshot = kept.snapshot
+        if snapshot is None:
+            return kept
+        if snapshot.offset > tail:
+            return without_snapshot(kept)
+        return replace(kept, snapshot=self._owned(snapshot, old, new))
+
+    def _owned(self, snapshot: Snapshot, old: int, new: int) -> Snapshot:
+        if snapshot.automatic or snapshot.owner != old:
+            return snapshot
+        source, target = (blob_path(self._folder / BLOBS, owner, snapshot.blob) for owner in (old, new))
+        with suppress(FileNotFoundError), closing(self._disk.reader(source)) as reader:
+            self._disk.make_folder(target.parent)
+            file = self._disk.create(target)
+            while data := reader.read(_COPY_BYTES):
+                file.write(data)
+            file.sync()
+            file.close()
+            self._disk.sync_folder(target.parent)
+        return replace(snapshot, owner=new)
+
+    # Forks
+
+    def _move_forks(self, recent: Recent, old: Head, new: Head, available: int) -> list[tuple[int, int]]:
+        """Enter the forks of a stream under its new incarnation. Gives those that have lost inherited bytes."""
+        needy: list[tuple[int, int]] = []
+        source, target = old.identity.incarnation, new.identity.incarnation
+        for incarnation in self._base.forks(source):
+            head = self._readable_head(incarnation)
+            fork = head.identity.fork if head else None
+            if head is None or fork is None:
+                continue
+            moved = replace(fork, source_incarnation=target, kept=self._kept(fork.kept, fork.offset, source, target))
+            kept = self._kept(head.kept, head.tail, source, target)
+            head = replace(head, identity=replace(head.identity, fork=moved), kept=kept)
+            recent.streams[incarnation] = RecentStream(head, created=False)
+            recent.unforked.setdefault(source, set()).add(incarnation)
+            recent.forked.setdefault(target, {})[incarnation] = None
+            lost_from = inherited_loss(head, fork, max(available, new.identity.first_own_offset))
+            if lost_from is not None:
+                needy.append((incarnation, lost_from))
+        return needy
+
+    def _readable_head(self, incarnation: int) -> Head | None:
+        try:
+            return self._base.head(incarnation)
+        except StreamDamaged:
+            return None
+
+    # Bytes that are set aside
+
+    def keep_bytes(self, incarnation: int, start: int) -> Path | None:
+        """Keep the bytes of a stream from an offset on as they are, also those that do not verify."""
+        parts = ((first, data) for first, data in self._raw_chunks(incarnation) if first + len(data) > start)
+        first_part = next(parts, None)
+        if first_part is None:
+            return None
+        begin = max(start, first_part[0])
+        placed = ((max(first - begin, 0), data[max(begin - first, 0) :]) for first, data in chain((first_part,), parts))
+        return self._lost.keep(f"stream-{incarnation:016x}-from-{begin}.bytes", placed)
+
+    def _raw_chunks(self, incarnation: int) -> Iterator[tuple[int, bytes]]:
+        with self._base.reading() as transaction:
+            cursor = transaction.cursor(self._base.databases[CHUNKS])
+            for key, row in with_prefix(cursor, INCARNATION.pack(incarnation)):
+                if len(key) != PLACE.size:
+                    continue
+                located = parse_location(key, row)
+                if is_inline(row):
+                    yield PLACE.unpack(key)[1], bytes(inline_parts(row)[0])
+                elif located:
+                    with suppress(OSError):
+                        data = self._base.segments.read(incarnation, located[0], 0, located[0].length)
+                        yield PLACE.unpack(key)[1], data
+
+
+def inherited_loss(head: Head, fork: Fork, available: int) -> int | None:
+    """Give from where on inherited bytes are lost that a fork needs, if its source has them only up to an offset."""
+    lost_from = max(available, head.kept.earliest)
+    return lost_from if lost_from < fork.offset else None
+
+
+def without_snapshot(kept: Kept) -> Kept:
+    """Give what is kept of a past whose snapshot is lost: as if a policy had cut it."""
+    if not kept.earliest:
+        return Kept()
+    time = kept.snapshot.published_at if kept.snapshot else 0
+    return Kept(kept.earliest, Snapshot(kept.earliest, time))
+
+
+def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
+    """Give a fork whose source is lost as a stream of its own, which keeps its own bytes, and what is forked off it."""
+    fork = head.identity.fork
+    if fork is None:
+        return
+    own = replace(head.identity, fork=None)
+    head = replace(head, identity=own, kept=raised_kept(head.kept, fork.offset, own.incarnation))
+    yield head
+    yield from _descendants(head, forks, head_of)
+
+
+def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
+    """Give what is forked off a stream that begins later now, as far as that begins later too."""
+    for incarnation in forks(head.identity.incarnation):
+        below = head_of(incarnation)
+        fork = below.identity.fork if below else None
+        if below is None or fork is None:
+            continue
+        floor = min(head.kept.earliest, fork.offset)
+        moved = replace(below.identity, fork=replace(fork, kept=raised_kept(fork.kept, floor, incarnation)))
+        raised = replace(below, identity=moved, kept=raised_kept(below.kept, floor, incarnation))
+        if raised != below:
+            yield raised
+            yield from _descendants(raised, forks, head_of)
+
+
+def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
+    """Give what is kept of a past that is lost before an offset."""
+    if kept.earliest >= floor:
+        return kept
+    if kept.snapshot and kept.snapshot.owner == owner and kept.snapshot.offset >= floor:
+        return Kept(floor, kept.snapshot)
+    return without_snapshot(Kept(floor, kept.snapshot))
+
+
+def clipped(index: MessageIndex, end: int, tail: int) -> MessageIndex:
+    """Give the index of a chunk up to an offset. An append that went on behind the new tail ends there."""
+    size, last = end - index.base, tail - index.base
+    messages = array("I", (each for each in index.messages if each <= size))
+    if index.appends is index.messages:
+        return MessageIndex(index.base, index.base, messages, messages, index.times[: len(messages)])
+    count = bisect_left(index.appends, size) + 1
+    appends = array("I", (min(each, last) for each in index.appends[:count]))
+    return MessageIndex(index.base, index.base, messages, appends, index.times[:count])

@@ -1,0 +1,306 @@
+"""A checkpoint takes recent changes into the base: all of them, with their number, in one LMDB transaction.
+
+The bytes of segments are on the disk before that transaction refers to them. After it, and only then, the journal is
+trimmed and what is gone is removed.
+"""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+import lmdb
+
+from everbrook.protocol.state import Identity
+from everbrook.storage.chunk import (
+    Chunk,
+    Location,
+    chunk_length,
+    cut_chunk,
+    cut_run,
+    damaged_block,
+    inline_parts,
+    is_inline,
+    joined,
+    pack_index,
+    pack_inline,
+    pack_location,
+    parse_location,
+    unpack_extent,
+    unpack_index,
+)
+from everbrook.storage.damage import DamageMark
+from everbrook.storage.journal_scan import Needed
+from everbrook.storage.lmdb_base import (
+    APPLIED,
+    LAST_INCARNATION,
+    MANIFEST_COPY,
+    NEEDED,
+    NUMBER,
+    NUMBERS,
+    OPENED,
+    LmdbBase,
+    pack_mark,
+)
+from everbrook.storage.packing import pack_head, pack_identity, pack_producer
+from everbrook.storage.recent import Recent, RecentStream
+from everbrook.storage.rows import (
+    CHUNKS,
+    DAMAGED,
+    FORKS,
+    INCARNATION,
+    INDEXES,
+    META,
+    MORTAL,
+    NAMES,
+    PLACE,
+    PRODUCERS,
+    REMOVALS,
+    STREAMS,
+    holds,
+    seal,
+    seek_before,
+    start_of,
+    unseal,
+)
+from everbrook.storage.tuning import StorageTuning
+
+
+class Checkpoint:
+    """One transaction on the base. `commit` commits it; a `with` block that ends without `commit` aborts it."""
+
+    def __init__(self, base: LmdbBase, tuning: StorageTuning) -> None:
+        self._base = base
+        self._chunk_bytes = tuning.chunk_bytes
+        self._small_chunk_bytes = tuning.small_chunk_bytes
+        self._in_segments = base.segments.used
+        self._transaction = base.env.begin(write=True)
+        self._writer = base.segments.writer()
+        self.removals: list[tuple[int, int]] = []
+        """Segments that no row refers to any more, to be removed after the commit: their streams and first offsets."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        self._writer.abandon()
+        self._transaction.abort()
+
+    def take(self, recent: Recent, marks: Mapping[int, DamageMark]) -> None:
+        """Take in recent changes, and what is known of damaged streams."""
+        for incarnation in recent.dropped:
+            self._drop(incarnation)
+        for stream in recent.streams.values():
+            self._stream(stream)
+        # After the appends, so that those find the segment that they continue.
+        self.discard(recent.floors)
+        for name, holder in recent.names.items():
+            if holder is None:
+                self._delete(NAMES, name)
+            else:
+                self._put(NAMES, name, INCARNATION.pack(holder))
+        for source, forks in recent.forked.items():
+            for fork in forks:
+                self._put(FORKS, PLACE.pack(source, fork), b"")
+        for source, gone in recent.unforked.items():
+            for fork in gone:
+                self._delete(FORKS, PLACE.pack(source, fork))
+        self.set_damage({each: mark for each, mark in marks.items() if each not in recent.dropped})
+
+    def _put(self, database: bytes, key: bytes, value: bytes) -> None:
+        self._transaction.put(key, seal(key, value), db=self._base.databases[database])
+
+    def _delete(self, database: bytes, key: bytes) -> None:
+        self._transaction.delete(key, db=self._base.databases[database])
+
+    def _cursor(self, database: bytes) -> lmdb.Cursor:
+        return self._transaction.cursor(self._base.databases[database])
+
+    # Streams
+
+    def _stream(self, stream: RecentStream) -> None:
+        identity = stream.head.identity
+        key = INCARNATION.pack(identity.incarnation)
+        self._put(STREAMS, key, pack_identity(identity) + pack_head(stream.head))
+        if stream.created and identity.mortal:
+            self._put(MORTAL, key, b"")
+        for producer_id in stream.forgotten:
+            self._delete(PRODUCERS, key + producer_id)
+        for producer_id, producer in stream.producers.items():
+            self._put(PRODUCERS, key + producer_id, pack_producer(producer))
+        if stream.run and (chunks := cut_run(stream.run, self._chunk_bytes)):
+            self.append(identity, chunks)
+
+    def append(self, identity: Identity, chunks: list[Chunk]) -> None:
+        """Add chunks to a stream. A small last chunk is joined with the first of them.
+
+        In segments there are only full chunks: until a stream has the bytes for one, its rows hold them.
+        """
+        incarnation = identity.incarnation
+        tail = self._inline_tail(incarnation, chunks[0].start)
+        inline_bytes = sum(len(chunk.data) for chunk in (*tail, *chunks))
+        if self._in_segments and inline_bytes >= self._chunk_bytes:
+            whole = tail[0] if tail else chunks.pop(0)
+            for chunk in (*tail[1:], *chunks):
+                whole = joined(whole, chunk)
+            for chunk in tail:
+                self._delete_chunk(incarnation, chunk.start)
+            self._write_segments(identity, cut_chunk(whole, self._chunk_bytes))
+            return
+        last = tail[-1] if tail else None
+        if (
+            last
+            and len(last.data) < self._small_chunk_bytes
+            and len(last.data) + len(chunks[0].data) <= self._chunk_bytes
+        ):
+            chunks[0] = joined(last, chunks[0])
+        for chunk in chunks:
+            self._put_inline(incarnation, chunk)
+
+    def _put_inline(self, incarnation: int, chunk: Chunk) -> None:
+        key = PLACE.pack(incarnation, chunk.start)
+        self._transaction.put(key, pack_inline(key, chunk.data), db=self._base.databases[CHUNKS])
+        self._put(INDEXES, key, pack_index(chunk.index))
+
+    def _write_segments(self, identity: Identity, chunks: list[Chunk]) -> None:
+        """Write full chunks to the last segment; the rest stays a row."""
+        last = self._last_location(identity.incarnation, chunks[0].start)
+        for chunk in chunks:
+            if len(chunk.data) * 2 < self._chunk_bytes and chunk is chunks[-1]:
+                self._put_inline(identity.incarnation, chunk)
+                return
+            key = PLACE.pack(identity.incarnation, chunk.start)
+            last, checksums = self._writer.write(identity, chunk, last)
+            row = pack_location(key, last, checksums)
+            self._transaction.put(key, row, db=self._base.databases[CHUNKS])
+            self._put(INDEXES, key, pack_index(chunk.index))
+
+    def _delete_chunk(self, incarnation: int, start: int) -> None:
+        key = PLACE.pack(incarnation, start)
+        self._delete(CHUNKS, key)
+        self._delete(INDEXES, key)
+
+    def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
+        """Give the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
+
+        Damaged chunks are left as they are: writing them again would give damaged bytes a valid checksum.
+        """
+        cursor = self._cursor(CHUNKS)
+        chunks: list[Chunk] = []
+        there = seek_before(cursor, PLACE.pack(incarnation, end))
+        while there and holds(cursor, incarnation) and is_inline(cursor.value()):
+            chunk = self._chunk(bytes(cursor.key()), bytes(cursor.value()))
+            if chunk is None or chunk.start + len(chunk.data) != end:
+                break
+            chunks.insert(0, chunk)
+            end = chunk.start
+            there = self._in_segments and cursor.prev()
+        return chunks
+
+    def _chunk(self, key: bytes, row: bytes) -> Chunk | None:
+        """Read a whole chunk that is a row, if it and its index verify."""
+        data, checksums = inline_parts(row)
+        packed = unseal(key, bytes(self._transaction.get(key, db=self._base.databases[INDEXES], default=b"")))
+        if packed is None or unpack_extent(packed) is None or damaged_block(key, data, 0, checksums) is not None:
+            return None
+        start = PLACE.unpack(key)[1]
+        return Chunk(start, bytes(data), unpack_index(packed, start))
+
+    def _last_location(self, incarnation: int, before: int) -> Location | None:
+        """Give where the last chunk of a stream is that lies in a segment."""
+        cursor = self._cursor(CHUNKS)
+        there = seek_before(cursor, PLACE.pack(incarnation, before))
+        while there and holds(cursor, incarnation):
+            key, row = bytes(cursor.key()), bytes(cursor.value())
+            if not is_inline(row):
+                # If the row is damaged, nobody knows where the segment ends: another one begins.
+                located = parse_location(key, row)
+                return located[0] if located else None
+            there = cursor.prev()
+        return None
+
+    # Removal
+
+    def discard(self, floors: Mapping[int, int]) -> None:
+        """Remove the chunks of streams that lie wholly before offsets, and the segments that hold only such chunks."""
+        for incarnation, floor in floors.items():
+            self._remove_chunks(incarnation, floor)
+
+    def _remove_chunks(self, incarnation: int, floor: int | None) -> None:
+        """Remove the chunks of a stream before an offset, or all of them."""
+        cursor = self._cursor(CHUNKS)
+        segments: dict[int, None] = {}
+        there = cursor.set_range(PLACE.pack(incarnation, 0))
+        while there and holds(cursor, incarnation):
+            key, row, start = bytes(cursor.key()), bytes(cursor.value()), start_of(cursor)
+            # A damaged row does not tell which segment it is about: the checker finds what is left of it.
+            located = None if is_inline(row) else parse_location(key, row)
+            segment = located[0].segment if located else None
+            if floor is not None and start + chunk_length(row) > floor:
+                if segment is not None:
+                    segments.pop(segment, None)
+                elif segments and not is_inline(row):
+                    # The damaged row may locate a chunk in the last of these segments, so that segment is kept.
+                    segments.popitem()
+                break
+            if segment is not None:
+                segments[segment] = None
+            self._delete(INDEXES, key)
+            there = cursor.delete()
+        for segment in segments:
+            self._put(REMOVALS, PLACE.pack(incarnation, segment), b"")
+            self.removals.append((incarnation, segment))
+
+    def _drop(self, incarnation: int) -> None:
+        """Remove everything of a stream."""
+        key = INCARNATION.pack(incarnation)
+        if unseal(key, bytes(self._transaction.get(key, db=self._base.databases[STREAMS], default=b""))) is None:
+            self._unlink_fork(incarnation)
+        for database in (STREAMS, MORTAL, DAMAGED, PRODUCERS):
+            cursor = self._cursor(database)
+            there = cursor.set_range(key)
+            while there and bytes(cursor.key()).startswith(key):
+                there = cursor.delete()
+        self._remove_chunks(incarnation, None)
+
+    def _unlink_fork(self, incarnation: int) -> None:
+        """Remove a stream from the forks of its source, if its damaged row does not tell which one that is."""
+        for key in [bytes(key) for key, _ in self._cursor(FORKS)]:
+            if key.endswith(INCARNATION.pack(incarnation)):
+                self._delete(FORKS, key)
+
+    def removed(self, segments: Iterable[tuple[int, int]]) -> None:
+        """Note that segments are not there any more."""
+        for incarnation, segment in segments:
+            self._delete(REMOVALS, PLACE.pack(incarnation, segment))
+
+    # The state of the base
+
+    def set_applied(self, number: int, last_incarnation: int) -> None:
+        """Say that every change up to `number` is in the base."""
+        self._put(META, APPLIED, NUMBER.pack(number))
+        self._put(META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
+
+    def set_needed(self, needed: Needed) -> None:
+        """Say which files of the journal must be there."""
+        self._put(META, NEEDED, NUMBERS.pack(needed.first, needed.last))
+
+    def set_damage(self, marks: Mapping[int, DamageMark]) -> None:
+        """Keep what is known of damaged streams, and nothing else."""
+        kept = {INCARNATION.pack(incarnation) for incarnation in marks}
+        for key in [bytes(key) for key, _ in self._cursor(DAMAGED)]:
+            if key not in kept:
+                self._delete(DAMAGED, key)
+        for incarnation, mark in marks.items():
+            self._put(DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
+
+    def set_opened(self, opened: bytes, manifest: bytes) -> None:
+        """Say how the store is opened, and keep a copy of its manifest."""
+        self._put(META, OPENED, opened)
+        self._put(META, MANIFEST_COPY, manifest)
+
+    def commit(self) -> None:
+        """Make it durable: the segments first, then the rows that refer to them."""
+        self._writer.sync()
+        self._transaction.commit()

@@ -1,0 +1,210 @@
+"""The checkpointer: takes recent changes into the base in the background, and gives space back.
+
+A failed checkpoint is tried again. Until one succeeds, the journal and memory keep all changes since the last one.
+Back-pressure bounds their size: beyond the bound changes wait, and they are refused while checkpoints fail.
+"""
+
+import logging
+import time
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from threading import Lock
+
+from everbrook.storage.api import StorageFull
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.checkpoints import Checkpoints
+from everbrook.storage.damage import DamageMark
+from everbrook.storage.journal import Journal
+from everbrook.storage.journal_scan import Needed
+from everbrook.storage.lmdb_base import LMDB_ERRORS, LmdbBase
+from everbrook.storage.merged_view import MergedView
+from everbrook.storage.pin import Hold
+from everbrook.storage.recent import Recent
+from everbrook.storage.segments import parse_segment_name, segment_path
+from everbrook.storage.tuning import StorageTuning
+
+logger = logging.getLogger(__name__)
+
+Removals = list[tuple[int, int]]
+"""Segments: the incarnations of their streams, and their first offsets."""
+
+
+class Checkpointer:
+    """Makes checkpoints, one at a time. Its methods are called by the thread that owns the streams."""
+
+    def __init__(
+        self, base: LmdbBase, journal: Journal, view: MergedView, hold: Hold, executor: Executor, tuning: StorageTuning
+    ) -> None:
+        self._base = base
+        self._journal = journal
+        self._view = view
+        self._hold = hold
+        self._executor = executor
+        self._tuning = tuning
+        self._under_way: Future[Removals] | None = None
+        self._retry_lock = Lock()
+        self._number = 0
+        self._marks: dict[int, DamageMark] = {}
+        self._retry_at_bytes = 0
+        self._discarding: Future[None] | None = None
+        self._removed: Removals = []
+        self.stats = Checkpoints()
+
+    def remove_leftovers(self) -> None:
+        """Remove the segments that an earlier process had no time to remove."""
+        self._remove(self._base.removals())
+
+    def follow(self, applied: int) -> None:
+        """End a checkpoint that is done, and begin one if the journal is large enough.
+
+        `applied` is the number of the last change in memory. The journal may have the next group already.
+        """
+        if self._under_way:
+            self._end()
+        if self._view.checkpointing is None and self._journal.size >= self._tuning.checkpoint_bytes:
+            self._view.set_aside()
+            self._number, self._marks = applied, dict(self._view.marks)
+            self._journal.roll()
+            self._retry_at_bytes = 0
+            self._submit()
+
+    def wait_for_room(self) -> None:
+        """Wait for the checkpoint that is under way if memory holds too much. The committer's thread calls this."""
+        if self._journal.pending_bytes < self._tuning.checkpoint_bytes * self._tuning.max_recent_checkpoints:
+            return
+        under_way = self._under_way
+        if under_way and (error := under_way.exception()):
+            # `follow` tries again only after a change, and changes are refused now: so this thread has to.
+            self._retry(under_way)
+            raise StorageFull(f"checkpoints fail, and no more changes can be held in memory: {error}")
+
+    def _retry(self, failed: Future[Removals]) -> None:
+        """Try a checkpoint again, unless another thread does."""
+        with self._retry_lock:
+            if self._under_way is failed:
+                self._submit()
+
+    def _submit(self) -> None:
+        aside = self._view.checkpointing
+        if aside is not None:
+            # A stream that was dropped since is still in the base, and so is its damage.
+            marks, last_incarnation = self._view.marks | self._marks, self._view.last_incarnation
+            self._under_way = self._executor.submit(self._make, aside, self._number, marks, last_incarnation)
+
+    def _make(self, recent: Recent, number: int, marks: dict[int, DamageMark], last_incarnation: int) -> Removals:
+        """Take changes up to `number` into the base, then trim the journal. Gives the segments that are gone."""
+        began = time.perf_counter()
+        try:
+            self._journal.begin()
+            with Checkpoint(self._base, self._tuning) as checkpoint:
+                checkpoint.take(recent, marks)
+                checkpoint.set_applied(number, last_incarnation)
+                checkpoint.set_needed(self._journal.needed_after(number))
+                checkpoint.removed(self._removed)
+                checkpoint.commit()
+            self._removed = []
+        except BaseException:
+            self.stats.note(time.perf_counter() - began, failed=True)
+            raise
+        try:
+            # The base has the changes now: whatever fails here, they must not be taken in again.
+            self._journal.trim(number)
+        except OSError as error:
+            logger.warning("the journal could not be trimmed, and will be by the next checkpoint: %s", error)
+        self._remove(checkpoint.removals)
+        self.stats.note(time.perf_counter() - began)
+        return checkpoint.removals
+
+    def _remove(self, segments: Removals) -> None:
+        """Remove segments that no row refers to. The next checkpoint notes which are gone; a start tries the others."""
+        for incarnation, segment in segments:
+            if self._remove_file(segment_path(self._base.segments.folder, incarnation, segment)):
+                self._removed.append((incarnation, segment))
+
+    def _remove_file(self, path: Path) -> bool:
+        """Remove a file, unless a pin needs it, and tell whether it is gone."""
+        try:
+            return self._hold.remove(path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            logger.warning("%s could not be removed, and will be at the next start: %s", path, error)
+            return False
+
+    def _end(self, *, retry: bool = True) -> None:
+        under_way = self._under_way
+        if under_way is None or not under_way.done():
+            return
+        error = under_way.exception()
+        if error is None:
+            for incarnation, segment in under_way.result():
+                self._base.segments.forget(incarnation, segment)
+            self._under_way = self._view.checkpointing = None
+        elif retry and self._journal.size >= self._retry_at_bytes:
+            logger.error("a checkpoint failed and will be tried again: %s", error)
+            self._retry_at_bytes = self._journal.size + self._tuning.checkpoint_bytes
+            self._retry(under_way)
+
+    # Giving space back
+
+    def discard(self, incarnation: int) -> None:
+        """Let go of what nobody needs of a stream: in memory now, in the base with a later checkpoint."""
+        floor = self._view.floor(incarnation)
+        if floor:
+            recent = self._view.recent
+            recent.discard(incarnation, floor, self._view.discardable_bytes(incarnation, floor))
+            if recent.discardable_bytes >= self._tuning.checkpoint_bytes:
+                self._begin_discarding()
+
+    def _begin_discarding(self) -> None:
+        """Queue a discard behind the checkpoint that is under way. A queued one covers floors that are noted later."""
+        self._view.recent.discardable_bytes = 0
+        if self._discarding is None or self._discarding.running() or self._discarding.done():
+            self._discarding = self._executor.submit(self._discard)
+
+    def _discard(self) -> None:
+        """Discard what is noted now. It stays noted: should this fail, the next checkpoint does it."""
+        try:
+            # In this order: a cut that is noted while the journal is being synced need not be on the disk.
+            floors = self._view.recent.floors.copy()
+            self._journal.settle()
+            with Checkpoint(self._base, self._tuning) as checkpoint:
+                checkpoint.discard(floors)
+                checkpoint.commit()
+            self._remove(checkpoint.removals)
+        except (OSError, *LMDB_ERRORS) as error:
+            logger.warning("bytes that no stream retains stay in the base until the next checkpoint: %s", error)
+
+    def remove_later(self, paths: list[Path]) -> None:
+        """Remove files in the background. What can't be removed, the next start finds."""
+        self._executor.submit(self._remove_files, paths)
+
+    def _remove_files(self, paths: list[Path]) -> None:
+        for path in paths:
+            segment = parse_segment_name(path.name)
+            if self._remove_file(path) and segment:
+                self._removed.append(segment)
+
+    # The end
+
+    def close(self, applied: int | None) -> bool:
+        """Make a last checkpoint if everything up to `applied`, and nothing else, is in the journal. None: make none.
+
+        Tells whether everything is in the base now. If not, the next opening replays the journal.
+        """
+        self._executor.shutdown()
+        self._end(retry=False)
+        if self._view.checkpointing is not None or applied != self._journal.last:
+            return False
+        try:
+            with Checkpoint(self._base, self._tuning) as checkpoint:
+                checkpoint.take(self._view.recent, self._view.marks)
+                checkpoint.set_applied(applied, self._view.last_incarnation)
+                checkpoint.set_needed(Needed(self._journal.last_use + 1, self._journal.last_use))
+                checkpoint.removed(self._removed)
+                checkpoint.commit()
+            self._remove(checkpoint.removals)
+        except (OSError, *LMDB_ERRORS) as error:
+            logger.warning("the last checkpoint failed; the next opening replays the journal: %s", error)
+            return False
+        return True

@@ -1,0 +1,355 @@
+"""The durable storage: one journal in front of one base, for every durable mode.
+
+A group of changes is one write, and one sync where the mode promises it. The view has what the journal has and the base
+does not. In the background a checkpoint takes it into the base, and the journal is trimmed. Opening replays what the
+base does not have, so replay is idempotent.
+"""
+
+import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import lmdb
+import msgspec
+from msgspec import Struct
+
+from everbrook.protocol.change import Change, Write
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Head
+from everbrook.storage.api import Record, StorageFull
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.checkpointer import Checkpointer
+from everbrook.storage.checkpoints import Checkpoints
+from everbrook.storage.damage import Damage, DamageMark
+from everbrook.storage.disk import Disk
+from everbrook.storage.file_blobs import BLOBS, FileBlobs
+from everbrook.storage.folder import lost_lock
+from everbrook.storage.index import Messages
+from everbrook.storage.journal import Entry, Journal
+from everbrook.storage.journal_scan import read_journal
+from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened, OpenEnvironment, open_environment, parse_opened
+from everbrook.storage.lmdb_pages import problem_of
+from everbrook.storage.manifest import (
+    BASE,
+    JOURNAL,
+    Manifest,
+    StoreError,
+    format_manifest,
+    open_folder,
+    open_manifest,
+    parse_manifest_copy,
+    require_kind,
+    write_manifest,
+)
+from everbrook.storage.merged_view import MergedView
+from everbrook.storage.packing import pack_change
+from everbrook.storage.pin import Hold
+from everbrook.storage.record import MAX_STREAMS
+from everbrook.storage.recovery import Recovery
+from everbrook.storage.rows import DATA
+from everbrook.storage.segments import Segments
+from everbrook.storage.store_pin import StorePin
+from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
+
+logger = logging.getLogger(__name__)
+
+
+class DurableMode(Struct, frozen=True):
+    """What a storage mode promises, and which kind of store keeps it."""
+
+    store: str
+    """`acid`: chunks are rows of LMDB. `file`: full chunks are in segments, plain files."""
+    sync: bool
+    """Whether a change is on the disk before it is acknowledged."""
+    promise: str
+
+
+ACID = DurableMode(
+    "acid", sync=True, promise="what is acknowledged survives a crash of this machine, entirely or not at all"
+)
+FILE_DURABLE = DurableMode(
+    "file", sync=True, promise="what is acknowledged survives a crash of this machine, in plain files"
+)
+FILE_FAST = DurableMode(
+    "file", sync=False, promise="what is acknowledged survives the end of this process, not of this machine"
+)
+
+
+class DurableStorage:
+    """Streams that outlive the process."""
+
+    blocking = True
+    used_bytes = 0
+
+    def __init__(  # noqa: PLR0913 - a test controls every collaborator
+        self,
+        disk: Disk,
+        folder: Path,
+        mode: DurableMode = ACID,
+        *,
+        salt: int,
+        boot: str = "",
+        tuning: StorageTuning = DEFAULT_TUNING,
+        executor: Executor | None = None,
+        open_environment: OpenEnvironment = open_environment,
+    ) -> None:
+        """Open the store in `folder`, or make one. `salt` is a random number of 63 bits, used if it is made.
+
+        `boot` identifies this run of the machine. `executor` makes checkpoints, one step after the other, and is shut
+        down with the storage; the default is a thread. `open_environment` opens the LMDB environment.
+        """
+        self.promise = mode.promise
+        self._mode = mode
+        self._tuning = tuning
+        self._disk = disk
+        self._folder = folder
+        self._hold = Hold(disk)
+        self._pins: set[StorePin] = set()
+        self._lock = open_folder(disk, folder)
+        try:
+            self._open(salt, boot, executor, open_environment)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, salt: int, boot: str, executor: Executor | None, open_environment: OpenEnvironment) -> None:
+        folder, disk = self._folder, self._disk
+        manifest = open_manifest(disk, folder, self._mode.store, salt)
+        # The journal's folder is made after the base: without it there can't be anything in the base yet.
+        made = JOURNAL in disk.names(folder)
+        self._make_base(made=made)
+        segments = Segments(
+            disk,
+            folder,
+            self._hold,
+            max_bytes=self._tuning.segment_bytes,
+            max_open=self._tuning.max_open_segments,
+            used=self._mode.store == FILE_DURABLE.store,
+        )
+        self._base = LmdbBase(folder, segments, open_environment)
+        try:
+            disk.sync_folder(folder / BASE)
+            state = self._base.state()
+            if not made:
+                _require_empty(folder, state)
+            self._begin(self._settled_manifest(manifest, state), state, boot, executor)
+        except BaseException as error:
+            self._base.close()
+            if isinstance(error, StreamDamaged):
+                raise StoreError(f"{self._base.folder / DATA} is damaged: {error}") from error
+            raise
+
+    def _make_base(self, *, made: bool) -> None:
+        """Make the folder of the base. Validate a file that is there before LMDB opens it, because LMDB does not."""
+        base = self._folder / BASE
+        self._disk.make_folder(base)
+        problem = problem_of(base / DATA)
+        if problem and made:
+            raise StoreError(f"{base / DATA} can't be opened: {problem}")
+        if problem and DATA in self._disk.names(base):
+            # A crash came while it was made, and nothing can be in it.
+            self._disk.remove(base / DATA)
+
+    def _settled_manifest(self, manifest: Manifest | None, state: BaseState) -> Manifest:
+        """Compare the manifest with its copy in the base, which has a checksum and wins."""
+        if state.manifest:
+            copy = parse_manifest_copy(state.manifest)
+            if copy != manifest:
+                logger.warning("the manifest of %s was damaged, and is restored from its copy", self._folder)
+                write_manifest(self._disk, self._folder, copy)
+            manifest = copy
+        if manifest is None:
+            raise StoreError(f"the manifest of {self._folder} can't be read, and the base has no copy of it")
+        require_kind(self._folder, manifest, self._mode.store)
+        return manifest
+
+    def _begin(self, manifest: Manifest, state: BaseState, boot: str, executor: Executor | None) -> None:
+        disk, folder, tuning = self._disk, self._folder / JOURNAL, self._tuning
+        self.epoch = manifest.epoch
+        disk.make_folder(folder)
+        recovered = read_journal(disk, folder, manifest.salt, state.applied, state.needed)
+        opened = parse_opened(state.opened) or Opened(sync=True, boot=boot)
+        self._view = MergedView(self._base, tuning.max_counts)
+        self._view.last_incarnation = state.last_incarnation
+        recovery = Recovery(disk, self._folder, self._view)
+        if not opened.sync and opened.boot != boot:
+            recovered = recovery.prefix_of(recovered)
+        recovery.replay(recovered)
+        self.remarks: Sequence[str] = recovery.remarks
+        self.damages: Sequence[Damage] = recovery.damages
+        self.refusal = recovery.refusal
+        self._journal = Journal(disk, folder, manifest.salt, recovered, sync=self._mode.sync, tuning=tuning.journal)
+        self._applied = self._journal.last
+        self.blobs = FileBlobs(
+            disk, self._folder / BLOBS, self._hold, self._journal.settle, sync_bytes=tuning.blob_sync_bytes
+        )
+        self._checkpointer = Checkpointer(
+            self._base,
+            self._journal,
+            self._view,
+            self._hold,
+            executor or ThreadPoolExecutor(1, "everbrook-checkpoint"),
+            tuning,
+        )
+        self._opened = (Opened(self._mode.sync, boot), manifest, state.applied)
+        self._writable = False
+        if not self.refusal:
+            self._checkpointer.remove_leftovers()
+            try:
+                self._begin_writing()
+            except StorageFull as error:
+                logger.warning("%s can be read, but there is no room to write: %s", self._folder, error)
+
+    def _begin_writing(self) -> None:
+        """Begin a file of the journal, and note in the base how the store is opened.
+
+        A store that refuses changes is left as it is, so that the next start finds the same loss.
+        """
+        opened, manifest, applied = self._opened
+        try:
+            self._journal.begin()
+            with Checkpoint(self._base, self._tuning) as checkpoint:
+                checkpoint.set_opened(msgspec.json.encode(opened), format_manifest(manifest))
+                checkpoint.set_needed(self._journal.needed_after(applied))
+                checkpoint.set_damage(dict(self._view.marks))
+                checkpoint.commit()
+        except lmdb.DiskError as error:
+            raise StorageFull(f"the disk is full: {error}") from error
+        except lmdb.Error as error:
+            raise StoreError(f"{self._base.folder / DATA} can't be written: {error}") from error
+        self._writable = True
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return self._checkpointer.stats
+
+    @property
+    def last_incarnation(self) -> int:
+        return self._view.last_incarnation
+
+    @property
+    def damaged_streams(self) -> int:
+        return len(self._view.marks)
+
+    # Writing
+
+    def cost_bytes(self, _write: Write) -> int:
+        return 0
+
+    def persist(self, group: Sequence[Change]) -> None:
+        if self.refusal:
+            raise StorageFull(self.refusal)
+        if not self._writable:
+            self._begin_writing()
+        self._checkpointer.wait_for_room()
+        self._journal.append([_entry(change) for change in group], self._journal.last)
+        self._checkpointer.stats.journal_bytes = self._journal.pending_bytes
+
+    @property
+    def unsealed(self) -> bool:
+        return self._journal.unsealed
+
+    def seal(self) -> None:
+        self._journal.seal()
+
+    def apply(self, group: Sequence[Change]) -> None:
+        take = self._view.take
+        for change in group:
+            for edit in change:
+                take(edit)
+        self._applied += len(group)
+        self._checkpointer.follow(self._applied)
+
+    def discard(self, incarnation: int) -> None:
+        self._checkpointer.discard(incarnation)
+
+    # Reading
+
+    def load(self, name: bytes) -> Record | None:
+        return self._view.load(name)
+
+    def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        return self._view.scan(prefix, after, limit)
+
+    def count(self, prefix: bytes) -> int:
+        return self._view.count(prefix)
+
+    def mortal(self, after: int, limit: int) -> list[Head]:
+        return self._view.mortal(after, limit)
+
+    def fork_count(self, incarnation: int) -> int:
+        return self._view.fork_count(incarnation)
+
+    def read(self, incarnation: int, start: int, end: int) -> bytes:
+        return self._view.read(incarnation, start, end)
+
+    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
+        return self._view.boundary_at_or_before(incarnation, offset)
+
+    def boundary_after(self, incarnation: int, offset: int) -> int:
+        return self._view.boundary_after(incarnation, offset)
+
+    def append_end(self, incarnation: int, offset: int) -> int:
+        return self._view.append_end(incarnation, offset)
+
+    def time_at(self, incarnation: int, offset: int) -> int:
+        return self._view.time_at(incarnation, offset)
+
+    def messages(self, incarnation: int, start: int, end: int) -> Messages:
+        return self._view.messages(incarnation, start, end)
+
+    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
+        return self._view.seek(incarnation, offset, count)
+
+    def keeps(self, owner: int, blob: int) -> bool:
+        return self._view.keeps(owner, blob)
+
+    def damage_of(self, incarnation: int) -> DamageMark | None:
+        return self._view.marks.get(incarnation)
+
+    # Pins, and the end
+
+    def pin(self) -> StorePin:
+        pin = StorePin(self._disk, self._folder, self._mode.store, self._journal, self._base, self._hold, self._unpin)
+        self._pins.add(pin)
+        return pin
+
+    def _unpin(self, pin: StorePin, removable: list[Path]) -> None:
+        self._pins.discard(pin)
+        self._journal.recycles = not self._pins
+        if removable:
+            self._checkpointer.remove_later(removable)
+
+    def verify_lock(self) -> str | None:
+        return lost_lock(self._lock)
+
+    def close(self) -> None:
+        """Make a last checkpoint, so that the next opening has nothing to replay, and release the files and the lock.
+
+        A group that was persisted and never applied is only in the journal, which then stays.
+        """
+        for pin in list(self._pins):
+            pin.release()
+        try:
+            # A store that refuses changes gets no checkpoint: its journal must show the loss until a repair.
+            trimmed = self._checkpointer.close(None if self.refusal else self._applied)
+            with suppress(OSError):
+                self._journal.close(trimmed=trimmed)
+        finally:
+            self._base.close()
+            self._lock.release()
+
+
+def _require_empty(folder: Path, state: BaseState) -> None:
+    if state.applied:
+        raise StoreError(f"{folder} holds a store without its {JOURNAL}")
+
+
+def _entry(change: Change) -> Entry:
+    """Give a change for the journal, with the streams that it is about."""
+    if len(change) == 1:
+        return (change[0].head.identity.incarnation,), pack_change(change)
+    streams = dict.fromkeys(edit.head.identity.incarnation for edit in change)
+    return tuple(streams)[:MAX_STREAMS], pack_change(change)

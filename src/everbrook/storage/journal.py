@@ -1,0 +1,307 @@
+"""The journal, a write-ahead log: every change in order, durable before it is acknowledged.
+
+It is a sequence of log files. A file is allocated before it is used and recycled afterwards, so that a sync waits for
+bytes and not for metadata, and a full disk refuses before anything is written. A name has the number of the first
+record, the use (a counter over all files of the journal) and the size of its file; the seed of its checksums follows
+from them. The name is durable before the first record, and no file is used again under its old name. So a file needs no
+header, and one that is shorter than its name says has lost something.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from msgspec import Struct
+
+from everbrook.storage.api import StorageFull, refusal, refusal_to_open
+from everbrook.storage.disk import Disk, File
+from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_name, parse_log_file
+from everbrook.storage.record import CONTINUES, FRAME, Framer, Record, frame_bytes, seed_of
+
+Entry = tuple[Sequence[int], bytes]
+"""The streams that a change is about, and the change."""
+
+_SPARE = "spare.log"
+# Each file reserves this room for the seal at its end.
+_RESERVE_BYTES = FRAME.size
+
+
+class JournalTuning(Struct, frozen=True, kw_only=True):
+    """Sizes of the journal's files."""
+
+    first_file_bytes: int = 1 << 20
+    """The size of the first file after a start. Each following one is twice as large."""
+    max_file_bytes: int = 16 << 20
+    """The size beyond which files grow only for a group that is larger."""
+
+
+class Fenced(Exception):
+    """Somebody else has appended to the journal."""
+
+
+class Journal:
+    """Writes groups of changes. One thread calls `append` and `seal`; `roll` is called while neither of them runs."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, salt: int, recovered: Recovered, *, sync: bool, tuning: JournalTuning
+    ) -> None:
+        """Continue a journal that was read from a folder. `sync`: an append is on the disk when it returns."""
+        self._disk = disk
+        self._folder = folder
+        self._salt = salt
+        self._sync = sync
+        self._tuning = tuning
+        self._lock = Lock()
+        self._file: File | None = None
+        self._framer = Framer(0)
+        self._position = 0
+        self._spare_bytes = 0
+        self._next_bytes = tuning.first_file_bytes
+        self._files: list[LogFile] = []
+        self._rolled = True
+        self._sealed = self.last = recovered.last
+        self._settled = -1
+        self.last_use = recovered.last_use
+        self.size = 0
+        """The bytes that were written since the last roll."""
+        self._rolled_bytes = 0
+        self.recycles = True
+        """Whether `trim` may recycle a file. A pin turns this off while it holds files open."""
+        self._adopt(recovered)
+
+    def _adopt(self, recovered: Recovered) -> None:
+        """Take over the existing files, so that `trim` removes them. Sync them: later changes rest on their records."""
+        names = self._disk.names(self._folder)
+        if _SPARE in names:
+            self._disk.remove(self._folder / _SPARE)
+        for name in names:
+            file = parse_log_file(self._folder / name)
+            if file is None:
+                continue
+            file.last = recovered.last
+            self._files.append(file)
+            if self._sync:
+                self._sync_file(file.path)
+        self.size = sum(record.end - record.position for record in recovered.records)
+        self._disk.sync_folder(self._folder)
+
+    def needed_after(self, number: int) -> Needed:
+        """Give the uses of the files that recovery needs if the base has every change up to `number`."""
+        with self._lock:
+            *ended, current = self._files
+            first = next((file.use for file in ended if file.last > number), current.use)
+            return Needed(first, current.use)
+
+    @property
+    def files(self) -> list[tuple[LogFile, int]]:
+        """The files that are there, and how many bytes of each belong to the journal now."""
+        with self._lock:
+            current = self._files[-1] if self._file else None
+            return [(file, self._position if file is current else file.size) for file in self._files]
+
+    def append(self, entries: Sequence[Entry], after: int) -> None:
+        """Write changes behind number `after`, the last one, and return when they are durable.
+
+        `StorageFull` says that there is no room: the journal is as before. After any other error it must not be used.
+        """
+        if after != self.last:
+            raise Fenced(f"the journal is at {self.last}, not at {after}")
+        size = sum(frame_bytes(streams) + len(body) for streams, body in entries)
+        with self._lock:
+            file = self._room_for(size)
+            number, parts = after, []
+            for streams, body in entries:
+                number += 1
+                parts.append(self._framer.frame(number, after, streams, body))
+                parts.append(body)
+            self._write(file, b"".join(parts))
+            self.last = number
+            self.size += size
+
+    def _write(self, file: File, data: bytes) -> None:
+        try:
+            file.write_at(self._position, data, sync=self._sync)
+        except OSError as error:
+            refused = refusal(error)
+            if isinstance(refused, StorageFull):
+                # Overwrite the group with zeros: recovery must not find it after a power failure, since it was refused.
+                file.write_at(self._position, bytes(len(data)), sync=True)
+            raise refused from error
+        self._position += len(data)
+
+    @property
+    def unsealed(self) -> bool:
+        """Whether no later record proves the last one."""
+        return self._sealed < self.last
+
+    def seal(self) -> None:
+        """Write a seal, which proves the last record durable: damage to that is then not taken for a torn write."""
+        with self._lock:
+            if self._file and self.unsealed:
+                self._seal(self._file)
+
+    def _seal(self, file: File, flags: int = 0) -> None:
+        self._write(file, self._framer.frame(self.last, self.last, (), b"", flags))
+        self._sealed = self.last
+
+    def _room_for(self, size: int) -> File:
+        """Give a file that has room for a group and for the seal behind it."""
+        if self._file and not self._rolled and self._position + size + 2 * _RESERVE_BYTES <= self._files[-1].size:
+            return self._file
+        return self._begin(size)
+
+    def begin(self) -> None:
+        """Begin the file that the next group goes to, unless it was begun since the last roll."""
+        with self._lock:
+            if self._rolled:
+                self._begin(0)
+
+    def _begin(self, size: int) -> File:
+        """Begin a file of at least `size` bytes. Its name is durable then, and the file before it refers to it."""
+        wanted = max(self._next_bytes, size + 2 * _RESERVE_BYTES)
+        first, use = self.last + 1, self.last_use + 1
+        file, path, allocated = self._named(first, use, wanted)
+        # Whatever fails from here on: a second file of the same use would hide the records of this one.
+        self.last_use = use
+        # Once the new name is on the disk, recovery ignores records of earlier files from `first` on. It may be there
+        # now: whatever fails below, nothing may be appended to the file before it any more.
+        try:
+            self._disk.sync_folder(self._folder)
+        except BaseException:
+            file.close()
+            raise
+        if self._file:
+            with suppress(StorageFull):
+                # The seal may be left out: the first number of the new file proves the same records.
+                self._seal(self._file, CONTINUES)
+            self._file.close()
+        if self._files:
+            self._files[-1].last = self.last
+        self._file, self._position, self._rolled = file, 0, False
+        self._framer = Framer(seed_of(self._salt, first, use))
+        self._files.append(LogFile(path, first, use, allocated))
+        self._next_bytes = min(2 * wanted, max(self._tuning.max_file_bytes, self._tuning.first_file_bytes))
+        return file
+
+    def _named(self, first: int, use: int, size: int) -> tuple[File, Path, int]:
+        """Give a file with room its name: the spare one if it is large enough. `StorageFull`: nothing has changed."""
+        spare = self._folder / _SPARE
+        try:
+            if self._spare_bytes < size:
+                self._make_spare(size)
+            file = self._disk.open(spare)
+        except OSError as error:
+            raise refusal_to_open(error) from error
+        path, allocated = self._folder / log_file_name(first, use, self._spare_bytes), self._spare_bytes
+        try:
+            self._disk.rename(spare, path)
+        except OSError as error:
+            file.close()
+            raise refusal(error) from error
+        self._spare_bytes = 0
+        return file, path, allocated
+
+    def _make_spare(self, size: int) -> None:
+        """Allocate the next file ahead. Its bytes are on the disk, so that a later sync has no metadata to write."""
+        spare = self._folder / _SPARE
+        self._spare_bytes = 0
+        if _SPARE in self._disk.names(self._folder):
+            self._disk.remove(spare)
+        file = self._disk.create(spare)
+        try:
+            file.allocate(size)
+            file.sync()
+        except OSError:
+            self._disk.remove(spare)
+            raise
+        finally:
+            file.close()
+        self._spare_bytes = size
+
+    def _drop_spare(self) -> None:
+        if self._spare_bytes:
+            self._spare_bytes = 0
+            self._disk.remove(self._folder / _SPARE)
+
+    def roll(self) -> int:
+        """End the current file: the next group goes to a new one. Gives the last number that was written."""
+        self._rolled = True
+        self._rolled_bytes += self.size
+        self.size = 0
+        return self.last
+
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of the records that no checkpoint has taken into the base yet."""
+        return self._rolled_bytes + self.size
+
+    def trim(self, up_to: int) -> None:
+        """Remove the files that hold no record after `up_to`, and recycle one of them as the next file."""
+        with self._lock:
+            self._rolled_bytes = 0
+            ended = [file for file in self._files[:-1] if file.last <= up_to]
+            for file in ended:
+                if self.recycles and file.size > self._spare_bytes and file.size >= self._next_bytes:
+                    self._drop_spare()
+                    self._disk.rename(file.path, self._folder / _SPARE)
+                    self._spare_bytes = file.size
+                else:
+                    with suppress(FileNotFoundError):
+                        self._disk.remove(file.path)
+                self._files.remove(file)
+            if ended:
+                self._disk.sync_folder(self._folder)
+            if self._spare_bytes < self._next_bytes:
+                with suppress(OSError):
+                    # The next group that needs it says that there is no room.
+                    self._make_spare(self._next_bytes)
+
+    def settle(self) -> None:
+        """Sync everything that was appended, also in a mode that does not sync each append. Any thread may call it.
+
+        Call it before removing data that only an older state needs: a power failure must not bring that state back
+        without its data.
+        """
+        with self._lock:
+            last, paths = self.last, [file.path for file in self._files]
+        if self._sync or last == self._settled:
+            return
+        for path in paths:
+            # A file that is trimmed meanwhile is in the base.
+            with suppress(FileNotFoundError):
+                self._sync_file(path)
+        self._settled = last
+
+    def _sync_file(self, path: Path) -> None:
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def follow(self, after: int) -> Iterator[Record]:
+        """Give the durable records after a number, in order, from the files that are there now."""
+        last, files = self.last, self.files
+        for place, (file, size) in enumerate(files):
+            # Records from the first number of a later file on do not count: a crash cut them off.
+            end = min((later.first - 1 for later, _ in files[place + 1 :]), default=last)
+            for item in file.scan(self._disk.read(file.path, 0, size), self._salt):
+                if isinstance(item, Record) and not item.seal and after < item.number <= end:
+                    if item.number != after + 1:
+                        raise LookupError(f"change {after + 1} is not in the journal any more")
+                    yield item
+                    after = item.number
+
+    def close(self, *, trimmed: bool) -> None:
+        """Close the file. `trimmed`: everything is kept elsewhere, and nothing of the journal is needed any more."""
+        if self._file:
+            if not trimmed:
+                self.seal()
+            self._file.close()
+            self._file = None
+        if trimmed:
+            for file in self._files:
+                self._disk.remove(file.path)
+            self._drop_spare()
+            self._disk.sync_folder(self._folder)

@@ -1,0 +1,199 @@
+"""Reading a journal: which of its records count, what of it is lost, and what a crash cut off.
+
+A number that can't be read is damaged if something proves that it was durable: a later record, a seal, a file that
+begins behind it, or the base. Otherwise a crash cut its group off before it was acknowledged, and the journal ends
+before it. Recovery and the checker read it the same way.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from everbrook.storage.damage import Damage
+from everbrook.storage.disk import Disk
+from everbrook.storage.record import CONTINUES, LogScan, Record, Unreadable, seed_of
+
+_NAME = re.compile(r"journal-(\d{20})-(\d{8})-(\d+)\.log\Z")
+_MAX_KEPT_BYTES = 1 << 20
+
+
+class LogFile(Struct):
+    """One file of the journal."""
+
+    path: Path
+    first: int
+    use: int
+    size: int
+    last: int = 0
+    """The number of its last record, known when it is ended."""
+
+    def scan(self, log: bytes, salt: int) -> Iterator[Record | Unreadable]:
+        """Give what is in the file."""
+        return LogScan(log, seed_of(salt, self.first, self.use)).items()
+
+
+def parse_log_file(path: Path) -> LogFile | None:
+    """Read the name of a journal file, if it is one."""
+    parts = _NAME.match(path.name)
+    return LogFile(path, int(parts[1]), int(parts[2]), int(parts[3])) if parts else None
+
+
+def log_file_name(first: int, use: int, size: int) -> str:
+    return f"journal-{first:020d}-{use:08d}-{size}.log"
+
+
+class Torn(Struct, frozen=True):
+    """What a crash cut off, which was never acknowledged: the bytes, and the streams that they name."""
+
+    path: Path
+    position: int
+    data: bytes
+    streams: tuple[int, ...]
+
+
+class Lost(Struct, frozen=True):
+    """A change that was acknowledged and can't be read, and the streams that it was about."""
+
+    number: int
+    damage: Damage
+
+
+class Recovered(Struct, frozen=True):
+    """What the files of a journal hold after a number: its records in order, and what is wrong with it."""
+
+    first: int
+    records: list[Record]
+    last: int
+    lost: list[Lost]
+    """Changes that are lost, where it is known which streams they were about."""
+    unknown: list[Damage]
+    """Ranges of the journal that are lost, where it is not known which streams they were about."""
+    torn: Torn | None
+    last_use: int
+
+    @property
+    def damages(self) -> list[Damage]:
+        """Everything that is lost."""
+        return [*(each.damage for each in self.lost), *self.unknown]
+
+    def written_prefix(self) -> "Recovered":
+        """Give the records up to the first that is missing: what a machine had written before it went down."""
+        records: list[Record] = []
+        for record in self.records:
+            if record.number != self.first + len(records):
+                break
+            records.append(record)
+        return Recovered(self.first, records, self.first + len(records) - 1, [], [], None, self.last_use)
+
+
+class Needed(Struct, frozen=True):
+    """The uses whose files must be there: from `first` to `last`. None, if `first` is larger."""
+
+    first: int = 1
+    last: int = 0
+
+
+def read_journal(disk: Disk, folder: Path, salt: int, applied: int, needed: Needed) -> Recovered:
+    """Read the records after `applied`, which the base has. `needed` are the files that must be there."""
+    names = disk.names(folder)
+    files = sorted(filter(None, (parse_log_file(folder / name) for name in names)), key=lambda file: file.use)
+    reading = _Reading(applied)
+    for file in files:
+        reading.take(file, disk.read(file.path), salt)
+    present = {file.use for file in files}
+    last_use = max((needed.last, reading.continued, *present))
+    missing = [use for use in range(needed.first, last_use + 1) if use not in present]
+    return reading.result(folder, missing, last_use)
+
+
+class _Reading:
+    """Collects what the files of a journal hold."""
+
+    def __init__(self, applied: int) -> None:
+        self._applied = applied
+        self._proven = applied
+        self._records: dict[int, Record] = {}
+        self._bodies: dict[int, tuple[LogFile, Unreadable]] = {}
+        self._holes: list[tuple[int, LogFile, Unreadable]] = []
+        self._last: tuple[LogFile, bytes, list[Record | Unreadable]] | None = None
+        self.continued = 0
+
+    def take(self, file: LogFile, log: bytes, salt: int) -> None:
+        """Read a file. Records of earlier files from its first number on do not count: they were torn or given up."""
+        self._proven = file.first - 1
+        self._records = {number: record for number, record in self._records.items() if number < file.first}
+        self._bodies = {number: body for number, body in self._bodies.items() if number < file.first}
+        items = list(file.scan(log, salt))
+        self._last = (file, log, items)
+        number = file.first - 1
+        for item in items:
+            if isinstance(item, Unreadable) and not item.number:
+                self._holes.append((number + 1, file, item))
+                continue
+            if isinstance(item, Record) and item.seal:
+                if item.flags & CONTINUES:
+                    self.continued = max(self.continued, file.use + 1)
+                self._proven = max(self._proven, item.number)
+                continue
+            # The number in a damaged frame is lost, but records follow one another.
+            number = item.number or number + 1
+            if isinstance(item, Record):
+                self._records[number] = item if item.number else Record(*_fields(item, number))
+                self._proven = max(self._proven, item.durable)
+            else:
+                self._bodies[number] = (file, item)
+
+    def result(self, folder: Path, missing: list[int], last_use: int) -> Recovered:
+        records: list[Record] = []
+        lost: list[Lost] = []
+        unknown: list[Damage] = []
+        number = self._applied + 1
+        while number in self._records or number <= self._proven:
+            if number in self._records:
+                records.append(self._records[number])
+                number += 1
+            elif number in self._bodies:
+                file, item = self._bodies[number]
+                place = f"{file.path.parent.name}/{file.path.name} at byte {item.position}"
+                lost.append(Lost(number, Damage(place, f"change {number} can't be read", item.streams)))
+                number += 1
+            else:
+                first = number
+                while number <= self._proven and number not in self._records and number not in self._bodies:
+                    number += 1
+                unknown.append(Damage(self._place(folder, first), f"changes {first} to {number - 1} are missing"))
+        unknown += self._lost_ends(folder, missing, last_use)
+        return Recovered(self._applied + 1, records, number - 1, lost, unknown, self._torn(number - 1), last_use)
+
+    def _place(self, folder: Path, number: int) -> str:
+        """Say where a lost record should be."""
+        for first, file, hole in reversed(self._holes):
+            if first <= number:
+                return f"{folder.name}/{file.path.name} at byte {hole.position}"
+        return folder.name
+
+    def _lost_ends(self, folder: Path, missing: list[int], last_use: int) -> Iterator[Damage]:
+        """Give the damage to the end of the journal, which no later record proves: a last file missing or too short."""
+        if last_use in missing:
+            yield Damage(folder.name, f"file {last_use} is missing, with all changes after the last one that is left")
+        elif self._last and len(self._last[1]) < self._last[0].size:
+            file, log, _ = self._last
+            place = f"{folder.name}/{file.path.name}"
+            yield Damage(place, f"it has {len(log)} of its {file.size} bytes; the last changes may be lost")
+
+    def _torn(self, last: int) -> Torn | None:
+        """Give what lies behind the last record in the last file."""
+        if self._last is None:
+            return None
+        file, log, items = self._last
+        kept = max((item.end for item in items if item.number and item.number <= last), default=0)
+        behind = [item for item in items if item.position >= kept]
+        data = log[kept : min(kept + _MAX_KEPT_BYTES, max((item.end for item in behind), default=0))].rstrip(b"\0")
+        streams = {stream for item in behind if isinstance(item, Unreadable) for stream in item.streams}
+        return Torn(file.path, kept, data, tuple(sorted(streams))) if data else None
+
+
+def _fields(item: Record, number: int) -> tuple[int, int, int, int, int, bytes]:
+    return item.position, item.end, number, item.durable, item.flags, item.body

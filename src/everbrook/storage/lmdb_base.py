@@ -1,0 +1,341 @@
+"""The base: everything that checkpoints have taken out of the journal, in one LMDB environment.
+
+Names, heads, producers, forks and message indexes are rows; the bytes of chunks are rows too, or are in segments. What
+a read needs is copied, and the transaction ends: a slow client never pins LMDB's pages.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from struct import Struct
+from typing import Any
+
+import lmdb
+import msgspec
+from msgspec import Struct as Value
+
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.storage.chunk_reader import ChunkReader
+from everbrook.storage.damage import Damaged, DamageMark
+from everbrook.storage.journal_scan import Needed
+from everbrook.storage.manifest import BASE, StoreError
+from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity, unpack_producer
+from everbrook.storage.rows import (
+    DAMAGED,
+    DATA,
+    DATABASES,
+    FORKS,
+    INCARNATION,
+    META,
+    MORTAL,
+    NAMES,
+    PLACE,
+    PRODUCERS,
+    REMOVALS,
+    STREAMS,
+    RowDamaged,
+    place_of,
+    unseal,
+    verified_range,
+    with_prefix,
+)
+from everbrook.storage.segments import Segments
+
+LOCK = "lock.mdb"
+# An address range, not memory and not disk: the file grows as it is written.
+MAP_BYTES = 1 << 40
+
+APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
+    b"applied",
+    b"manifest",
+    b"incarnation",
+    b"journal",
+    b"opened",
+)
+NUMBER = Struct("<Q")
+NUMBERS = Struct("<QQ")
+UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
+"""What unpacking raises over bytes that verify and still can't be read."""
+LMDB_ERRORS = (lmdb.Error, SystemError)
+"""What LMDB raises. Deleting over a damaged page gives the second, with the first as its cause."""
+LOST_PAGES = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError)
+"""What LMDB raises over damaged pages. The last one comes of a transaction that has met one."""
+
+OpenEnvironment = Callable[[Path], lmdb.Environment]
+
+
+def open_environment(folder: Path) -> lmdb.Environment:
+    """Open the LMDB environment in a folder, or create it. Its commits are on the disk when they return."""
+    return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
+
+
+class BaseState(Value, frozen=True, kw_only=True):
+    """What the base says of itself and of the journal in front of it."""
+
+    applied: int = 0
+    """The number of the last change that is in the base."""
+    last_incarnation: int = 0
+    """At least the largest incarnation that was ever stored, also of streams that are gone."""
+    needed: Needed = Needed()
+    manifest: bytes = b""
+    opened: bytes = b""
+    """How the store was opened last: its promise, and the boot of the machine."""
+
+
+class Opened(Value, frozen=True):
+    """How a store was opened: whether its journal was synced, and in which run of the machine."""
+
+    sync: bool
+    boot: str
+
+
+class LmdbBase:
+    """Reads the base."""
+
+    def __init__(self, folder: Path, segments: Segments, open_environment: OpenEnvironment = open_environment) -> None:
+        self.folder = folder / BASE
+        self.segments = segments
+        try:
+            self.env = open_environment(self.folder)
+            self.databases = {name: self.env.open_db(name) for name in DATABASES}
+            self.chunks = ChunkReader(self.reading, self.databases, segments)
+        except lmdb.Error as error:
+            raise StoreError(f"{self.folder / DATA} can't be opened: {error}") from error
+
+    @contextmanager
+    def reading(self, incarnation: int | None = None, *, buffers: bool = False) -> "Iterator[lmdb.Transaction[Any]]":
+        """Begin to read what is there of a stream, or of several. An error of LMDB is damage to its file."""
+        try:
+            with self.env.begin(buffers=True) if buffers else self.env.begin() as transaction:
+                yield transaction
+        except LOST_PAGES as error:
+            if incarnation is not None:
+                raise Damaged(incarnation, 0, f"{BASE}/{DATA}", f"LMDB can't read it: {error}") from error
+            raise StreamDamaged(f"{BASE}/{DATA} can't be read: {error}") from error
+        except RowDamaged as error:
+            problem = "a row near it is damaged"
+            if incarnation is not None:
+                raise Damaged(incarnation, 0, f"{BASE}/{DATA} {error}", problem) from error
+            raise StreamDamaged(f"{BASE}/{DATA} {error}: {problem}") from error
+        except lmdb.Error as error:
+            raise StreamDamaged(f"{BASE}/{DATA} can't be read: {error}") from error
+
+    def _get(self, database: bytes, key: bytes) -> bytes | None:
+        incarnation = INCARNATION.unpack(key)[0] if database == STREAMS else None
+        with self.reading(incarnation) as transaction:
+            sealed = transaction.get(key, db=self.databases[database])
+        return None if sealed is None else self._unsealed(database, key, bytes(sealed))
+
+    def _unsealed(self, database: bytes, key: bytes, sealed: bytes) -> bytes:
+        value = unseal(key, sealed)
+        if value is None:
+            if database in {META, NAMES}:
+                raise StreamDamaged(f"{place_of(database, key)}: its checksum is wrong")
+            raise Damaged(INCARNATION.unpack_from(key)[0], 0, place_of(database, key), "its checksum is wrong")
+        return value
+
+    def state(self) -> BaseState:
+        """Give what the base says of itself."""
+        keys = (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)
+        try:
+            applied, last_incarnation, needed, manifest, opened = (self._get(META, key) or b"" for key in keys)
+        except StreamDamaged as error:
+            raise StoreError(f"{self.folder / DATA} is damaged: {error}") from None
+        return BaseState(
+            applied=NUMBER.unpack(applied)[0] if applied else 0,
+            last_incarnation=NUMBER.unpack(last_incarnation)[0] if last_incarnation else 0,
+            needed=Needed(*NUMBERS.unpack(needed)) if needed else Needed(),
+            manifest=manifest,
+            opened=opened,
+        )
+
+    # Streams
+
+    def incarnation(self, name: bytes) -> int | None:
+        """Give the stream that has a name. `StreamDamaged`: there may be one, because a row of the names is damaged."""
+        packed = self._get(NAMES, name)
+        if packed is None:
+            with self.reading() as transaction:
+                names = verified_range(transaction.cursor(self.databases[NAMES]), name, name, self._is_other_name(name))
+                # This verifies the rows beside the place of the name: a damaged one may be the row of this name.
+                next(names, None)
+        return int(INCARNATION.unpack(packed)[0]) if packed else None
+
+    def _is_other_name(self, name: bytes) -> Callable[[bytes, bytes], bool]:
+        """Give a predicate: a damaged row of the names belongs to another name, as the head of its stream says."""
+
+        def is_other(_key: bytes, sealed: bytes) -> bool:
+            holder = self._known_head(sealed[: INCARNATION.size])
+            return holder is not None and holder.identity.name != name
+
+        return is_other
+
+    def _is_other_fork(self, source: int) -> Callable[[bytes, bytes], bool]:
+        """Give a predicate: a damaged row of the forks belongs to another source, as the head of the fork says."""
+
+        def is_other(key: bytes, sealed: bytes) -> bool:
+            head = self._known_head(key[INCARNATION.size :])
+            fork = head.identity.fork if head else None
+            return fork.source_incarnation != source if fork else self._is_known(key, sealed)
+
+        return is_other
+
+    def _is_known(self, key: bytes, _sealed: bytes) -> bool:
+        """Tell of a damaged row whether it is that of a stream which is there."""
+        return self._known_head(key[: INCARNATION.size]) is not None
+
+    def _known_head(self, key: bytes) -> Head | None:
+        with self.glance() as glance:
+            return glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
+
+    def head(self, incarnation: int) -> Head | None:
+        """Give the head of a stream."""
+        key = INCARNATION.pack(incarnation)
+        packed = self._get(STREAMS, key)
+        return None if packed is None else self._parsed(key, packed)
+
+    def _parsed(self, key: bytes, packed: bytes) -> Head:
+        try:
+            return parse_head(packed)
+        except UNREADABLE:
+            raise Damaged(INCARNATION.unpack(key)[0], 0, place_of(STREAMS, key), "its head can't be read") from None
+
+    @contextmanager
+    def glance(self) -> Iterator["Glance"]:
+        """Look at names and heads as they are at one moment."""
+        with self.reading() as transaction:
+            yield Glance(transaction, self.databases)
+
+    def producers(self, incarnation: int) -> dict[bytes, Producer]:
+        """Give what a stream remembers of its producers."""
+        prefix = INCARNATION.pack(incarnation)
+        with self.reading(incarnation) as transaction:
+            found = verified_range(transaction.cursor(self.databases[PRODUCERS]), prefix, b"", self._is_known)
+            return {key[len(prefix) :]: unpack_producer(Unpacker(value)) for key, value in found}
+
+    def forks(self, source: int, after: int = 0, limit: int | None = None) -> list[int]:
+        """Give the streams that branch off one, those younger than `after`, the oldest first."""
+        with self.reading(source) as transaction:
+            cursor = transaction.cursor(self.databases[FORKS])
+            found = verified_range(
+                cursor, INCARNATION.pack(source), PLACE.pack(source, after), self._is_other_fork(source)
+            )
+            return [PLACE.unpack(key)[1] for key, _ in islice(found, limit)]
+
+    def mortal(self, after: int, limit: int) -> list[int]:
+        """Give streams that time acts on, in the order of their incarnations."""
+        with self.reading() as transaction:
+            try:
+                cursor = transaction.cursor(self.databases[MORTAL])
+                found = verified_range(cursor, b"", INCARNATION.pack(after), lambda _key, _sealed: False)
+                return [INCARNATION.unpack(key)[0] for key, _ in islice(found, limit)]
+            except RowDamaged:
+                # The rows of the streams say the same, at the price of reading all of them.
+                return list(islice(self._mortal_heads(transaction, after), limit))
+
+    def _mortal_heads(self, transaction: "lmdb.Transaction[Any]", after: int) -> Iterator[int]:
+        glance = Glance(transaction, self.databases)
+        for key, _ in with_prefix(transaction.cursor(self.databases[STREAMS]), b"", INCARNATION.pack(after)):
+            head = glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
+            if head and head.identity.mortal:
+                yield head.identity.incarnation
+
+    def marks(self) -> dict[int, DamageMark]:
+        """Give the streams that are known to be damaged."""
+        marks: dict[int, DamageMark] = {}
+        with self.reading() as transaction:
+            for key, sealed in transaction.cursor(self.databases[DAMAGED]):
+                # Under 0, which no stream has, if it is not known whose it is.
+                incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
+                marks[incarnation] = parse_mark(unseal(bytes(key), bytes(sealed)))
+        return marks
+
+    def removals(self) -> list[tuple[int, int]]:
+        """Give the segments that no chunk is in any more and that may still be there. A damaged row names none."""
+        with self.reading() as transaction:
+            rows = transaction.cursor(self.databases[REMOVALS])
+            return [PLACE.unpack(key) for key, sealed in rows if is_removal(key, sealed)]
+
+    def close(self) -> None:
+        """Close the environment and the segments."""
+        self.env.close()
+        self.segments.close()
+
+
+class Glance:
+    """Names and heads as they are at one moment."""
+
+    def __init__(self, transaction: lmdb.Transaction, databases: "dict[bytes, lmdb._Database]") -> None:
+        self._transaction = transaction
+        self._names = databases[NAMES]
+        self._streams = databases[STREAMS]
+
+    def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
+        """Give names in order, and whose they are; None if that is damaged."""
+        for name, sealed in with_prefix(self._transaction.cursor(self._names), prefix, after):
+            packed = unseal(name, sealed)
+            yield name, INCARNATION.unpack(packed)[0] if packed else None
+
+    def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
+        """Count the names that begin with `prefix`, all but some of them."""
+        here = sum(self._transaction.get(name, db=self._names) is not None for name in names)
+        return self._count(prefix) - here
+
+    def _count(self, prefix: bytes) -> int:
+        cursor = self._transaction.cursor(self._names)
+        if not (cursor.set_range(prefix) if prefix else cursor.first()):
+            return 0
+        count = 0
+        for name in cursor.iternext(keys=True, values=False):
+            if not bytes(name).startswith(prefix):
+                break
+            count += 1
+        return count
+
+    def head(self, incarnation: int) -> Head | None:
+        """Give the head of a stream, if it is there and not damaged."""
+        key = INCARNATION.pack(incarnation)
+        sealed = self._transaction.get(key, db=self._streams)
+        packed = None if sealed is None else unseal(key, bytes(sealed))
+        try:
+            return None if packed is None else parse_head(packed)
+        except UNREADABLE:
+            return None
+
+
+def parse_head(packed: bytes) -> Head:
+    """Read a row of the streams."""
+    unpacker = Unpacker(packed)
+    return unpack_head(unpacker, unpack_identity(unpacker))[0]
+
+
+def is_removal(key: bytes, sealed: bytes) -> bool:
+    """Tell whether a row of the removals is whole: its key alone names what is removed."""
+    return len(key) == PLACE.size and unseal(key, sealed) is not None
+
+
+def parse_mark(packed: bytes | None) -> DamageMark:
+    """Read a row of the damaged streams. If that is damaged too, nothing of the stream counts as readable."""
+    if packed is None or len(packed) < NUMBER.size:
+        return DamageMark(0, "what is known of its damage is damaged too")
+    return DamageMark(NUMBER.unpack_from(packed)[0], packed[NUMBER.size :].decode("utf-8", "replace"))
+
+
+def pack_mark(mark: DamageMark) -> bytes:
+    return NUMBER.pack(mark.offset) + mark.reason.encode()
+
+
+def unknown_identity(name: bytes, incarnation: int) -> Identity:
+    """Stand for the identity of a stream whose row is damaged."""
+    return Identity(name, incarnation, b"application/octet-stream", b"application/octet-stream", 0)
+
+
+def parse_opened(text: bytes) -> Opened | None:
+    """Read how a store was opened last, if it was. `StoreError` says that this can't be read."""
+    try:
+        return msgspec.json.decode(text, type=Opened) if text else None
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{BASE}/{DATA} does not tell how the store was opened last: {error}") from None

@@ -1,0 +1,107 @@
+"""Recent changes: what is in the journal and not yet in the base, in memory as the storage would show it."""
+
+from collections.abc import Iterator
+
+from everbrook.protocol.change import Drop, Edit, Write
+from everbrook.protocol.state import Head, Producer
+from everbrook.storage.names import Names
+from everbrook.storage.run import Run
+
+
+class RecentStream:
+    """What has changed of one stream."""
+
+    __slots__ = ("created", "forgotten", "head", "producers", "run")
+
+    def __init__(self, head: Head, *, created: bool) -> None:
+        self.head = head
+        self.created = created
+        self.run: Run | None = None
+        self.producers: dict[bytes, Producer] = {}
+        self.forgotten: set[bytes] = set()
+
+    def write(self, write: Write) -> None:
+        """Take a write."""
+        self.head = write.head
+        for producer_id in write.forgotten:
+            self.producers.pop(producer_id, None)
+            self.forgotten.add(producer_id)
+        if write.producer_id is not None and write.producer is not None:
+            self.producers[write.producer_id] = write.producer
+            self.forgotten.discard(write.producer_id)
+        if not write.data:
+            return
+        if self.run is None:
+            self.run = Run(write.head.tail - len(write.data), batched=write.head.identity.json)
+        self.run.append(write.data, write.ends, write.head.written_at)
+
+
+class Recent:
+    """All that has changed since some point of the journal."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, int | None] = {}
+        self.order = Names(self.names.keys())
+        self.streams: dict[int, RecentStream] = {}
+        self.dropped: dict[int, Head] = {}
+        # Forks by their sources, as dictionaries for their order: the oldest comes first.
+        self.forked: dict[int, dict[int, None]] = {}
+        self.unforked: dict[int, set[int]] = {}
+        self.floors: dict[int, int] = {}
+        """Before which offsets nobody needs what the base has of streams."""
+        self.discardable_bytes = 0
+        """How much that is, about, as far as nobody has begun to remove it."""
+
+    def apply(self, edit: Edit) -> None:
+        """Take an edit."""
+        if isinstance(edit, Write):
+            self._write(edit)
+        else:
+            self._drop(edit)
+
+    def _name(self, name: bytes, incarnation: int | None) -> None:
+        if name not in self.names:
+            self.order.add(name)
+        self.names[name] = incarnation
+
+    def named(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
+        """Give names that begin with `prefix` and follow `after`, and whose they are; None if they are free."""
+        return ((name, self.names[name]) for name in self.order.following(prefix, after))
+
+    def _write(self, write: Write) -> None:
+        identity = write.head.identity
+        if write.created:
+            self._name(identity.name, identity.incarnation)
+            if identity.fork:
+                self.forked.setdefault(identity.fork.source_incarnation, {})[identity.incarnation] = None
+        stream = self.streams.get(identity.incarnation)
+        if stream is None:
+            stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
+        stream.write(write)
+
+    def _drop(self, drop: Drop) -> None:
+        identity = drop.head.identity
+        stream = self.streams.pop(identity.incarnation, None)
+        if stream is None or not stream.created:
+            self.dropped[identity.incarnation] = drop.head
+        if self.names.get(identity.name, identity.incarnation) == identity.incarnation:
+            self._name(identity.name, None)
+        if identity.fork:
+            source = identity.fork.source_incarnation
+            self.forked.get(source, {}).pop(identity.incarnation, None)
+            self.unforked.setdefault(source, set()).add(identity.incarnation)
+        self.floors.pop(identity.incarnation, None)
+
+    def discard(self, incarnation: int, floor: int, discardable_bytes: int) -> None:
+        """Let go of what nobody needs of a stream, and note how much of it the base has."""
+        run = self.run(incarnation)
+        if run:
+            run.discard(floor)
+        if discardable_bytes and self.floors.get(incarnation, 0) < floor:
+            self.floors[incarnation] = floor
+            self.discardable_bytes += discardable_bytes
+
+    def run(self, incarnation: int) -> Run | None:
+        """Give the recent bytes of a stream, if it has any."""
+        stream = self.streams.get(incarnation)
+        return stream.run if stream else None

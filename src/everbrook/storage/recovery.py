@@ -1,0 +1,128 @@
+"""Recovery: the changes of the journal that the base does not have, applied to the view in their order."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from everbrook.protocol.change import Drop, Edit
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Head
+from everbrook.storage.damage import Damage, DamageMark
+from everbrook.storage.disk import Disk
+from everbrook.storage.journal_scan import Lost, Recovered, Torn
+from everbrook.storage.lmdb_base import UNREADABLE, unknown_identity
+from everbrook.storage.manifest import LOST_AND_FOUND, StoreError
+from everbrook.storage.merged_view import MergedView
+from everbrook.storage.packing import Unpacker, unpack_edit
+from everbrook.storage.record import Record
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_LOSS = "a part of the journal is lost, and it is not known which streams it was about: run everbrook repair"
+
+
+class Recovery:
+    """What a start finds in the journal, and what it makes of it."""
+
+    def __init__(self, disk: Disk, folder: Path, view: MergedView) -> None:
+        """Apply changes to `view`, and keep what was cut off in the store's folder."""
+        self._disk = disk
+        self._folder = folder / LOST_AND_FOUND
+        self._view = view
+        self.damages: list[Damage] = []
+        self.remarks: list[str] = []
+        """What a person should know that is no damage."""
+        self.refusal: str | None = None
+        self._lost: set[int] = set()
+        """Streams of which the journal lacks a change. Others may have taken changes before their damage was known."""
+
+    def prefix_of(self, recovered: Recovered) -> Recovered:
+        """Take what a machine had written before it went down: the changes up to the first that is missing."""
+        prefix = recovered.written_prefix()
+        lost = f"those after {prefix.last} are lost" if recovered.damages else "some of them may be lost"
+        self.remark(f"the machine has been restarted since the last changes; {lost}")
+        return prefix
+
+    def replay(self, recovered: Recovered) -> None:
+        """Apply the changes in order. What follows a lost change of its stream is left out."""
+        items: list[Record | Lost] = [*recovered.records, *recovered.lost]
+        for item in sorted(items, key=lambda item: item.number):
+            if isinstance(item, Lost):
+                self._lose(item.damage.streams, str(item.damage))
+            else:
+                self._apply(item)
+        self.damages = recovered.damages
+        for damage in self.damages:
+            logger.error("the journal is damaged: %s", damage)
+        if recovered.unknown:
+            self.refusal = UNKNOWN_LOSS
+        if recovered.torn:
+            self._set_aside(recovered.torn)
+
+    def _apply(self, record: Record) -> None:
+        unpacker = Unpacker(record.body)
+        try:
+            while not unpacker.done:
+                self._apply_edit(unpack_edit(unpacker, self._head_before))
+        except UNREADABLE as error:
+            raise StoreError(
+                f"change {record.number} of the journal can't be read, though its checksum is right: {error}"
+            ) from error
+
+    def _apply_edit(self, edit: Edit) -> None:
+        incarnation = edit.head.identity.incarnation
+        if not isinstance(edit, Drop) and not edit.created:
+            before = self._known_head(incarnation)
+            follows = before is not None and before.tail == edit.head.tail - len(edit.data)
+            if incarnation in self._lost or not follows:
+                self._lose((incarnation,), "a change before this one is lost")
+                return
+        self._view.take(edit)
+
+    def _lose(self, streams: Sequence[int], reason: str) -> None:
+        """Mark streams that have lost a change as damaged from their present tail on."""
+        self._lost.update(streams)
+        for incarnation in streams:
+            head = self._known_head(incarnation)
+            self._view.mark(incarnation, DamageMark(head.tail if head else 0, reason))
+            # The lost change may have created the stream: reserve its incarnation, so that no other one gets the mark.
+            self._view.last_incarnation = max(self._view.last_incarnation, incarnation)
+
+    def _known_head(self, incarnation: int) -> Head | None:
+        try:
+            return self._view.head(incarnation)
+        except StreamDamaged:
+            return None
+
+    def _head_before(self, incarnation: int) -> Head:
+        """Give the head before a write, to unpack it. An unknown stream gets a placeholder: its write is not used."""
+        return self._known_head(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
+
+    def _set_aside(self, torn: Torn) -> None:
+        """Keep what a crash cut off, for whoever wants to see it. It was never acknowledged."""
+        path = self._folder / f"{torn.path.stem}-{torn.position}.torn"
+        kept = f"its bytes are kept in {path}"
+        try:
+            self._disk.make_folder(self._folder)
+            if path.name not in self._disk.names(self._folder):
+                self._write(path, torn.data)
+        except OSError as error:
+            kept = f"its bytes could not be kept: {error.strerror}"
+        streams = ", ".join(f"{stream:016x}" for stream in torn.streams) or "unknown"
+        self.remark(
+            f"a write that was never acknowledged was cut off ({len(torn.data)} bytes, streams: {streams}); {kept}"
+        )
+
+    def remark(self, text: str) -> None:
+        """Tell a person something that is no damage."""
+        self.remarks.append(text)
+        logger.warning("%s", text)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        file = self._disk.create(path)
+        try:
+            file.write(data)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_folder(self._folder)

@@ -1,0 +1,118 @@
+"""Rows of the base: how keys are made, how values are sealed, and how a cursor finds its way among them.
+
+Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by its incarnation. LMDB has no checksums,
+so each value has one of ours behind it, over its key too: a row in another row's place does not verify.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+import lmdb
+
+from everbrook.storage.manifest import BASE
+
+INCARNATION = Struct(">Q")
+PLACE = Struct(">QQ")
+CHECKSUM = Struct("<I")
+# What LMDB allows, and so the longest name.
+MAX_KEY_BYTES = 511
+
+DATA = "data.mdb"
+"""The file of LMDB in the folder of the base."""
+
+META, NAMES, STREAMS, PRODUCERS, FORKS = b"meta", b"names", b"streams", b"producers", b"forks"
+CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS = b"chunks", b"indexes", b"mortal", b"damaged", b"removals"
+DATABASES = (META, NAMES, STREAMS, PRODUCERS, FORKS, CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS)
+
+
+def seal(key: bytes, value: bytes) -> bytes:
+    """Add a checksum of key and value."""
+    return value + CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key)))
+
+
+def unseal(key: bytes, sealed: bytes) -> bytes | None:
+    """Give a sealed value, or None if it is damaged."""
+    value = sealed[: -CHECKSUM.size]
+    return value if sealed[-CHECKSUM.size :] == CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key))) else None
+
+
+def with_prefix(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """Give the rows whose keys begin with `prefix` and follow `after`."""
+    start = max(prefix, after)[:MAX_KEY_BYTES]
+    if not (cursor.set_range(start) if start else cursor.first()):
+        return
+    for key, value in cursor:
+        # They are bytes already, unless the transaction gives buffers.
+        name = bytes(key)
+        if not name.startswith(prefix):
+            return
+        if name > after:
+            yield name, bytes(value)
+
+
+class RowDamaged(Exception):
+    """A row does not verify, or is out of order: a row that was looked for may be behind it."""
+
+    def __init__(self, key: bytes) -> None:
+        super().__init__(key.hex())
+        self.key = key
+
+
+def verified_range(
+    cursor: lmdb.Cursor, prefix: bytes, after: bytes, is_foreign: Callable[[bytes, bytes], bool]
+) -> Iterator[tuple[bytes, bytes]]:
+    """Give the rows whose keys begin with `prefix` and follow `after`, verified, with their values.
+
+    `RowDamaged` says that one of them may be missing. A row whose key was damaged is not in its range any more, but
+    LMDB looks for it at its place: so it is next to the range. `is_foreign` tells of a damaged row there, key and
+    value, whether it belongs somewhere else.
+    """
+    start = max(prefix, after)[:MAX_KEY_BYTES]
+    there = cursor.set_range(start) if start else cursor.first()
+    if start and (cursor.prev() if there else cursor.last()):
+        key = bytes(cursor.key())
+        if key >= start or (unseal(key, bytes(cursor.value())) is None and not is_foreign(key, bytes(cursor.value()))):
+            raise RowDamaged(key)
+        there = cursor.next()
+    elif start:
+        there = cursor.first()
+    before = b""
+    while there:
+        key, sealed = bytes(cursor.key()), bytes(cursor.value())
+        value = unseal(key, sealed)
+        inside = key.startswith(prefix)
+        if key < max(start, before) or (value is None and (inside or not is_foreign(key, sealed))):
+            raise RowDamaged(key)
+        if not inside:
+            return
+        if key > after:
+            yield key, value or b""
+        before = key
+        there = cursor.next()
+
+
+def holds(cursor: lmdb.Cursor, incarnation: int) -> bool:
+    """Tell whether a cursor is at a chunk of a stream."""
+    key = bytes(cursor.key())
+    return len(key) == PLACE.size and PLACE.unpack(key)[0] == incarnation
+
+
+def start_of(cursor: lmdb.Cursor) -> int:
+    """Give where the chunk starts that a cursor is at."""
+    return int(PLACE.unpack(cursor.key())[1])
+
+
+def seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
+    """Go to the last place before `key`."""
+    return cursor.prev() if cursor.set_range(key) else cursor.last()
+
+
+def seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> bool:
+    """Go to the chunk that holds the byte at `offset`, or the last one before it. Tells whether there is one."""
+    return offset >= 0 and seek_before(cursor, PLACE.pack(incarnation, offset + 1)) and holds(cursor, incarnation)
+
+
+def place_of(database: bytes, key: bytes) -> str:
+    """Say where a row is."""
+    return f"{BASE}/{DATA} {database.decode()} {key.hex()}"

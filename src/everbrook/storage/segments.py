@@ -1,0 +1,223 @@
+"""Segments: the bytes of a stream in plain files, which anyone can copy and decode.
+
+A segment begins with the packed identity of its stream, and holds chunks, each with its index and its checksums. The
+base locates every chunk: what lies behind the last one that it knows was written before a crash and is overwritten by
+the next write. Segments are synced before the base refers to them.
+"""
+
+import re
+import zlib
+from collections import OrderedDict
+from pathlib import Path
+from struct import Struct
+
+from everbrook.protocol.state import Identity
+from everbrook.storage.chunk import (
+    BLOCK_BYTES,
+    Chunk,
+    Location,
+    block_checksums,
+    damaged_block,
+    pack_index,
+    unpack_index,
+)
+from everbrook.storage.disk import Disk, File, Reader
+from everbrook.storage.manifest import SEGMENTS
+from everbrook.storage.packing import Unpacker, pack_identity, unpack_identity
+from everbrook.storage.pin import ABSENT, Hold
+from everbrook.storage.rows import PLACE
+
+SEGMENT_MAGIC, CHUNK_MAGIC = b"EBS2", b"EBC2"
+SEGMENT_HEADER = Struct("<4sII")
+"""Magic, checksum of what follows, length of the identity behind it."""
+CHUNK_HEADER = Struct("<4sIQII")
+"""Magic, checksum of what follows up to the end of the index, first offset, bytes of the index, bytes of the data."""
+CHECKED_FROM = 8
+
+_LENGTH = Struct("<I")
+_NAME = re.compile(r"([0-9a-f]{16})-(\d{16})\.log\Z")
+_MIX = 0x9E3779B97F4A7C15
+
+
+def segment_path(folder: Path, incarnation: int, segment: int) -> Path:
+    """Give the place of the segment that begins at an offset. Those of a stream are in one of 256 folders."""
+    return folder / f"{incarnation * _MIX % 2**64 >> 56:02x}" / f"{incarnation:016x}-{segment:016d}.log"
+
+
+def parse_segment_name(name: str) -> tuple[int, int] | None:
+    """Read incarnation and first offset of a segment off the name of its file, if it is one."""
+    parts = _NAME.match(name)
+    return (int(parts[1], 16), int(parts[2])) if parts else None
+
+
+def pack_segment_header(identity: Identity) -> bytes:
+    packed = pack_identity(identity)
+    checked = _LENGTH.pack(len(packed)) + packed
+    return SEGMENT_MAGIC + _LENGTH.pack(zlib.crc32(checked)) + checked
+
+
+def parse_segment_header(data: bytes) -> Identity | None:
+    """Read the identity at the beginning of a segment. None if it is damaged."""
+    if len(data) < SEGMENT_HEADER.size:
+        return None
+    magic, checksum, length = SEGMENT_HEADER.unpack_from(data)
+    checked = data[CHECKED_FROM : SEGMENT_HEADER.size + length]
+    if magic != SEGMENT_MAGIC or len(checked) < _LENGTH.size + length or zlib.crc32(checked) != checksum:
+        return None
+    return unpack_identity(Unpacker(checked, _LENGTH.size))
+
+
+def pack_chunk(key: bytes, chunk: Chunk, checksums: bytes) -> tuple[bytes, int]:
+    """Write a chunk for a segment. Gives its bytes, and where in them the data begins."""
+    index = pack_index(chunk.index)
+    fields = CHUNK_HEADER.pack(CHUNK_MAGIC, 0, chunk.start, len(index), len(chunk.data))[CHECKED_FROM:]
+    checksum = zlib.crc32(index, zlib.crc32(fields, zlib.crc32(key)))
+    head = CHUNK_MAGIC + _LENGTH.pack(checksum) + fields + index
+    return b"".join((head, chunk.data, checksums)), len(head)
+
+
+def parse_chunk(data: bytes, position: int, incarnation: int) -> tuple[Chunk, int] | None:
+    """Read the chunk of a stream at a position of a segment, and where it ends. None if it is none, or damaged."""
+    if position + CHUNK_HEADER.size > len(data):
+        return None
+    magic, checksum, start, index_bytes, length = CHUNK_HEADER.unpack_from(data, position)
+    key, begin = PLACE.pack(incarnation, start), position + CHUNK_HEADER.size + index_bytes
+    checked = data[position + CHECKED_FROM : begin]
+    end = chunk_end(Location(0, begin, length))
+    if magic != CHUNK_MAGIC or end > len(data) or zlib.crc32(checked, zlib.crc32(key)) != checksum:
+        return None
+    payload = data[begin : begin + length]
+    if damaged_block(key, payload, 0, data[begin + length : end]) is not None:
+        return None
+    return Chunk(start, payload, unpack_index(checked[CHUNK_HEADER.size - CHECKED_FROM :], start)), end
+
+
+class Segments:
+    """The segments of a store: read by the thread that owns the streams, written by checkpoints."""
+
+    def __init__(
+        self, disk: Disk, folder: Path, hold: Hold, *, max_bytes: int, max_open: int, used: bool = True
+    ) -> None:
+        """Use the segments below the folder of a store. `hold` is told before one of them is written.
+
+        `used`: full chunks go to segments.
+        """
+        self._disk = disk
+        self._hold = hold
+        self.folder = folder / SEGMENTS
+        self._max_bytes = max_bytes
+        self._max_open = max_open
+        self.used = used
+        self._open: OrderedDict[Path, Reader] = OrderedDict()
+        self._made: set[Path] = set()
+
+    def read(self, incarnation: int, location: Location, start: int, end: int) -> bytes:
+        """Read a range of a chunk; less if the file is shorter. `FileNotFoundError` if it is not there."""
+        path = segment_path(self.folder, incarnation, location.segment)
+        reader = self._open.get(path)
+        if reader is None:
+            reader = self._open[path] = self._disk.reader(path)
+            if len(self._open) > self._max_open:
+                self._open.popitem(last=False)[1].close()
+        else:
+            self._open.move_to_end(path)
+        return reader.read_at(location.position + start, end - start)
+
+    def place(self, incarnation: int, location: Location, start: int) -> str:
+        """Say where a byte of a chunk is, for a person."""
+        path = segment_path(self.folder, incarnation, location.segment)
+        return f"{SEGMENTS}/{path.parent.name}/{path.name} at byte {location.position + start}"
+
+    def writer(self) -> "SegmentWriter":
+        """Begin to write what one checkpoint brings."""
+        return SegmentWriter(self._disk, self.folder, self._hold, self._max_bytes, self._max_open, self._made)
+
+    def forget(self, incarnation: int, segment: int) -> None:
+        """Close a segment that is gone."""
+        reader = self._open.pop(segment_path(self.folder, incarnation, segment), None)
+        if reader:
+            reader.close()
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
+        return len(self._open)
+
+    def close(self) -> None:
+        """Close every file."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+class SegmentWriter:
+    """Writes chunks to segments, and syncs what it wrote."""
+
+    def __init__(self, disk: Disk, folder: Path, hold: Hold, max_bytes: int, max_open: int, made: set[Path]) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._hold = hold
+        self._max_bytes = max_bytes
+        self._max_open = max_open
+        self._made = made
+        self._files: dict[Path, File] = {}
+        self._folders: set[Path] = set()
+
+    def write(self, identity: Identity, chunk: Chunk, last: Location | None) -> tuple[Location, bytes]:
+        """Write a chunk behind the last one of its stream. Gives where it is, and its checksums."""
+        key = PLACE.pack(identity.incarnation, chunk.start)
+        checksums = block_checksums(key, chunk.data)
+        packed, data_from = pack_chunk(key, chunk, checksums)
+        segment, end = (last.segment, chunk_end(last)) if last else (chunk.start, 0)
+        if end + len(packed) > self._max_bytes:
+            # The name of a segment never comes again: one with that name may still have to be removed.
+            segment, end = chunk.start, 0
+        path = segment_path(self._folder, identity.incarnation, segment)
+        file = self._file(path, begun=bool(end))
+        if not end:
+            header = pack_segment_header(identity)
+            file.write_at(0, header)
+            end = len(header)
+        file.write_at(end, packed)
+        return Location(segment, end + data_from, len(chunk.data)), checksums
+
+    def _file(self, path: Path, *, begun: bool) -> File:
+        file = self._files.get(path)
+        if file is None:
+            while len(self._files) >= self._max_open:
+                self._finish(next(iter(self._files)))
+            if path.parent not in self._made:
+                self._disk.make_folder(path.parent)
+                self._made.add(path.parent)
+            # What a checkpoint that failed has begun is written again.
+            exists = begun or path.name in self._disk.names(path.parent)
+            if not exists:
+                self._hold.note(path, ABSENT)
+            file = self._files[path] = self._disk.open(path) if exists else self._disk.create(path)
+            self._hold.note(path, file.size)
+            if not begun:
+                self._folders.add(path.parent)
+        return file
+
+    def sync(self) -> None:
+        """Return when everything that was written is on the disk, and close the files."""
+        while self._files:
+            self._finish(next(iter(self._files)))
+        for folder in self._folders:
+            self._disk.sync_folder(folder)
+
+    def _finish(self, path: Path) -> None:
+        file = self._files.pop(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def abandon(self) -> None:
+        """Close the files after an error. The base does not refer to what was written."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+def chunk_end(location: Location) -> int:
+    """Give where the next chunk begins: behind the checksums of this one."""
+    return location.position + location.length + -(-location.length // BLOCK_BYTES) * _LENGTH.size

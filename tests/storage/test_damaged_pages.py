@@ -1,0 +1,95 @@
+"""Pages of LMDB's file that are damaged: the storage names them, or refuses to open, and no other error leaves it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.storage import DurableStorage, OsDisk, Record, StoreError
+from everbrook.storage.check import walk_base
+from everbrook.storage.lmdb_pages import problem_of
+from everbrook.storage.rows import INCARNATION, PLACE, seal
+from tests.storage.checkpoints import HeldStorage, commit
+from tests.storage.damage import flip, rows
+from tests.storage.drafts import Draft
+
+PAGE_BYTES = 4096
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A closed store with some streams."""
+    storage = HeldStorage(tmp_path, chunk_bytes=200)
+    for number, name in enumerate((b"a", b"b", b"c"), 10):
+        stream = Draft(name, number)
+        commit(storage, (stream.write(b"x" * 100),))
+        commit(storage, (stream.write(b"y" * 150),))
+    storage.close()
+    return tmp_path
+
+
+def places(store: Path, found: bytes) -> Iterator[int]:
+    """Find bytes in the file of LMDB, also in its free pages."""
+    data, place = (store / "base" / "data.mdb").read_bytes(), -1
+    while (place := data.find(found, place + 1)) >= 0:
+        yield place
+
+
+def loaded(storage: HeldStorage, name: bytes) -> Record:
+    record = storage.load(name)
+    assert record
+    return record
+
+
+def damage_page(store: Path, found: bytes) -> None:
+    """Let the pages that hold some bytes be of no kind that LMDB knows."""
+    for place in list(places(store, found)):
+        flip(store / "base" / "data.mdb", place - place % PAGE_BYTES + 10, 1)
+
+
+def test_a_stream_in_a_page_that_cant_be_read_is_marked(store: Path) -> None:
+    damage_page(store, PLACE.pack(12, 0) + b"\0" + b"x" * 50)
+    storage = HeldStorage(store)
+    assert loaded(storage, b"c").damage is None
+    with pytest.raises(StreamDamaged):
+        storage.read(12, 0, 100)
+    assert loaded(storage, b"c").damage
+    storage.close()
+
+
+def test_a_base_whose_marks_cant_be_read_is_refused(store: Path) -> None:
+    with rows(store) as changed:
+        changed.put(b"damaged", INCARNATION.pack(10), seal(INCARNATION.pack(10), bytes(8) + b"the only mark"))
+    damage_page(store, b"the only mark")
+    with pytest.raises(StoreError, match="is damaged"):
+        HeldStorage(store)
+
+
+def test_a_base_that_cant_be_written_is_refused(store: Path) -> None:
+    with pytest.raises(StoreError, match="can't be written"):
+        DurableStorage(
+            OsDisk(), store, salt=7, open_environment=lambda base: lmdb.open(str(base), readonly=True, max_dbs=16)
+        )
+
+
+def test_a_value_beyond_the_end_of_the_file_is_found_by_the_walk(store: Path) -> None:
+    key = PLACE.pack(12, 0)
+    for place in list(places(store, key + b"\0" + b"x" * 50)):
+        # The upper half of the length of a value, in front of its key.
+        flip(store / "base" / "data.mdb", place - 5, 6)
+    assert walk_base(store)
+
+
+def test_a_damaged_list_of_free_pages_is_refused(store: Path) -> None:
+    data = store / "base" / "data.mdb"
+    assert problem_of(data) is None
+    roots = [int.from_bytes(data.read_bytes()[start : start + 8], "little") for start in (80, PAGE_BYTES + 80)]
+    for root in roots:
+        flip(data, root * PAGE_BYTES + 10, 1)
+    problem = problem_of(data)
+    assert problem
+    assert "free pages" in problem
+    with pytest.raises(StoreError, match="free pages"):
+        HeldStorage(store)

@@ -1,0 +1,100 @@
+"""A step of the checkpoint thread that fails, and damage that is found late, cost nothing that was acknowledged."""
+
+import errno
+import shutil
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everbrook.storage import ACID, FILE_DURABLE, DamageMark, DurableMode, DurableStorage, OsDisk, StorageTuning
+from everbrook.storage.journal import Journal, JournalTuning
+from tests.storage.checkpoints import commit
+from tests.storage.drafts import Draft
+from tests.storage.test_journal import append, bodies, read
+
+SMALL = StorageTuning(checkpoint_bytes=1_500, chunk_bytes=1_000, small_chunk_bytes=600)
+
+
+class Inline(Executor):
+    """Does what it is given at once, in the same thread."""
+
+    def submit(self, fn: Any, /, *args: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 - whatever it is given
+        done: Future[Any] = Future()
+        try:
+            done.set_result(fn(*args, **options))
+        except Exception as error:  # noqa: BLE001 - it belongs to the future
+            done.set_exception(error)
+        return done
+
+
+class FailingDisk(OsDisk):
+    """A disk on which the n-th sync of the journal's folder from now on fails."""
+
+    fails_in = 0
+
+    def sync_folder(self, folder: Path) -> None:
+        if folder.name == "journal" and self.fails_in:
+            self.fails_in -= 1
+            if not self.fails_in:
+                raise OSError(errno.EMFILE, "no descriptor")
+        super().sync_folder(folder)
+
+
+def opened(folder: Path, disk: OsDisk, mode: DurableMode = ACID, tuning: StorageTuning = SMALL) -> DurableStorage:
+    return DurableStorage(disk, folder, mode, salt=7, tuning=tuning, executor=Inline())
+
+
+@pytest.mark.parametrize("mode", [ACID, FILE_DURABLE], ids=["acid", "file"])
+@pytest.mark.parametrize("step", [1, 2], ids=["the next file is begun", "the journal is trimmed"])
+def test_a_checkpoint_whose_step_fails_takes_nothing_in_twice(tmp_path: Path, mode: DurableMode, step: int) -> None:
+    disk, stream = FailingDisk(), Draft(b"a", 1)
+    storage = opened(tmp_path / "store", disk, mode)
+    for _ in range(18):
+        commit(storage, (stream.write(b"x" * 100),))
+    disk.fails_in = step
+    for number in range(80):
+        commit(storage, (stream.write(b"%02d" % number * 50),))
+    assert not disk.fails_in
+    for reopened in (False, True):
+        if reopened:
+            storage.close()
+            storage = opened(tmp_path / "store", OsDisk(), mode)
+        assert storage.read(1, 0, stream.head.tail) == b"x" * 1800 + b"".join(b"%02d" % n * 50 for n in range(80))
+        assert list(storage.messages(1, 0, stream.head.tail).ends) == list(range(100, stream.head.tail + 1, 100))
+    storage.close()
+
+
+def test_a_file_whose_beginning_failed_does_not_hide_the_next_one(tmp_path: Path) -> None:
+    """The one that was begun in vain stays: what follows it is another use, whatever their sizes are."""
+    folder, disk = tmp_path / "journal", FailingDisk()
+    folder.mkdir()
+    journal = Journal(disk, folder, 7, read(folder), sync=True, tuning=JournalTuning(first_file_bytes=9_000))
+    append(journal, b"one")
+    journal.roll()
+    disk.fails_in = 1
+    with pytest.raises(OSError, match="no descriptor"):
+        journal.begin()
+    append(journal, b"x" * 20_000)
+    journal.close(trimmed=False)
+    assert bodies(read(folder)) == [b"one", b"x" * 20_000]
+
+
+def test_changes_after_damage_that_a_read_found_are_replayed(tmp_path: Path) -> None:
+    """The engine did not know of it when it took them, or had them on their way."""
+    stream, storage = Draft(b"a", 1), opened(tmp_path / "store", OsDisk())
+    for _ in range(17):
+        commit(storage, (stream.write(b"x" * 100),))
+    storage._view.mark(1, DamageMark(0, "an index is damaged"))  # noqa: SLF001 - as a read does that meets it
+    for _ in range(20):
+        commit(storage, (stream.write(b"y" * 100),))
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "store", copy)
+    storage.close()
+    again = opened(copy, OsDisk())
+    found = again.load(b"a")
+    assert found
+    assert found.head.tail == stream.head.tail
+    assert found.damage
+    again.close()
