@@ -135,7 +135,7 @@ class Visit:
     def _run_toml(self, block: Block) -> None:
         path = self._folder / ".settings.toml"
         path.write_text(block.code, encoding="utf-8")
-        load_settings(config_file=path, config_dir=self._folder / "nowhere", environ={})
+        load_settings(config_file=path, folder=self._folder / "nowhere", environ={})
 
     def _run_json(self, block: Block) -> None:
         msgspec.json.decode(block.code)

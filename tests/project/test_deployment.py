@@ -68,11 +68,11 @@ def test_the_service_is_started_again_after_its_storage_failed() -> None:
 
 @pytest.mark.parametrize("profile", ["default", "dev", "prod"])
 def test_every_profile_loads(profile: str) -> None:
-    load_settings(profile=profile, config_dir=ROOT / "config", environ={})
+    load_settings(profile=profile, folder=ROOT, environ={})
 
 
 def test_production_is_encrypted_guarded_limited_and_written_down() -> None:
-    settings = load_settings(profile="prod", config_dir=ROOT / "config", environ={})
+    settings = load_settings(profile="prod", folder=ROOT, environ={})
     assert (settings.tls.configured, settings.auth.configured) == (True, True)
     assert settings.limits.requests_per_sec_per_identity > 0
     assert (settings.log.format, settings.audit.to) == (LogFormat.JSON, AuditTarget.FILE)

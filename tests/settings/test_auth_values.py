@@ -9,7 +9,7 @@ from everbrook.settings import Settings, SettingsError, load_settings
 
 def load(**auth: str) -> Settings:
     environ = {f"DS_AUTH__{key.upper()}": value for key, value in auth.items()}
-    return load_settings(environ=environ, config_dir=Path("nowhere"))
+    return load_settings(environ=environ, folder=Path("nowhere"))
 
 
 def refusal(**auth: str) -> str:

@@ -1,10 +1,11 @@
 """Which layer wins, and which one is remembered."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from everbrook.settings import Settings, load_layers, load_settings
+from everbrook.settings import Settings, SettingsError, load_layers, load_settings
 from everbrook.settings.fields import FIELDS
 from everbrook.settings.sources import Given, Layer
 from tests.settings.conftest import WriteConfig
@@ -91,8 +92,55 @@ def test_each_value_remembers_the_layer_and_source_that_set_it(all_layers: Path)
 
 
 def test_the_folder_of_files_can_be_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "default.toml").write_text(port(9))
-    assert load_settings(config_dir=tmp_path, environ={}).server.port == 9
+    (tmp_path / "everbrook.toml").write_text(port(9))
+    assert load_settings(folder=tmp_path, environ={}).server.port == 9
+
+
+def test_the_file_of_the_project_beats_the_default_file_and_loses_to_the_profile(all_layers: Path) -> None:
+    Path("config/local.toml").unlink()
+    Path("everbrook.toml").write_text(port(8))
+    assert load_settings(environ={}).server.port == 8
+    assert load_settings(profile="dev", environ={}).server.port == 2
+
+
+def test_settings_can_be_a_table_of_pyproject(write_config: WriteConfig) -> None:
+    Path("pyproject.toml").write_text('[project]\nname = "shop"\n[tool.everbrook.server]\nport = 8\n')
+    layered = load_layers(environ={})
+    assert (layered.settings.server.port, layered.given["server.port"].source) == (8, "pyproject.toml")
+
+
+def test_a_pyproject_without_our_table_gives_nothing(write_config: WriteConfig) -> None:
+    Path("pyproject.toml").write_text("tool = 1\n")
+    assert load_settings(environ={}) == Settings()
+
+
+def test_the_file_of_the_project_is_read_instead_of_pyproject_and_says_so(write_config: WriteConfig) -> None:
+    Path("everbrook.toml").write_text(port(8))
+    Path("pyproject.toml").write_text("[tool.everbrook.server]\nport = 9\n")
+    layered = load_layers(environ={})
+    assert layered.settings.server.port == 8
+    assert layered.remarks == ["[tool.everbrook] in pyproject.toml is not read, because there is everbrook.toml"]
+
+
+@pytest.mark.parametrize("name", ["default.toml", "local.toml"])
+def test_a_file_of_another_program_is_left_alone_and_named(write_config: WriteConfig, name: str) -> None:
+    path = write_config(name, "[database]\nport = 1\n" + port(1))
+    layered = load_layers(environ={})
+    assert layered.settings == Settings()
+    (remark,) = layered.remarks
+    assert remark.startswith(f"{path} is not read: [database] is no section of Everbrook.")
+
+
+def test_a_file_that_says_it_is_ours_may_hold_nothing_else(write_config: WriteConfig) -> None:
+    path = write_config("default.toml", "everbrook = true\n[database]\nport = 1\n")
+    with pytest.raises(SettingsError, match=f"^{re.escape(str(path))}: unknown section .database."):
+        load_settings(environ={})
+
+
+def test_a_table_of_pyproject_has_to_be_one(write_config: WriteConfig) -> None:
+    Path("pyproject.toml").write_text("[tool]\neverbrook = 1\n")
+    with pytest.raises(SettingsError, match=r"^pyproject.toml: tool.everbrook must be a table, got 1$"):
+        load_settings(environ={})
 
 
 def test_a_plain_file_where_the_folder_should_be_holds_no_settings(
@@ -105,6 +153,6 @@ def test_a_plain_file_where_the_folder_should_be_holds_no_settings(
 
 def test_every_setting_can_come_from_the_environment() -> None:
     environ = {field.env: "" if field.optional else str(field.default) for field in FIELDS.values()}
-    layered = load_layers(environ=environ, config_dir=Path("nowhere"))
+    layered = load_layers(environ=environ, folder=Path("nowhere"))
     assert layered.settings == Settings()
     assert {given.layer for given in layered.given.values()} == {Layer.ENVIRONMENT}

@@ -114,3 +114,25 @@ def test_a_malformed_rust_log_is_refused_by_its_name() -> None:
     with pytest.raises(SettingsError) as caught:
         load({"RUST_LOG": "debgu"})
     assert str(caught.value) == "RUST_LOG: 'debgu' is not a log level"
+
+
+@pytest.mark.parametrize(
+    "environ, requests",
+    [
+        ({}, "off"),
+        ({"RUST_LOG": "debug"}, "all"),
+        ({"DS_LOG__LEVEL": "trace"}, "all"),
+        ({"RUST_LOG": "everbrook.access"}, "all"),
+        ({"RUST_LOG": "everbrook.engine=debug"}, "off"),
+        ({"RUST_LOG": "debug,everbrook=info"}, "off"),
+        ({"RUST_LOG": "debug", "DS_LOG__REQUESTS": "errors"}, "errors"),
+    ],
+)
+def test_requests_are_logged_where_their_logger_is_told_to_debug(environ: dict[str, str], requests: str) -> None:
+    assert load(environ).settings.log.requests == requests
+
+
+def test_requests_are_logged_by_a_debug_level_above_the_file_that_sets_them(write_config: WriteConfig) -> None:
+    write_config("default.toml", '[log]\nrequests = "off"\n')
+    layered = load({"RUST_LOG": "debug"})
+    assert (layered.settings.log.requests, layered.given["log.requests"].source) == ("all", "RUST_LOG")

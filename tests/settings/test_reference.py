@@ -14,11 +14,12 @@ STALE = "run: python -m everbrook.settings.reference"
 
 def load_alone(path: Path) -> Settings:
     """Load one file of the project, without whatever else is in its folder."""
-    return load_settings(config_file=ROOT / path, config_dir=Path("nowhere"), environ={})
+    return load_settings(config_file=ROOT / path, folder=Path("nowhere"), environ={})
 
 
 def test_the_default_file_holds_every_setting_with_its_default() -> None:
     written = tomllib.loads((ROOT / reference.DEFAULT_FILE).read_text(encoding="utf-8"))
+    assert written.pop("everbrook") is True
     values = {f"{section}.{key}": value for section, table in written.items() for key, value in table.items()}
     assert values == {name: field.default for name, field in FIELDS.items() if not field.optional}
 

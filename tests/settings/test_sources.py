@@ -45,7 +45,7 @@ def test_a_variable_that_names_no_section_is_left_alone(write_config: WriteConfi
 
 
 def test_a_misspelt_section_of_a_file_is_named_with_the_nearest_one(write_config: WriteConfig) -> None:
-    path = write_config("default.toml", "[servr]\n")
+    path = write_config("default.toml", "everbrook = true\n[servr]\n")
     assert refusal() == f"{path}: unknown section [servr]; did you mean server?"
 
 

@@ -10,7 +10,7 @@ from tests.settings.conftest import WriteConfig
 
 
 def load(variable: str, value: str) -> Settings:
-    return load_settings(environ={variable: value}, config_dir=Path("nowhere"))
+    return load_settings(environ={variable: value}, folder=Path("nowhere"))
 
 
 def refusal(variable: str, value: str) -> str:

@@ -24,6 +24,8 @@ def config() -> None:
 def show(profile: str | None, config_file: Path | None, layout: str, *, as_json: bool) -> None:
     """Print each setting, its value, its environment name, and which layer set it."""
     layered = load_layers(profile=profile, config_file=config_file)
+    for remark in layered.remarks:
+        click.echo(f"everbrook: {remark}", err=True)
     if as_json:
         print_json(document_of(layered))
     else:

@@ -76,4 +76,6 @@ def _load(profile: str | None, config_file: Path | None) -> "tuple[Settings | No
     except SettingsError as error:
         return None, Finding("settings", "fail", str(error))
     changed = sum(given.layer is not Layer.BUILT_IN for given in layered.given.values())
+    if layered.remarks:
+        return layered.settings, Finding("settings", "warn", "; ".join(layered.remarks))
     return layered.settings, Finding("settings", "ok", f"{changed} set; `everbrook config show` prints them")

@@ -1,5 +1,6 @@
 """``everbrook serve``: load the settings, set up logging, run the server until it is told to stop."""
 
+import logging
 import os
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import click
 
 from everbrook.cli.flags import layer_flags, read_flags, setting_flags
 from everbrook.settings import load_layers
+
+logger = logging.getLogger(__name__)
 
 
 def occupy_standard_streams() -> None:
@@ -25,8 +28,9 @@ def occupy_standard_streams() -> None:
 def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags: str | None) -> None:
     """Run the server until SIGINT or SIGTERM.
 
-    Settings come from the built-in defaults, config/default.toml, the profile, config/local.toml, the
-    --config file, the environment, and these flags; a later one wins.
+    Settings come from the built-in defaults, config/default.toml, everbrook.toml or [tool.everbrook] in
+    pyproject.toml, the profile, config/local.toml, the --config file, the environment, and these flags; a later
+    one wins.
     """
     occupy_standard_streams()
     layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(flags))
@@ -37,6 +41,8 @@ def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
     configure_logging(layered.log_filter, layered.settings.log.format)
+    for remark in layered.remarks:
+        logger.warning("%s", remark)
     try:
         if check:
             check_start(layered.settings)

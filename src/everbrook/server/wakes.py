@@ -236,6 +236,8 @@ class Wakes:
             self._on_delivery(subscription.id, accepted=delivery.accepted, secs=time.perf_counter() - began)
         if delivery.error:
             logger.warning("the webhook of subscription %r failed: %s", subscription.id, delivery.error)
+        else:
+            logger.debug("the webhook of subscription %r was delivered", subscription.id)
         if delivery is not STOPPED:
             subscriptions.delivered(subscription, generation, Delivery(delivery.accepted, delivery.done))
 

@@ -23,6 +23,14 @@ class LogFilter(Struct, frozen=True):
     default: LogLevel
     loggers: dict[str, LogLevel]
 
+    def level_of(self, logger: str) -> LogLevel:
+        """Give the level of a logger: its own, or that of the nearest one above it."""
+        while logger:
+            if logger in self.loggers:
+                return self.loggers[logger]
+            logger = logger.rpartition(".")[0]
+        return self.default
+
 
 def parse_filter(text: str, *, default: LogLevel) -> LogFilter:
     """Read a filter; ``default`` is for loggers it says nothing about. Raise ValueError if malformed."""

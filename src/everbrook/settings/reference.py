@@ -18,6 +18,8 @@ _TABLES = re.compile(r"(?<=<!-- settings: begin -->\n).*(?=<!-- settings: end --
 _DEFAULT_FILE_HEAD = """\
 # Every setting with its default. Files that are read after this one, the environment and flags win over it:
 # `port` in `[server]` is DS_SERVER__PORT. `everbrook config show` says which of them set each value.
+
+everbrook = true
 """
 
 

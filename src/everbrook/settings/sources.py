@@ -1,10 +1,11 @@
 """What each place gives: TOML files and the environment, as named values that remember where they came from.
 
-A name that the schema does not have is an error here, so that a slip of the finger never means a default.
+A name that the schema does not have is an error here, so that a misspelt name never means a default. The exception is a
+file of the folder `config` that another program owns: it is left alone.
 """
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
@@ -14,17 +15,23 @@ from msgspec import Struct
 from everbrook.settings.errors import SettingsError
 from everbrook.settings.fields import ENV_PREFIX, ENV_SEPARATOR, FIELDS, SECTIONS
 
+PROJECT_FILE = "everbrook.toml"
+PYPROJECT = "pyproject.toml"
+MARKER = "everbrook"
+"""`everbrook = true` in a file says whose it is; `[tool.everbrook]` has the settings in `pyproject.toml`."""
+
 
 class Layer(IntEnum):
     """The layers in their order: a later one wins."""
 
     BUILT_IN = 0
     DEFAULT_FILE = 1
-    PROFILE_FILE = 2
-    LOCAL_FILE = 3
-    CONFIG_FILE = 4
-    ENVIRONMENT = 5
-    FLAGS = 6
+    PROJECT_FILE = 2
+    PROFILE_FILE = 3
+    LOCAL_FILE = 4
+    CONFIG_FILE = 5
+    ENVIRONMENT = 6
+    FLAGS = 7
 
     @property
     def label(self) -> str:
@@ -41,10 +48,53 @@ class Given(Struct, frozen=True):
     source: str
 
 
-def read_file(path: Path, layer: Layer, *, required: bool) -> Iterator[Given]:
-    """Give the settings of a TOML file; a file that is not required may be missing."""
-    source = str(path)
-    for section, table in _load_toml(path, required=required).items():
+class Found(Struct, frozen=True):
+    """What a file gives that is read because it is there, or why it was left alone."""
+
+    given: Sequence[Given] = ()
+    remark: str = ""
+
+
+def read_file(path: Path, layer: Layer) -> list[Given]:
+    """Give the settings of a TOML file that somebody named."""
+    return _read_tables(_load_toml(path), layer, str(path))
+
+
+def find_file(path: Path, layer: Layer) -> Found:
+    """Give the settings of a file of the folder `config`, if it is there and ours.
+
+    Other programs keep files of these names too. Ours have the line `everbrook = true` or nothing but our sections.
+    """
+    tables = _load_found(path)
+    if tables.get(MARKER) is not True and not tables.keys() <= set(SECTIONS):
+        foreign = ", ".join(f"[{name}]" for name in tables if name not in SECTIONS)
+        return Found(
+            remark=f"{path} is not read: {foreign} is no section of Everbrook. "
+            f"If the file is meant for Everbrook, begin it with the line `{MARKER} = true`"
+        )
+    return Found(_read_tables(tables, layer, str(path)))
+
+
+def find_project_file(folder: Path, layer: Layer) -> Found:
+    """Give the settings of `everbrook.toml`, or without one those of `[tool.everbrook]` in `pyproject.toml`."""
+    own, shared = folder / PROJECT_FILE, folder / PYPROJECT
+    tools = _load_found(shared).get("tool")
+    table = tools.get(MARKER) if isinstance(tools, dict) else None
+    if own.exists():
+        remark = "" if table is None else f"[tool.{MARKER}] in {shared} is not read, because there is {own}"
+        return Found(_read_tables(_load_found(own), layer, str(own)), remark)
+    if table is None:
+        return Found()
+    if not isinstance(table, dict):
+        raise SettingsError(str(shared), f"tool.{MARKER} must be a table, got {table!r}")
+    return Found(_read_tables(table, layer, str(shared)))
+
+
+def _read_tables(tables: Mapping[str, object], layer: Layer, source: str) -> list[Given]:
+    found: list[Given] = []
+    for section, table in tables.items():
+        if section == MARKER and table is True:
+            continue
         if section not in SECTIONS:
             raise SettingsError(source, f"unknown section [{section}]{_suggest(section, SECTIONS)}")
         if not isinstance(table, dict):
@@ -53,7 +103,8 @@ def read_file(path: Path, layer: Layer, *, required: bool) -> Iterator[Given]:
             name = f"{section}.{key}"
             if name not in FIELDS:
                 raise SettingsError(source, f"unknown setting {name}{_suggest(name, FIELDS)}")
-            yield Given(name, value, layer, source)
+            found.append(Given(name, value, layer, source))
+    return found
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
@@ -67,13 +118,21 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
         yield Given(fields[variable].name, environ[variable], Layer.ENVIRONMENT, variable)
 
 
-def _load_toml(path: Path, *, required: bool) -> dict[str, object]:
+def _load_found(path: Path) -> dict[str, object]:
+    """Load a file that may be missing."""
+    try:
+        return _load_toml(path)
+    except SettingsError as error:
+        if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+            return {}
+        raise
+
+
+def _load_toml(path: Path) -> dict[str, object]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        if not required and isinstance(error, FileNotFoundError | NotADirectoryError):
-            return {}
-        raise SettingsError(str(path), f"cannot be read: {error.strerror}") from None
+        raise SettingsError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise SettingsError(str(path), f"not UTF-8 at byte {error.start}") from None
     except tomllib.TOMLDecodeError as error:

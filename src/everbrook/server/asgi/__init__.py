@@ -7,12 +7,21 @@ A mounted application gets no lifespan events of its own, so its `lifespan` is o
 without it, everything starts with the first request.
 """
 
+import logging
+
 from everbrook.server.asgi.application import AsgiApplication
-from everbrook.settings import Settings, load_settings
+from everbrook.settings import Settings, load_layers
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["AsgiApplication", "create_app"]
 
 
 def create_app(settings: Settings | None = None) -> AsgiApplication:
     """Make an ASGI application. Without settings, they come from the files and the environment."""
-    return AsgiApplication(load_settings() if settings is None else settings)
+    if settings is None:
+        layered = load_layers()
+        settings = layered.settings
+        for remark in layered.remarks:
+            logger.warning("%s", remark)
+    return AsgiApplication(settings)
