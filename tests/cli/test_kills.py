@@ -1,9 +1,9 @@
 """kill -9 in the middle of an import and of an export, again and again: in the end everything is there, once."""
 
-import random
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,9 @@ from everbrook import Client
 from tests.cli.archives import TIMEOUT_SECS, contents, everbrook, server_in
 from tests.server.process import EVERBROOK
 
-KILLS = 6
-SEED = 20_261_115
+SHARES = [0.0, 0.1, 0.25, 0.4, 0.6, 0.8]
+"""How much of a copy is there when its process is killed."""
+POLL_SECS = 0.002
 
 
 @pytest.fixture(scope="module")
@@ -32,50 +33,46 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-def killed(*line: str, after_secs: float) -> bool:
-    """Run a command line, and kill it after a while. Tells whether it was still running."""
+def killed(*line: str, at: float, size: Callable[[], int]) -> bool:
+    """Run a command line, and kill it as soon as a size is exceeded. Tells whether it was still running."""
     with subprocess.Popen([EVERBROOK, *line], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            process.wait(after_secs)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return True
+        while process.poll() is None:
+            if size() > at:
+                process.kill()
+                return True
+            time.sleep(POLL_SECS)
     return False
 
 
-def duration_secs(*line: str) -> float:
-    """How long a command takes when nobody kills it."""
-    began = time.monotonic()
-    assert everbrook(*line).returncode == 0
-    return time.monotonic() - began
+def stored_bytes(client: Client) -> int:
+    return sum(stream.tail_offset for stream in client.list())
 
 
 def test_an_export_that_is_killed_goes_on_and_is_whole_in_the_end(source: str, tmp_path: Path) -> None:
     whole, file = tmp_path / "whole", tmp_path / "file"
     line = ("export", "--all", "--url", source, "-o")
-    takes_secs = duration_secs(*line, str(whole))
-    chance = random.Random(SEED)
-    kills = sum(
-        killed(*line, str(file), "--resume", after_secs=takes_secs * chance.uniform(0.3, 0.9)) for _ in range(KILLS)
-    )
+    assert everbrook(*line, str(whole)).returncode == 0
+    file.touch()
+    size = whole.stat().st_size
+    kills = [
+        killed(*line, str(file), "--resume", at=size * share, size=lambda: file.stat().st_size) for share in SHARES
+    ]
     ran = everbrook(*line, str(file), "--resume")
     assert ran.returncode == 0, ran.stderr
-    assert kills > 0
+    assert any(kills)
     assert file.read_bytes() == whole.read_bytes()
 
 
 def test_an_import_that_is_killed_goes_on_and_has_everything_once(source: str, tmp_path: Path) -> None:
     file = tmp_path / "file"
     assert everbrook("export", "--all", "--url", source, "-o", str(file)).returncode == 0
-    with server_in(tmp_path / "rehearsal") as url:
-        takes_secs = duration_secs("import", str(file), "--url", url)
-    chance = random.Random(SEED)
-    with server_in(tmp_path / "target") as url:
+    with server_in(tmp_path / "target") as url, Client(url) as target, Client(source) as whole:
         line = ("import", str(file), "--url", url)
-        kills = sum(killed(*line, after_secs=takes_secs * chance.uniform(0.3, 0.9)) for _ in range(KILLS))
+        size = stored_bytes(whole)
+        kills = [killed(*line, at=size * share, size=partial(stored_bytes, target)) for share in SHARES]
         ran = everbrook(*line, "--verify")
         assert (ran.returncode, ran.stderr) == (0, "")
-        assert kills > 0
+        assert any(kills)
         assert contents(url) == contents(source)
 
 

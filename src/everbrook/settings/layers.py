@@ -51,9 +51,7 @@ def load_settings(
 
     `folder` is where files are looked for.
     """
-    return load_layers(
-        profile=profile, config_file=config_file, flags=flags, environ=environ, folder=folder
-    ).settings
+    return load_layers(profile=profile, config_file=config_file, flags=flags, environ=environ, folder=folder).settings
 
 
 def load_layers(
