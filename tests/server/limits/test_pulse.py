@@ -53,6 +53,23 @@ class SlowClock(Clock):
         return super().now()
 
 
+class StarvedClock(Clock):
+    """A clock after whose every fiftieth reading the process works a little and waits long for a processor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reads = 0
+
+    def now(self) -> int:
+        self._reads += 1
+        if self._reads % 50 == 0:
+            until = time.thread_time() + 0.01
+            while time.thread_time() < until:
+                pass
+            time.sleep(0.1)
+        return super().now()
+
+
 def queue_up(
     start: Start, connect: Connect, path: str, pulse: PulseTuning = QUEUE
 ) -> tuple[GatedStorage, RunningServer, list[Wire]]:
@@ -186,6 +203,20 @@ def test_a_loop_that_stands_still_is_no_overload(start: Start, connect: Connect,
             wire.ask("POST", path, b"1", content_type="text/plain")
         server.call(lambda: time.sleep(STILL_SECS))
         assert {wire.read().status for wire in wires} == {204}
+
+
+def test_a_loop_that_waits_for_a_processor_between_its_work_is_no_overload(
+    start: Start, connect: Connect, path: str
+) -> None:
+    server = start(tuning=QUICK, clock=StarvedClock(), limits__overload_wait_secs=0.25)
+    wires = [connect(server) for _ in range(MANY)]
+    wires[0].create(path)
+    rounds = 4
+    for _ in range(rounds):
+        for wire in wires:
+            wire.ask("POST", path, b"1", content_type="text/plain")
+        time.sleep(STILL_SECS)
+    assert {wire.read().status for _ in range(rounds) for wire in wires} == {204}
 
 
 def test_whoever_is_alone_may_send_as_much_at_once_as_it_will(start: Start, connect: Connect, path: str) -> None:

@@ -15,8 +15,6 @@ from everbrook.server.limits.tuning import PulseTuning
 
 # From so many reads between two beats on, it is their number that makes a beat late.
 MANY_READS = 16
-# And from so much work between two beats on: a beat that is late without it has waited for a processor.
-MUCH_WORK_SECS = 0.03
 # Of what one client has sent without waiting, so much is taken at least, and at most.
 LEAST_AT_ONCE = 16
 MOST_AT_ONCE = 256
@@ -174,14 +172,14 @@ class Pulse:
         return max(engine.pending_secs, pending / max(self._durable_per_sec, self._few_changes))
 
     def _late(self, now: float) -> float:
-        """Give how late the next beat is already, and so how long what is read now may have waited for its turn.
+        """Give how late the next beat is already by the loop's own work: what is read now may have waited that long.
 
-        If hardly anything was read or done meanwhile, it waited for something else: the process had to stand still.
+        The rest of the delay was a wait for a processor that other programs had: refusing requests would not help.
         """
         late_secs = now - self.beat_at - self._beat_secs
-        if late_secs <= 0 or self.reads < MANY_READS or thread_time() - self._worked_secs < MUCH_WORK_SECS:
+        if late_secs <= 0 or self.reads < MANY_READS:
             return 0.0
-        return late_secs
+        return min(late_secs, thread_time() - self._worked_secs)
 
     def stop(self) -> None:
         """Beat no more."""
