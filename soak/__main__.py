@@ -17,6 +17,8 @@ from soak.client import Refused, Unanswered
 from soak.faults import can_mount, can_trace, fail_sync, fill_disk
 from soak.flips.damage import KINDS as FILE_KINDS
 from soak.flips.soak import soak_flips
+from soak.freeze.attacks import ATTACKS
+from soak.freeze.soak import ATTACK_SECS, soak_freeze
 from soak.kill import soak_kills
 from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
@@ -86,6 +88,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--files", type=lambda text: tuple(text.split(",")), default=(), help=f"to damage: {', '.join(FILE_KINDS)}"
     )
+    parser.add_argument(
+        "--attacks", type=lambda text: tuple(text.split(",")), default=(), help=f"of a freeze: {', '.join(ATTACKS)}"
+    )
     parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
     parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
     options = parser.parse_args(arguments)
@@ -104,6 +109,18 @@ def _flips(options: argparse.Namespace) -> None:
         case=options.case,
         kinds=options.files,
     )
+
+
+def _freeze(options: argparse.Namespace) -> None:
+    failures: list[str] = []
+    for mode in ("memory", *options.modes):
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            try:
+                soak_freeze(mode, Path(folder), only=options.attacks, secs=options.seconds or ATTACK_SECS)
+            except PromiseBroken as error:
+                failures.append(str(error))
+    if failures:
+        raise PromiseBroken("\n".join(failures))
 
 
 def _kill(options: argparse.Namespace) -> None:
@@ -229,6 +246,7 @@ def _backup(options: argparse.Namespace) -> None:
 
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "flips": _flips,
+    "freeze": _freeze,
     "kill": _kill,
     "subscriptions": _subscriptions,
     "chaos": _chaos,
