@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import ACID, FILE_DURABLE, DamageMark, DurableMode, DurableStorage, OsDisk, StorageTuning
 from everbrook.storage.journal import Journal, JournalTuning
-from tests.storage.checkpoints import commit
+from tests.storage.checkpoints import commit, segments
 from tests.storage.drafts import Draft
 from tests.storage.test_journal import append, bodies, read
 
@@ -79,6 +80,29 @@ def test_a_file_whose_beginning_failed_does_not_hide_the_next_one(tmp_path: Path
     append(journal, b"x" * 20_000)
     journal.close(trimmed=False)
     assert bodies(read(folder)) == [b"one", b"x" * 20_000]
+
+
+@pytest.mark.parametrize("lost", ["segment", "folder"])
+def test_a_lost_segment_does_not_keep_checkpoints_from_succeeding(tmp_path: Path, lost: str) -> None:
+    """The other streams go on, and of this one only the lost segment is damaged."""
+    folder, stream, other = tmp_path / "store", Draft(b"a", 1), Draft(b"b", 2)
+    storage = opened(folder, OsDisk(), FILE_DURABLE)
+    for _ in range(40):
+        commit(storage, (stream.write(b"x" * 100),))
+    storage.close()
+    [segment] = segments(folder)
+    shutil.rmtree(segment.parent) if lost == "folder" else segment.unlink()
+    storage = opened(folder, OsDisk(), FILE_DURABLE)
+    before = stream.head.tail
+    for _ in range(200):
+        commit(storage, (stream.write(b"y" * 100),))
+        commit(storage, (other.write(b"z" * 100),))
+    assert storage.checkpoints.failed == 0
+    assert storage.read(1, before, stream.head.tail) == b"y" * 20_000
+    assert storage.read(2, 0, other.head.tail) == b"z" * 20_000
+    with pytest.raises(StreamDamaged, match="the file is missing"):
+        storage.read(1, 0, 100)
+    storage.close()
 
 
 def test_changes_after_damage_that_a_read_found_are_replayed(tmp_path: Path) -> None:

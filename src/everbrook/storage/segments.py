@@ -171,8 +171,12 @@ class SegmentWriter:
         if end + len(packed) > self._max_bytes:
             # The name of a segment never comes again: one with that name may still have to be removed.
             segment, end = chunk.start, 0
-        path = segment_path(self._folder, identity.incarnation, segment)
-        file = self._file(path, begun=bool(end))
+        try:
+            file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=bool(end))
+        except FileNotFoundError:
+            # The segment is lost: its stream is damaged before this chunk, and the next segment begins here.
+            segment, end = chunk.start, 0
+            file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=False)
         if not end:
             header = pack_segment_header(identity)
             file.write_at(0, header)
