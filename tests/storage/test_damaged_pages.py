@@ -8,7 +8,7 @@ import pytest
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import DurableStorage, OsDisk, Record, StoreError
-from everbrook.storage.check import walk_base
+from everbrook.storage.check import check_store, known_damage, walk_base
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.rows import INCARNATION, PLACE, seal
 from tests.storage.checkpoints import HeldStorage, commit
@@ -93,3 +93,19 @@ def test_a_damaged_list_of_free_pages_is_refused(store: Path) -> None:
     assert "free pages" in problem
     with pytest.raises(StoreError, match="free pages"):
         HeldStorage(store)
+
+
+@pytest.mark.parametrize("database", [b"names", b"meta", b"producers", b"chunks"])
+@pytest.mark.parametrize("how", ["name", "flags"])
+def test_a_damaged_row_of_lmdbs_databases_keeps_the_store_from_opening(store: Path, database: bytes, how: str) -> None:
+    """LMDB would make an empty database in the place of the one whose name is damaged, or search in another order."""
+    # The first bit of a name leaves the names in order. The third flag is that of keys with several values.
+    at, bit = (0, 0) if how == "name" else (len(database) + 4, 2)
+    for place in list(places(store, database)):
+        flip(store / "base" / "data.mdb", place + at, bit)
+    before = (store / "base" / "data.mdb").read_bytes()
+    with pytest.raises(StoreError, match="list of databases"):
+        HeldStorage(store)
+    assert (store / "base" / "data.mdb").read_bytes() == before
+    assert not check_store(store, lambda _done, _all: None).sound
+    assert known_damage(store).refusal

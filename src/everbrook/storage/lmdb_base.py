@@ -57,6 +57,8 @@ APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
 )
 NUMBER = Struct("<Q")
 NUMBERS = Struct("<QQ")
+DATABASE = Struct("<IHHQQQQQ")
+"""LMDB's row of a database: unused, flags, depth, pages of three kinds, count of rows, first page."""
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
 """What unpacking raises over bytes that verify and still can't be read."""
 LMDB_ERRORS = (lmdb.Error, SystemError)
@@ -100,10 +102,24 @@ class LmdbBase:
         self.segments = segments
         try:
             self.env = open_environment(self.folder)
+            self._verify_databases()
             self.databases = {name: self.env.open_db(name) for name in DATABASES}
             self.chunks = ChunkReader(self.reading, self.databases, segments)
         except lmdb.Error as error:
             raise StoreError(f"{self.folder / DATA} can't be opened: {error}") from error
+
+    def _verify_databases(self) -> None:
+        """Verify LMDB's list of databases, which has no checksum: where a name is damaged, LMDB makes an empty one.
+
+        A new file gets each database by a transaction of its own, in their order.
+        """
+        with self.env.begin() as transaction:
+            rows = islice(transaction.cursor(), len(DATABASES) + 1)
+            listed = {bytes(name): bytes(row) for name, row in rows}
+            made = DATABASES[: transaction.id()]
+        if listed.keys() != set(made) or not all(map(is_plain_database, listed.values())):
+            self.env.close()
+            raise StoreError(f"{self.folder / DATA} is damaged: its list of databases is not what it should be")
 
     @contextmanager
     def reading(self, incarnation: int | None = None, *, buffers: bool = False) -> "Iterator[lmdb.Transaction[Any]]":
@@ -304,6 +320,11 @@ class Glance:
             return None if packed is None else parse_head(packed)
         except UNREADABLE:
             return None
+
+
+def is_plain_database(row: bytes) -> bool:
+    """Tell whether LMDB keeps a database in the order of its keys: no flag says otherwise."""
+    return len(row) == DATABASE.size and DATABASE.unpack(row)[:2] == (0, 0)
 
 
 def parse_head(packed: bytes) -> Head:

@@ -8,7 +8,7 @@ import lmdb
 
 from everbrook.protocol.state import Head
 from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
-from everbrook.storage.lmdb_base import UNREADABLE, parse_head
+from everbrook.storage.lmdb_base import UNREADABLE, is_plain_database, parse_head
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
 from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity
@@ -42,9 +42,9 @@ class BaseReader:
     def _open(self) -> None:
         env = self._env = lmdb.open(str(self._file.parent), readonly=True, lock=False, create=False, max_dbs=16)
         with env.begin() as transaction:
-            found = {bytes(name) for name, _ in islice(transaction.cursor(), len(DATABASES) + 1)}
+            found = {bytes(name): bytes(row) for name, row in islice(transaction.cursor(), len(DATABASES) + 1)}
         for name in DATABASES:
-            if name in found:
+            if is_plain_database(found.get(name, b"")):
                 self._databases[name] = env.open_db(name, create=False)
         self._transaction = env.begin(buffers=True)
 

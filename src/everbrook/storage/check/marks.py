@@ -36,7 +36,10 @@ def known_damage(folder: Path) -> KnownDamage:
         problem = walk_base(folder)
         if problem:
             return KnownDamage(f"{BASE}/{DATA} can't be read: {problem}")
-        base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=0, max_open=1))
+        try:
+            base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=0, max_open=1))
+        except StoreError as error:
+            return KnownDamage(str(error))
         try:
             return _noted(disk, folder, base)
         except StoreError as error:
