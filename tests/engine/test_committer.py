@@ -10,7 +10,7 @@ from everbrook.engine import Engine
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Change, Claim, Create, Duplicate, Existing
 from everbrook.protocol.errors import StreamExists, StreamGone, StreamNotFound, Unavailable
-from everbrook.storage import MemoryStorage
+from everbrook.storage import MemoryStorage, StorageFull
 from tests.engine.fakes import DelayedStorage, FakeClock, FakeScheduler
 from tests.engine.rig import JSON, DelayedRig, Rig
 
@@ -431,6 +431,17 @@ def test_a_storage_that_goes_on_is_not_sealed_until_it_rests() -> None:
     rig.scheduler.advance(30)
     assert rig.commits.run() == 0
     rig.scheduler.advance(50)
+    assert (rig.commits.run(), storage.seals) == (1, 1)
+
+
+def test_a_storage_that_refused_its_last_group_is_sealed(faults: object) -> None:
+    rig = DelayedRig(storage=(storage := UnsealedStorage()))
+    rig.create(b"a")
+    rig.scheduler.run_soon()
+    rig.append(b"a", b"x")
+    rig.let_group_arrive()
+    rig.let_group_arrive(StorageFull("full"))
+    rig.scheduler.advance(60)
     assert (rig.commits.run(), storage.seals) == (1, 1)
 
 

@@ -277,6 +277,9 @@ class Committer:
             return
         self._answer_all(failure)
         self._call_between()
+        if self._storage.unsealed:
+            # The group before this one may be the last one for a while.
+            self._seal_later()
 
     def _answer_all(self, failure: Unavailable) -> None:
         parked, self._parked = self._parked, deque()
