@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage import ACID, FILE_DURABLE, DamageMark, DurableMode, DurableStorage, OsDisk, StorageTuning
+from everbrook.storage import (
+    ACID,
+    FILE_DURABLE,
+    DamageMark,
+    DurableMode,
+    DurableStorage,
+    OsDisk,
+    StorageFull,
+    StorageTuning,
+)
 from everbrook.storage.journal import Journal, JournalTuning
 from tests.storage.checkpoints import commit, segments
 from tests.storage.drafts import Draft
@@ -75,11 +84,25 @@ def test_a_file_whose_beginning_failed_does_not_hide_the_next_one(tmp_path: Path
     append(journal, b"one")
     journal.roll()
     disk.fails_in = 1
-    with pytest.raises(OSError, match="no descriptor"):
+    with pytest.raises(StorageFull, match="no descriptor"):
         journal.begin()
     append(journal, b"x" * 20_000)
     journal.close(trimmed=False)
     assert bodies(read(folder)) == [b"one", b"x" * 20_000]
+
+
+def test_a_group_that_needs_a_new_file_is_refused_without_a_descriptor(tmp_path: Path) -> None:
+    """Nothing of it is written. A smaller one must not go to the file before, which the new name hides."""
+    folder, disk = tmp_path / "journal", FailingDisk()
+    folder.mkdir()
+    journal = Journal(disk, folder, 7, read(folder), sync=True, tuning=JournalTuning(first_file_bytes=9_000))
+    append(journal, b"one")
+    disk.fails_in = 1
+    with pytest.raises(StorageFull, match="no descriptor"):
+        append(journal, b"x" * 20_000)
+    append(journal, b"two")
+    journal.close(trimmed=False)
+    assert bodies(read(folder)) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("lost", ["segment", "folder"])

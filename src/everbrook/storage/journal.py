@@ -7,6 +7,7 @@ from them. The name is durable before the first record, and no file is used agai
 header, and one that is shorter than its name says has lost something.
 """
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -166,10 +167,14 @@ class Journal:
         self.last_use = use
         # Once the new name is on the disk, recovery ignores records of earlier files from `first` on. It may be there
         # now: whatever fails below, nothing may be appended to the file before it any more.
+        self._rolled = True
         try:
             self._disk.sync_folder(self._folder)
-        except BaseException:
+        except BaseException as error:
             file.close()
+            if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
+                # Only opening the folder fails so: nothing of the group was written.
+                raise refusal_to_open(error) from error
             raise
         if self._file:
             with suppress(StorageFull):
