@@ -29,6 +29,7 @@ from everbrook.storage.rows import (
     DATABASES,
     FORKS,
     INCARNATION,
+    MAX_KEY_BYTES,
     META,
     MORTAL,
     NAMES,
@@ -291,9 +292,26 @@ class Glance:
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
         """Give names in order, and whose they are; None if that is damaged."""
-        for name, sealed in with_prefix(self._transaction.cursor(self._names), prefix, after):
-            packed = unseal(name, sealed)
-            yield name, INCARNATION.unpack(packed)[0] if packed else None
+        cursor = self._transaction.cursor(self._names)
+        start = max(prefix, after)[:MAX_KEY_BYTES]
+        there = self._seek(cursor, start) if start else cursor.first()
+        while there:
+            name = bytes(cursor.key())
+            packed = unseal(name, bytes(cursor.value()))
+            if name.startswith(prefix) and name > after:
+                yield name, INCARNATION.unpack(packed)[0] if packed else None
+            elif packed and name > start and not name.startswith(prefix):
+                return
+            # A damaged key may be out of order, with names of the range behind it.
+            there = cursor.next()
+
+    @staticmethod
+    def _seek(cursor: lmdb.Cursor, start: bytes) -> bool:
+        """Go to the first name from `start` on, also where a damaged key has led LMDB past it."""
+        there = cursor.prev() if cursor.set_range(start) else cursor.last()
+        while there and (cursor.key() >= start or unseal(cursor.key(), cursor.value()) is None):
+            there = cursor.prev()
+        return cursor.next() if there else cursor.first()
 
     def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
         """Count the names that begin with `prefix`, all but some of them."""

@@ -69,26 +69,32 @@ def verified_range(
     value, whether it belongs somewhere else.
     """
     start = max(prefix, after)[:MAX_KEY_BYTES]
+    if start:
+        there = cursor.prev() if cursor.set_range(start) else cursor.last()
+        while there:
+            key, sealed = bytes(cursor.key()), bytes(cursor.value())
+            whole = unseal(key, sealed) is not None
+            if key >= start or not (whole or is_foreign(key, sealed)):
+                raise RowDamaged(key)
+            # LMDB may have taken the wrong way at a damaged row, so the row beyond it is verified too.
+            there = not whole and cursor.prev()
     there = cursor.set_range(start) if start else cursor.first()
-    if start and (cursor.prev() if there else cursor.last()):
-        key = bytes(cursor.key())
-        if key >= start or (unseal(key, bytes(cursor.value())) is None and not is_foreign(key, bytes(cursor.value()))):
-            raise RowDamaged(key)
-        there = cursor.next()
-    elif start:
-        there = cursor.first()
-    before = b""
+    before, misled = b"", False
     while there:
         key, sealed = bytes(cursor.key()), bytes(cursor.value())
-        value = unseal(key, sealed)
-        inside = key.startswith(prefix)
-        if key < max(start, before) or (value is None and (inside or not is_foreign(key, sealed))):
-            raise RowDamaged(key)
-        if not inside:
-            return
-        if key > after:
-            yield key, value or b""
-        before = key
+        value, inside = unseal(key, sealed), key.startswith(prefix)
+        if value is None:
+            if inside or not is_foreign(key, sealed):
+                raise RowDamaged(key)
+            misled = True
+        elif inside or not misled or key > start:
+            if key < max(start, before) or (misled and inside and key <= after):
+                raise RowDamaged(key)
+            if not inside:
+                return
+            if key > after:
+                yield key, value
+            before = key
         there = cursor.next()
 
 
