@@ -9,7 +9,7 @@ import pytest
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import DurableStorage, OsDisk, Record, StoreError
 from everbrook.storage.check import check_store, known_damage, walk_base
-from everbrook.storage.lmdb_pages import problem_of
+from everbrook.storage.lmdb_pages import META, PAGE, problem_of
 from everbrook.storage.rows import INCARNATION, PLACE, seal
 from tests.storage.checkpoints import HeldStorage, commit
 from tests.storage.damage import flip, rows
@@ -91,6 +91,19 @@ def test_a_damaged_list_of_free_pages_is_refused(store: Path) -> None:
     problem = problem_of(data)
     assert problem
     assert "free pages" in problem
+    with pytest.raises(StoreError, match="free pages"):
+        HeldStorage(store)
+
+
+def test_a_list_of_free_pages_without_its_rows_is_refused_and_named(store: Path) -> None:
+    """LMDB would find it at the first write: a store that the checker calls whole must open."""
+    path = store / "base" / "data.mdb"
+    data = bytearray(path.read_bytes())
+    newer = max((0, 1), key=lambda page: META.unpack_from(data, page * PAGE_BYTES + PAGE.size)[-1])
+    root = META.unpack_from(data, newer * PAGE_BYTES + PAGE.size)[11]
+    data[(root + 1) * PAGE_BYTES - 512 : (root + 1) * PAGE_BYTES] = bytes(512)
+    path.write_bytes(data)
+    assert not check_store(store, lambda _done, _all: None).sound
     with pytest.raises(StoreError, match="free pages"):
         HeldStorage(store)
 

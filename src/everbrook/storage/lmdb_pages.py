@@ -112,6 +112,8 @@ class _Pages:
             if flags & BRANCH:
                 yield from self._free(meta, low | high << 16 | node_flags << 32)
             elif flags & LEAF:
+                if key_bytes != NUMBER.size:
+                    raise ValueError("a list without the number of its transaction")
                 value = page[place + NODE.size + key_bytes :]
                 yield from self._listed(meta, value, big=bool(node_flags & BIG))
 

@@ -70,14 +70,7 @@ def verified_range(
     """
     start = max(prefix, after)[:MAX_KEY_BYTES]
     if start:
-        there = cursor.prev() if cursor.set_range(start) else cursor.last()
-        while there:
-            key, sealed = bytes(cursor.key()), bytes(cursor.value())
-            whole = unseal(key, sealed) is not None
-            if key >= start or not (whole or is_foreign(key, sealed)):
-                raise RowDamaged(key)
-            # LMDB may have taken the wrong way at a damaged row, so the row beyond it is verified too.
-            there = not whole and cursor.prev()
+        _verify_before(cursor, start, is_foreign)
     there = cursor.set_range(start) if start else cursor.first()
     before, misled = b"", False
     while there:
@@ -96,6 +89,17 @@ def verified_range(
                 yield key, value
             before = key
         there = cursor.next()
+
+
+def _verify_before(cursor: lmdb.Cursor, start: bytes, is_foreign: Callable[[bytes, bytes], bool]) -> None:
+    """Verify the row before `start`, and those beyond it if it is damaged: LMDB may have taken the wrong way there."""
+    there = cursor.prev() if cursor.set_range(start) else cursor.last()
+    while there:
+        key, sealed = bytes(cursor.key()), bytes(cursor.value())
+        whole = unseal(key, sealed) is not None
+        if key >= start or not (whole or is_foreign(key, sealed)):
+            raise RowDamaged(key)
+        there = not whole and cursor.prev()
 
 
 def holds(cursor: lmdb.Cursor, incarnation: int) -> bool:
