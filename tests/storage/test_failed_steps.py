@@ -20,6 +20,7 @@ from everbrook.storage import (
     StorageTuning,
 )
 from everbrook.storage.journal import Journal, JournalTuning
+from everbrook.storage.lmdb_base import MAP_BYTES, open_environment
 from tests.storage.checkpoints import commit, segments
 from tests.storage.drafts import Draft
 from tests.storage.test_journal import append, bodies, read
@@ -89,6 +90,50 @@ def test_a_file_whose_beginning_failed_does_not_hide_the_next_one(tmp_path: Path
     append(journal, b"x" * 20_000)
     journal.close(trimmed=False)
     assert bodies(read(folder)) == [b"one", b"x" * 20_000]
+
+
+class ClosingFile:
+    """A segment whose writes fail, and whose end as well."""
+
+    size = 0
+
+    def write_at(self, _position: int, _data: bytes) -> None:
+        raise OSError(errno.EIO, "no write")
+
+    def close(self) -> None:
+        raise OSError(errno.EIO, "no close")
+
+
+class FailingSegments(OsDisk):
+    """A disk on which the first segment can't be written."""
+
+    failed = False
+
+    def create(self, path: Path) -> Any:  # noqa: ANN401 - a file of some kind
+        if path.parent.parent.name == "streams" and not self.failed:
+            self.failed = True
+            return ClosingFile()
+        return super().create(path)
+
+
+def test_a_checkpoint_that_fails_twice_ends_its_transaction(tmp_path: Path) -> None:
+    """The next one would wait for it for ever."""
+    disk, stream = FailingSegments(), Draft(b"a", 1)
+    storage = opened(tmp_path / "store", disk, FILE_DURABLE)
+    for _ in range(100):
+        commit(storage, (stream.write(b"x" * 100),))
+    assert storage.checkpoints.failed == 1
+    assert storage.checkpoints.done > 1
+    storage.close()
+
+
+def test_a_base_as_large_as_its_map_can_grow_when_it_is_opened_again(tmp_path: Path) -> None:
+    open_environment(tmp_path).close()
+    with (tmp_path / "data.mdb").open("r+b") as file:
+        file.truncate(MAP_BYTES)
+    environment = open_environment(tmp_path)
+    assert environment.info()["map_size"] > MAP_BYTES
+    environment.close()
 
 
 def test_a_group_that_needs_a_new_file_is_refused_without_a_descriptor(tmp_path: Path) -> None:

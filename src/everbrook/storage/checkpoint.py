@@ -84,8 +84,11 @@ class Checkpoint:
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        self._writer.abandon()
-        self._transaction.abort()
+        try:
+            self._writer.abandon()
+        finally:
+            # The next checkpoint would wait for ever for a transaction that nobody ends.
+            self._transaction.abort()
 
     def take(self, recent: Recent, marks: Mapping[int, DamageMark]) -> None:
         """Take in recent changes, and what is known of damaged streams."""
