@@ -71,8 +71,13 @@ OpenEnvironment = Callable[[Path], lmdb.Environment]
 
 
 def open_environment(folder: Path) -> lmdb.Environment:
-    """Open the LMDB environment in a folder, or create it. Its commits are on the disk when they return."""
-    return lmdb.open(str(folder), map_size=MAP_BYTES, max_dbs=16, readahead=False)
+    """Open the LMDB environment in a folder, or create it. Its commits are on the disk when they return.
+
+    A file that has grown to the size of its map gets a larger one by being opened again.
+    """
+    path = folder / DATA
+    size = path.stat().st_size if path.exists() else 0
+    return lmdb.open(str(folder), map_size=max(MAP_BYTES, 2 * size), max_dbs=16, readahead=False)
 
 
 class BaseState(Value, frozen=True, kw_only=True):
