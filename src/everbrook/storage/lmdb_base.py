@@ -60,6 +60,8 @@ NUMBER = Struct("<Q")
 NUMBERS = Struct("<QQ")
 DATABASE = Struct("<IHHQQQQQ")
 """LMDB's row of a database: unused, flags, depth, pages of three kinds, count of rows, first page."""
+ORDER_FLAGS = 0x7E
+"""The flags of a database that let LMDB compare keys, or keep values, in another way."""
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
 """What unpacking raises over bytes that verify and still can't be read."""
 LMDB_ERRORS = (lmdb.Error, SystemError)
@@ -314,7 +316,10 @@ class Glance:
     def _seek(cursor: lmdb.Cursor, start: bytes) -> bool:
         """Go to the first name from `start` on, also where a damaged key has led LMDB past it."""
         there = cursor.prev() if cursor.set_range(start) else cursor.last()
-        while there and (cursor.key() >= start or unseal(cursor.key(), cursor.value()) is None):
+        while there:
+            key = bytes(cursor.key())
+            if key < start and unseal(key, bytes(cursor.value())) is not None:
+                break
             there = cursor.prev()
         return cursor.next() if there else cursor.first()
 
@@ -347,7 +352,7 @@ class Glance:
 
 def is_plain_database(row: bytes) -> bool:
     """Tell whether LMDB keeps a database in the order of its keys: no flag says otherwise."""
-    return len(row) == DATABASE.size and DATABASE.unpack(row)[:2] == (0, 0)
+    return len(row) == DATABASE.size and not DATABASE.unpack(row)[1] & ORDER_FLAGS
 
 
 def parse_head(packed: bytes) -> Head:

@@ -38,14 +38,12 @@ def known_damage(folder: Path) -> KnownDamage:
             return KnownDamage(f"{BASE}/{DATA} can't be read: {problem}")
         try:
             base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=0, max_open=1))
+            try:
+                return _noted(disk, folder, base)
+            finally:
+                base.close()
         except StoreError as error:
             return KnownDamage(str(error))
-        try:
-            return _noted(disk, folder, base)
-        except StoreError as error:
-            return KnownDamage(str(error))
-        finally:
-            base.close()
     finally:
         lock.release()
 
