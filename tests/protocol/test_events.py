@@ -2,8 +2,10 @@
 
 import base64
 import json
+from itertools import accumulate, pairwise
 
 import pytest
+from hypothesis import given, strategies as st
 
 from everbrook.protocol import Decoder, Event, Head
 from everbrook.protocol.events import encode_page
@@ -27,6 +29,35 @@ def whole(head: Head) -> Page:
 def test_a_page_is_its_data_and_then_where_it_ends() -> None:
     """§5.8: a control event follows every data event."""
     assert [event.type for event in events(whole(head_of(tail=5)), b"hello")] == [b"data", b"control"]
+
+
+def test_each_message_of_text_or_bytes_is_an_event_with_its_position() -> None:
+    """§5.8: whoever reads it learns where one message ends and the next begins."""
+    page, ends = whole(head_of(TEXT, tail=9)), (3, 5, 9)
+    told = Decoder().feed(encode_page(page, b"one\r\nfour", 7, ends))
+    assert [event.data for event in told[::2]] == [b"one", b"\n", b"four"]
+    assert [int(event.id or b"") for event in told] == [3, 3, 5, 5, 9, 9]
+    assert [json.loads(event.data) for event in told[1::2]] == [
+        {"streamNextOffset": f"{3:016d}", "streamCursor": "7"},
+        {"streamNextOffset": f"{5:016d}", "streamCursor": "7", "dataAltered": True},
+        {"streamNextOffset": f"{9:016d}", "streamCursor": "7", "upToDate": True},
+    ]
+
+
+def test_only_the_last_control_event_of_a_closed_stream_says_so() -> None:
+    page = whole(head_of(BYTES, tail=3, closed=True))
+    told = Decoder().feed(encode_page(page, b"abc", 7, (1, 2, 3)))
+    assert [json.loads(event.data).get("streamClosed", False) for event in told[1::2]] == [False, False, True]
+
+
+@given(messages=st.lists(st.binary(min_size=1, max_size=6), min_size=1), text=st.booleans(), start=st.integers(0, 99))
+def test_messages_are_written_as_each_would_be_alone(messages: list[bytes], *, text: bool, start: int) -> None:
+    """Positions begin anywhere, and messages hold anything, format characters included."""
+    ends = [start + end for end in accumulate(map(len, messages))]
+    head = head_of(TEXT if text else BYTES, tail=ends[-1] + 1)
+    together = encode_page(Page(head, start, ends[-1]), b"".join(messages), 9, ends)
+    pages = [Page(head, *bounds) for bounds in pairwise([start, *ends])]
+    assert together == b"".join(encode_page(*each, 9) for each in zip(pages, messages, strict=True))
 
 
 def test_an_empty_page_is_a_control_event_alone() -> None:

@@ -84,7 +84,7 @@ def test_an_event_stream_behind_an_append_begins_after_its_answer(wire: Wire, pa
     assert wire.nothing_for(0.02)
     storage.gate.set()
     assert wire.read().status == 204
-    assert b"data:ab" in wire.read_until(b"event: control")
+    assert b"data:b\n" in wire.read_until(b'"upToDate":true')
 
 
 def test_appends_that_wait_are_answered_in_order(wire: Wire, path: str, storage: GatedStorage) -> None:

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from everbrook.engine import Batch
+from everbrook.engine import Batch, EngineTuning, FeedTuning
 from everbrook.protocol.errors import ProtocolError
-from tests.server.conftest import Connect, Start
+from everbrook.server.tuning import ServerTuning
+from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
 
@@ -189,13 +190,58 @@ def test_json_messages_come_as_arrays(wire: Wire, path: str, connect: Connect) -
 
 def test_large_streams_come_in_pages_each_with_its_position(start: Start, connect: Connect, path: str) -> None:
     wire = connect(start(limits__max_page_bytes=10))
-    wire.create(path)
+    wire.create(path, "application/json")
     for number in range(10):
-        wire.append(path, b"%d" % number * 4)
+        wire.append(path, b"%d" % (1000 + number), "application/json")
     follower = wire.follow(sse(path))
     controls = [follower.control() for _ in range(5)]
-    assert [control["streamNextOffset"] for control in controls] == [f"{8 * page:016d}" for page in range(1, 6)]
+    assert [control["streamNextOffset"] for control in controls] == [f"{10 * page:016d}" for page in range(1, 6)]
     assert [control.get("upToDate", False) for control in controls] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream"])
+def test_each_message_has_events_of_its_own(
+    start_either: StartEither, connect: Connect, path: str, content_type: str
+) -> None:
+    wire = connect(start_either())
+    messages = [b"one", b"two\n", b" three", b"\xc3\xa9"]
+    wire.create(path, content_type)
+    for message in messages:
+        wire.append(path, message, content_type)
+    follower = wire.follow(sse(path))
+    received, controls = [], []
+    for _ in messages:
+        data, control = follower.event(), follower.control()
+        assert data is not None
+        received.append(data.data if content_type == "text/plain" else base64.b64decode(data.data))
+        controls.append((int(str(control["streamNextOffset"])), control.get("upToDate", False)))
+    assert received == messages
+    assert controls == [(3, False), (7, False), (13, False), (15, True)]
+
+
+def test_messages_that_are_there_together_are_written_together(wire: Wire, path: str) -> None:
+    wire.create(path, body=b"one")
+    wire.append(path, b"two")
+    piece = wire.follow(sse(path)).piece()
+    assert (piece.count(b"event: data"), piece.count(b"event: control")) == (2, 2)
+
+
+def test_many_small_messages_come_in_batches(start: Start, connect: Connect, path: str) -> None:
+    """Each is an event, so a page of the smallest ones would be many times its size."""
+    tuning = ServerTuning(engine=EngineTuning(feed=FeedTuning(batch_messages=3)))
+    wire = connect(start(tuning=tuning))
+    wire.create(path)
+    for number in range(8):
+        wire.append(path, b"%d" % number)
+    follower = wire.follow(sse(path))
+    assert [follower.piece().count(b"event: data") for _ in range(3)] == [3, 3, 2]
+
+
+def test_json_messages_of_a_page_share_an_event_however_many(start: Start, connect: Connect, path: str) -> None:
+    tuning = ServerTuning(engine=EngineTuning(feed=FeedTuning(batch_messages=3)))
+    wire = connect(start(tuning=tuning))
+    wire.create(path, "application/json", b"[1,2,3,4,5,6,7,8]")
+    assert wire.follow(sse(path)).data() == b"[1,2,3,4,5,6,7,8]"
 
 
 class Encodings(dict[object, bytes]):
@@ -301,15 +347,12 @@ def test_nothing_to_follow_is_a_404(wire: Wire, path: str) -> None:
     assert wire.get(sse(path)).refusal == (404, "stream_not_found")
 
 
-def test_appends_of_one_moment_may_share_an_event_but_nothing_is_lost(wire: Wire, path: str, connect: Connect) -> None:
+def test_appends_of_one_moment_keep_their_boundaries(wire: Wire, path: str, connect: Connect) -> None:
     wire.create(path)
     follower = connect().follow(sse(path))
     for number in range(500):
         wire.ask("POST", path, b"%03d" % number, content_type="text/plain")
-    received = b""
-    while len(received) < 1500:
-        received += follower.data()
-    assert received == b"".join(b"%03d" % number for number in range(500))
+    assert [follower.data() for _ in range(500)] == [b"%03d" % number for number in range(500)]
 
 
 @pytest.mark.timing

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from everbrook.engine.tuning import (
         CommitTuning as CommitTuning,
         EngineTuning as EngineTuning,
+        FeedTuning as FeedTuning,
         WakingTuning as WakingTuning,
     )
 
@@ -31,6 +32,6 @@ __getattr__, __dir__ = lazy_imports(
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
         ".registry": "REGISTRY",
         ".stream": "Stream",
-        ".tuning": "CommitTuning EngineTuning WakingTuning",
+        ".tuning": "CommitTuning EngineTuning FeedTuning WakingTuning",
     },
 )

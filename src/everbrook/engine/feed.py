@@ -4,7 +4,7 @@ What becomes durable within one turn of the loop is one batch, read once and han
 encodes it leaves the encoding in the batch for the others.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from everbrook.engine.clock import Scheduler
@@ -18,12 +18,14 @@ UNREADABLE = "the server failed to read the stream; its log says why"
 class Batch:
     """A page that all live readers of a stream get at one moment, with what they have made of it."""
 
-    __slots__ = ("encodings", "now", "page", "stored")
+    __slots__ = ("encodings", "ends", "now", "page", "stored")
 
-    def __init__(self, page: Page, stored: bytes, now: int) -> None:
+    def __init__(self, page: Page, stored: bytes, now: int, ends: Sequence[int] = ()) -> None:
+        """Take the page. `ends` are the offsets at which its messages end, but not of JSON, which shows them itself."""
         self.page = page
         self.stored = stored
         self.now = now
+        self.ends = ends
         self.encodings: dict[object, bytes] = {}
 
     def encoded(self, key: object, encode: Callable[[], bytes]) -> bytes:

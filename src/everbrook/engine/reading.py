@@ -140,9 +140,24 @@ class Reading:
             self._streams.damaged.add(error.incarnation)
             raise
 
+    def live_page(self, stream: Stream, offset: int) -> Page:
+        """Cut the page that live readers get at an offset."""
+        return self._cut_batch(stream, self.page(stream, offset))
+
+    def _cut_batch(self, stream: Stream, page: Page) -> Page:
+        """Cut a page of text or bytes to as many messages as are encoded in one go, as each becomes an event."""
+        most = self.tuning.feed.batch_messages
+        if page.end - page.start <= most or page.head.identity.json:
+            return page
+        end = stream.lineage.seek(page.start, most, page.end)
+        return page if end == page.end else Page(page.head, page.start, end)
+
     def batch(self, stream: Stream, page: Page) -> Batch:
         """Give a page with its bytes, for live readers."""
-        return Batch(page, self.read(stream, page), self.clock.now())
+        stored, now = self.read(stream, page), self.clock.now()
+        if not stored or page.head.identity.json:
+            return Batch(page, stored, now)
+        return Batch(page, stored, now, self.messages(stream, page).ends)
 
     def read_all(self, name: bytes) -> Iterator[bytes]:
         """Give everything that a stream retains, page by page; nothing if it is not there.
@@ -193,4 +208,5 @@ class Reading:
         head = stream.committed
         if position == head.tail and not head.closed:
             return None
-        return self.batch(stream, page_from(head, stream.lineage, position, self.limits.max_page_bytes))
+        page = page_from(head, stream.lineage, position, self.limits.max_page_bytes)
+        return self.batch(stream, self._cut_batch(stream, page))

@@ -28,6 +28,13 @@ class CommitTuning(Struct, frozen=True, kw_only=True):
     recheck_secs: float = 1.0
 
 
+class FeedTuning(Struct, frozen=True, kw_only=True):
+    """How much live readers get at once."""
+
+    batch_messages: int = 1024
+    """Messages of a batch of text or bytes, as each becomes an event of its own."""
+
+
 class SweepTuning(Struct, frozen=True, kw_only=True):
     """How many streams a sweep or the patrol looks at in one turn of the loop, and how long it pauses then."""
 
@@ -105,6 +112,7 @@ class EngineTuning(Struct, frozen=True, kw_only=True):
 
     streams: StreamsTuning = StreamsTuning()
     commit: CommitTuning = CommitTuning()
+    feed: FeedTuning = FeedTuning()
     sweep: SweepTuning = SweepTuning()
     upkeep: UpkeepTuning = UpkeepTuning()
     moves: MovesTuning = MovesTuning()

@@ -1,4 +1,10 @@
-"""The events of a live read: the data of a page, then the control event that says where the reader stands (§5.8)."""
+"""The events of a live read: data, and after each the control event that says where the reader stands (§5.8).
+
+Messages of text and of bytes have a data event each, because the bytes alone do not tell where one ends. Those of JSON
+share one, an array.
+"""
+
+from collections.abc import Sequence
 
 import msgspec
 
@@ -11,9 +17,51 @@ from everbrook.protocol.sse import Event, encode_base64, encode_event
 
 _json = msgspec.json.Encoder()
 
+# A place in an event that is filled in later: bytes, and an offset as `format_offset` writes it.
+_BYTES, _OFFSET = b"%b", b"%016d"
 
-def encode_page(page: Page, stored: bytes, cursor: int) -> bytes:
-    """Write a page as its data event, unless it is empty, and its control event."""
+
+def encode_page(page: Page, stored: bytes, cursor: int, ends: Sequence[int] = ()) -> bytes:
+    """Write a page as its data events, none if it is empty, each with its control event.
+
+    `ends` are the offsets at which the messages of the page end, where each message has an event of its own.
+    """
+    if len(ends) <= 1:
+        return _last_events(page, stored, cursor)
+    begun = ends[-2]
+    before = _encode_messages(page, stored, cursor, ends)
+    return before + _last_events(page, stored[begun - page.start :], cursor)
+
+
+def _encode_messages(page: Page, stored: bytes, cursor: int, ends: Sequence[int]) -> bytes:
+    """Write the messages of a page, each as events of its own, but for the last."""
+    text = carried_as_text(page.head.identity.media_type)
+    template = encode_event(Event(b"data", _BYTES, _OFFSET)) + _control_before(_OFFSET, cursor, altered=False)
+    parts: list[bytes] = []
+    start, first = page.start, page.start
+    for end in ends[:-1]:
+        message = stored[start - first : end - first]
+        if not text:
+            parts.append(template % (encode_base64(message), end, end, end))
+        elif b"\n" in message or b"\r" in message or message.startswith(b" "):
+            position = format_offset(end)
+            parts.append(encode_event(Event(b"data", message, position)))
+            parts.append(_control_before(position, cursor, altered=b"\r" in message))
+        else:
+            # Nothing in it has a meaning for SSE: it stands in its line as it is.
+            parts.append(template % (message, end, end, end))
+        start = end
+    return b"".join(parts)
+
+
+def _control_before(position: bytes, cursor: int, *, altered: bool) -> bytes:
+    """Write the control event of a message that others of its page follow."""
+    control = Control(stream_next_offset=position.decode(), stream_cursor=str(cursor), data_altered=altered)
+    return encode_event(Event(b"control", _json.encode(control), position))
+
+
+def _last_events(page: Page, stored: bytes, cursor: int) -> bytes:
+    """Write what a page ends with: a data event, unless there is nothing, and where the reader stands behind it."""
     position = format_offset(page.end)
     payload = _payload(page, stored) if stored else b""
     altered = b"\r" in payload and not page.head.identity.json

@@ -95,7 +95,7 @@ class LongPoll:
     def shut_down(self) -> None:
         """Answer now, with what came in this very moment, or that nothing has come."""
         try:
-            batch = self._engine.batch(self._stream, self._engine.page(self._stream, self._offset))
+            batch = self._engine.batch(self._stream, self._engine.live_page(self._stream, self._offset))
         except ProtocolError as error:
             self.fail(error)
         else:
@@ -213,7 +213,7 @@ class EventStream:
     def _next(self) -> tuple[Page, Batch | None]:
         """Read the next page, with its bytes if there is something to send."""
         self._stream = self._engine.current(self._stream)
-        page = self._engine.page(self._stream, self._offset)
+        page = self._engine.live_page(self._stream, self._offset)
         sent = page.start < page.end or page.final or not self._began
         return page, self._engine.batch(self._stream, page) if sent else None
 
@@ -291,4 +291,4 @@ class EventStream:
 
 def _encoded(batch: Batch, frame: Callable[[bytes], bytes], cursor: int) -> bytes:
     """Encode a batch for those who are at a cursor and get their bytes framed alike."""
-    return batch.encoded((cursor, frame), lambda: frame(encode_page(batch.page, batch.stored, cursor)))
+    return batch.encoded((cursor, frame), lambda: frame(encode_page(batch.page, batch.stored, cursor, batch.ends)))

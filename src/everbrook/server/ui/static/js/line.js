@@ -34,14 +34,15 @@ class EventParser {
   }
 }
 
-async function* events(response) {
+// The events that arrive together. Every message of a batch has a control event, and of several the last says it all.
+async function* arrivals(response) {
   const parser = new EventParser();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   try {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      yield* parser.feed(value);
+      yield parser.feed(value);
     }
   } finally {
     reader.cancel().catch(() => {});
@@ -89,9 +90,10 @@ async function* hold(name, at, signal) {
   lines.set(name, line);
   try {
     const response = await request(`${urlPath(name)}?offset=${encodeURIComponent(at)}&live=sse`, { signal });
-    for await (const event of events(response)) {
-      if (event.type !== "control") continue;
-      const control = JSON.parse(event.data);
+    for await (const events of arrivals(response)) {
+      const told = events.findLast((event) => event.type === "control");
+      if (!told) continue;
+      const control = JSON.parse(told.data);
       line.say(control);
       yield control;
     }
