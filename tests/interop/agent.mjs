@@ -64,6 +64,15 @@ const commands = {
   async batches({ url, offset = "-1", live }) {
     return await subscribed(await stream({ url, offset, live }))
   },
+  // What each event of a stream of text or bytes brings.
+  async pieces({ url, text }) {
+    const response = await stream({ url, offset: "-1", live: "sse" })
+    const pieces = []
+    if (text) response.subscribeText(async (chunk) => { pieces.push(chunk.text) })
+    else response.subscribeBytes(async (chunk) => { pieces.push(Buffer.from(chunk.data).toString()) })
+    await response.closed
+    return seen(response, { pieces: pieces.filter(Boolean) })
+  },
   async materialise({ url }) {
     const state = new MaterializedState()
     state.applyBatch(await (await stream({ url, offset: "-1", live: false })).json())

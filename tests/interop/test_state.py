@@ -48,6 +48,17 @@ def test_a_database_follows_what_python_writes(
     assert sorted(person["name"] for person in moved) == ["Ada", "Eva"]
 
 
+def test_a_long_stream_is_loaded_as_a_whole(python: Client, typescript: TypeScript, url: str) -> None:
+    """`preload` with `live: false` ends when it is up to date, which it would never be behind a first page."""
+    stream = python.stream(url)
+    stream.create(content_type="application/json")
+    for key in ("a", "b", "c"):
+        stream.append(change("insert", key, {"id": key, "name": key * 1_000_000}))
+    opened = typescript.call("openDatabase", url=url, live=False)["people"]
+    typescript.call("closeDatabase", url=url)
+    assert sorted(person["id"] for person in opened) == ["a", "b", "c"]
+
+
 def test_python_reads_the_events_of_a_schema(python: Client, typescript: TypeScript, url: str) -> None:
     stream = python.stream(url)
     stream.create(content_type="application/json")

@@ -5,6 +5,8 @@ import base64
 import pytest
 
 from tests.interop.typescript import Refused, TypeScript, binary, messages, text
+from tests.server.running import RunningServer, configured, eventually
+from tests.server.wire import render
 
 BYTES = bytes(range(256))
 NUMBERS = [{"number": number} for number in range(200)]
@@ -82,16 +84,45 @@ def test_a_reader_resumes_where_it_was(typescript: TypeScript, url: str) -> None
     assert typescript.call("read", url=url, offset=first["offset"], **{"as": "json"})["items"] == [3]
 
 
-def test_a_long_stream_is_read_page_by_page(typescript: TypeScript, url: str) -> None:
-    """`live: false` makes one request, so it ends with the first page; `live: true` reads on until it is up to date."""
+def write_three_megabytes(typescript: TypeScript, url: str) -> None:
     batch = messages([["x" * 100_000] * 10])
     typescript.call("create", url=url, contentType="application/json")
     for _ in range(3):
         typescript.call("append", url=url, items=batch)
-    assert len(typescript.call("read", url=url, live=True, **{"as": "json"})["items"]) == 3
-    first = typescript.call("read", url=url, **{"as": "json"})
-    rest = typescript.call("read", url=url, offset=first["offset"], live=True, **{"as": "json"})
-    assert len(first["items"] + rest["items"]) == 3
+
+
+def test_a_long_stream_comes_in_one_piece(typescript: TypeScript, url: str) -> None:
+    """`live: false` makes one request, and takes its answer for the whole stream."""
+    write_three_megabytes(typescript, url)
+    assert len(typescript.call("read", url=url, **{"as": "json"})["items"]) == 3
+
+
+def test_a_stream_longer_than_a_page_is_read_page_by_page(typescript: TypeScript) -> None:
+    """`live: false` ends with the first page; `live: true` reads on until it is up to date."""
+    with RunningServer(configured(limits__max_page_bytes=1024 * 1024)) as server:
+        url = f"{server.origin}/v1/stream/long"
+        write_three_megabytes(typescript, url)
+        assert len(typescript.call("read", url=url, live=True, **{"as": "json"})["items"]) == 3
+        first = typescript.call("read", url=url, **{"as": "json"})
+        rest = typescript.call("read", url=url, offset=first["offset"], live=True, **{"as": "json"})
+    assert (len(first["items"]), len(rest["items"])) == (1, 2)
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream"])
+def test_messages_of_one_moment_arrive_one_by_one_over_events(
+    server: RunningServer, typescript: TypeScript, url: str, content_type: str
+) -> None:
+    typescript.call("create", url=url, contentType=content_type)
+    path = url.removeprefix(server.origin)
+    following = typescript.start("pieces", url=url, text=content_type == "text/plain")
+    assert eventually(lambda: server.waiting(path) == 1)
+    with server.connect() as wire:
+        words = [render("POST", path, word, content_type=content_type, host="a") for word in (b"one", b"two", b"three")]
+        wire.send(b"".join(words))
+        assert [wire.read().status for _ in words] == [204] * 3
+    typescript.call("close", url=url)
+    seen = following.result(30)
+    assert (seen["pieces"], seen["closed"]) == (["one", "two", "three"], True)
 
 
 def test_a_closed_stream_takes_nothing_more(typescript: TypeScript, url: str) -> None:

@@ -196,6 +196,16 @@ class Wire:
             parts.append(data)
         return b"".join(parts)
 
+    def remains(self) -> bytes:
+        """Read everything until the connection ends, properly or not."""
+        try:
+            while data := self.receive():
+                self._received += data
+        except ConnectionResetError:
+            pass
+        found, self._received = self._received, b""
+        return found
+
     def ended(self) -> bool:
         """Whether the server ends the connection, properly or not, without another byte."""
         try:

@@ -23,7 +23,7 @@ class Limits(Struct, frozen=True):
     max_bucket_bytes: int = UNLIMITED
     max_bucket_streams: int = UNLIMITED
     max_producers_per_stream: int = UNLIMITED
-    max_page_bytes: int = 1 << 20
+    max_page_bytes: int = 16 << 20
     max_open_blobs: int = UNLIMITED
     producer_idle_ms: int | None = None
 

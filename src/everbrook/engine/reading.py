@@ -19,7 +19,7 @@ from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.path import bucket_record
 from everbrook.protocol.query import ReadQuery
-from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.storage.api import Storage
 from everbrook.storage.blobs import BlobReader
@@ -40,6 +40,7 @@ class Reading:
         self.tuning = tuning
         self.scheduler = scheduler
         self.faults = Faults(clock)
+        self.batch_bytes = min(limits.max_page_bytes, tuning.feed.batch_bytes)
         self._storage = storage
         self._open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
 
@@ -97,8 +98,13 @@ class Reading:
             raise StreamNotFound(f"the stream at {quoted(identity.name)} was deleted")
         return again
 
-    def page(self, stream: Stream, offset: int | Sentinel, until: int | None = None) -> Page:
-        """Cut the page of a stream that begins at `offset` and does not go beyond `until`."""
+    def page(
+        self, stream: Stream, offset: int | Sentinel, until: int | None = None, max_bytes: int | None = None
+    ) -> Page:
+        """Cut the page of a stream that begins at `offset` and does not go beyond `until`.
+
+        It has at most `max_bytes`, by default as many as are held at once, but a whole message.
+        """
         if stream.ended:
             raise stream.ended.with_traceback(None)
         head, lineage = stream.committed, stream.lineage
@@ -107,7 +113,7 @@ class Reading:
             until = end_of_read(head, lineage, start, until)
         if stream.damage:
             until = self._readable_end(stream, stream.damage, start, until)
-        return page_from(head, lineage, start, self.limits.max_page_bytes, until)
+        return page_from(head, lineage, start, max_bytes or self.batch_bytes, until)
 
     def _readable_end(self, stream: Stream, damage: DamageMark, start: int, until: int | None) -> int | None:
         """End a page before the damage of its stream. At the tail nobody waits: nothing more will come."""
@@ -139,6 +145,14 @@ class Reading:
             stream.damage = stream.damage or error.mark
             self._streams.damaged.add(error.incarnation)
             raise
+
+    def read_part(self, stream: Stream, start: int, end: int) -> bytes:
+        """Give the stored bytes of a part of a page that was cut before, if all of it is still there."""
+        stream = self.current(stream)
+        if stream.ended:
+            raise stream.ended.with_traceback(None)
+        require_kept(stream.committed, start)
+        return self.read(stream, Page(stream.committed, start, end))
 
     def live_page(self, stream: Stream, offset: int) -> Page:
         """Cut the page that live readers get at an offset."""
@@ -208,5 +222,5 @@ class Reading:
         head = stream.committed
         if position == head.tail and not head.closed:
             return None
-        page = page_from(head, stream.lineage, position, self.limits.max_page_bytes)
+        page = page_from(head, stream.lineage, position, self.batch_bytes)
         return self.batch(stream, self._cut_batch(stream, page))

@@ -29,8 +29,12 @@ class CommitTuning(Struct, frozen=True, kw_only=True):
 
 
 class FeedTuning(Struct, frozen=True, kw_only=True):
-    """How much live readers get at once."""
+    """How much is read at once, and so how much live readers get at once."""
 
+    batch_bytes: int = 1024 * 1024
+    """Bytes of a page that is held as a whole. A larger one is read and sent part by part."""
+    part_bytes: int = 256 * 1024
+    """Bytes of such a part."""
     batch_messages: int = 1024
     """Messages of a batch of text or bytes, as each becomes an event of its own."""
 

@@ -66,3 +66,15 @@ def pack_messages(body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
 def join_messages(stored: bytes) -> bytes:
     """Present a run of stored messages as one JSON array (§9.1.5)."""
     return b"[%b]" % stored[:-1]
+
+
+def joined_bytes(stored_bytes: int) -> int:
+    """Give the size of the array that a run of stored messages makes: two brackets, less the last separator."""
+    return stored_bytes + 2 - len(SEPARATOR)
+
+
+def join_part(part: bytes, *, first: bool, last: bool) -> bytes:
+    """Present a part of a run of stored messages as the part of the array that it makes."""
+    if last:
+        part = part[: -len(SEPARATOR)] + b"]"
+    return b"[" + part if first else part

@@ -3,7 +3,7 @@
 A message is the unit of boundaries: one body in byte mode, one flattened element in JSON mode (§9.1).
 """
 
-from everbrook.protocol.json_mode import join_messages, pack_messages
+from everbrook.protocol.json_mode import join_messages, join_part, joined_bytes, pack_messages
 from everbrook.protocol.state import Identity
 
 
@@ -19,3 +19,13 @@ def pack(identity: Identity, body: bytes, tail: int) -> tuple[bytes, tuple[int, 
 def unpack(identity: Identity, stored: bytes) -> bytes:
     """Turn a run of stored messages into the body of an answer."""
     return join_messages(stored) if identity.json else stored
+
+
+def unpacked_bytes(identity: Identity, stored_bytes: int) -> int:
+    """Give the size of the body that a run of stored messages, which is not empty, becomes."""
+    return joined_bytes(stored_bytes) if identity.json else stored_bytes
+
+
+def unpack_part(identity: Identity, part: bytes, *, first: bool, last: bool) -> bytes:
+    """Turn a part of a run of stored messages, cut anywhere, into the part of the body that it becomes."""
+    return join_part(part, first=first, last=last) if identity.json else part

@@ -6,7 +6,9 @@ A large body is compressed in a thread, so that nobody else waits for it. What d
 import asyncio
 import gzip
 import sys
+import zlib
 from collections.abc import Callable
+from typing import Protocol
 
 from everbrook.protocol.memory import remember
 from everbrook.protocol.reading import Page
@@ -21,9 +23,44 @@ INLINE_MAX_BYTES = 16 * 1024
 GZIP_LEVEL = 1
 ZSTD_LEVEL = 3
 
+# Added to the window size, it has zlib write the format of gzip.
+_GZIP_FORMAT = 16
+
 # Media types whose bytes are compressed already.
 _DENSE_PREFIXES = (b"image/", b"audio/", b"video/", b"font/")
 _DENSE = {b"application/gzip", b"application/zip", b"application/zstd", b"application/pdf"}
+
+
+class Coder(Protocol):
+    """Compresses a body part by part."""
+
+    def part(self, data: bytes) -> bytes:
+        """Give all of what the next part becomes."""
+
+    def end(self) -> bytes:
+        """Give what ends the body."""
+
+
+class _GzipCoder:
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, zlib.MAX_WBITS | _GZIP_FORMAT)
+
+    def part(self, data: bytes) -> bytes:
+        return self._compressor.compress(data) + self._compressor.flush(zlib.Z_SYNC_FLUSH)
+
+    def end(self) -> bytes:
+        return self._compressor.flush()
+
+
+class _ZstdCoder:
+    def __init__(self) -> None:
+        self._compressor = zstd.ZstdCompressor(ZSTD_LEVEL)
+
+    def part(self, data: bytes) -> bytes:
+        return self._compressor.compress(data, mode=self._compressor.FLUSH_BLOCK)
+
+    def end(self) -> bytes:
+        return self._compressor.flush()
 
 
 def _gzip(body: bytes) -> bytes:
@@ -36,6 +73,7 @@ def _zstd(body: bytes) -> bytes:
 
 # In the order in which we prefer them.
 _CODINGS: dict[bytes, Callable[[bytes], bytes]] = {b"zstd": _zstd, b"gzip": _gzip}
+CODERS: dict[bytes, Callable[[], Coder]] = {b"zstd": _ZstdCoder, b"gzip": _GzipCoder}
 
 
 @remember(maxsize=256)
@@ -89,8 +127,12 @@ def encode(response: Response, coding: bytes) -> Response:
     body = _CODINGS[coding](response.body)
     if len(body) >= len(response.body):
         return response
-    headers = response.headers.replace(b'ETag: "', b'ETag: W/"') + b"Content-Encoding: %b\r\n" % coding
-    return Response(response.status, headers, body, response.rests_on)
+    return Response(response.status, encoded_lines(response.headers, coding), body, response.rests_on)
+
+
+def encoded_lines(headers: bytes, coding: bytes) -> bytes:
+    """Give the header lines of a response whose body is compressed."""
+    return headers.replace(b'ETag: "', b'ETag: W/"') + b"Content-Encoding: %b\r\n" % coding
 
 
 class Compressing:

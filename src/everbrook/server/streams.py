@@ -21,10 +21,11 @@ from everbrook.protocol.producer import parse_claim
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page
 from everbrook.protocol.retaining import parse_retention
-from everbrook.server.compression import Compressor
+from everbrook.server.compression import Compressor, choose_coding
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.location import Locator
+from everbrook.server.long_page import LongPage
 from everbrook.server.render import CLOSED, kept_lines, page_lines
 from everbrook.settings import Settings
 
@@ -42,6 +43,7 @@ class StreamResource:
         self._identity_header = settings.auth.identity_header.lower().encode()
         self._locator = locator
         self._registry = Registry(engine)
+        self._max_page_bytes = engine.limits.max_page_bytes
         self._compressor = Compressor(settings.http.compression_min_bytes)
         self.methods: dict[bytes, Method] = {
             b"POST": self.append,
@@ -146,9 +148,9 @@ class StreamResource:
             return self._read_bounded(request, common, stream, query)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
-        page = self._engine.page(stream, query.offset)
         if query.live is Live.LONG_POLL:
-            return self._poll(request, common, stream, query, page)
+            return self._poll(request, common, stream, query, self._engine.page(stream, query.offset))
+        page = self._engine.page(stream, query.offset, max_bytes=self._max_page_bytes)
         return self._catch_up(request, common, stream, query, page, now)
 
     def _readable(self, request: Request) -> bytes:
@@ -165,7 +167,9 @@ class StreamResource:
             query = ReadQuery(start, query.live, query.cursor, query.until, frames=query.frames, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
-        page = self._engine.page(stream, query.offset, query.until)
+        # Frames are made of a whole page, and so is what a long-poll finds.
+        held = query.frames or query.live is not None
+        page = self._engine.page(stream, query.offset, query.until, None if held else self._max_page_bytes)
         if query.live is Live.LONG_POLL:
             return self._poll(request, common, stream, query, page)
         return self._catch_up(request, common, stream, query, page, self._engine.clock.now())
@@ -177,6 +181,8 @@ class StreamResource:
         content_type = b"Content-Type: %b\r\n" % kind
         if query.offset is Sentinel.NOW or not query.cached:
             lines = b"%b%b%bCache-Control: %b\r\n" % (common, content_type, page_lines(page), NO_STORE)
+            if self._is_long(page, query):
+                return LongPage(self._engine, stream, page, lines, None)
             return Response(200, lines, self._body(stream, page, query))
         etag = format_etag(page, epoch=self._engine.epoch, frames=query.frames)
         lines = b"%b%b%bCache-Control: %b\r\nETag: %b\r\n" % (
@@ -197,10 +203,15 @@ class StreamResource:
         if_none_match = request.headers.get(b"if-none-match")
         if if_none_match is not None and matches(if_none_match, etag):
             return Response(304, lines)
+        accepted = request.headers.get(b"accept-encoding", b"") if worth_compressing else b""
+        if self._is_long(page, query):
+            return LongPage(self._engine, stream, page, lines, choose_coding(accepted))
         response = Response(200, lines, self._body(stream, page, query))
-        if not worth_compressing:
-            return response
-        return self._compressor.reply(response, request.headers.get(b"accept-encoding", b""))
+        return self._compressor.reply(response, accepted) if worth_compressing else response
+
+    def _is_long(self, page: Page, query: ReadQuery) -> bool:
+        """Tell whether a page is sent part by part. Frames begin with where all messages end."""
+        return page.end - page.start > self._engine.batch_bytes and not query.frames
 
     def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
         """Give a page in the form that is asked for."""

@@ -75,8 +75,14 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 32 * 1024
     max_page_bytes: Annotated[
         Count,
-        Meta(description="Bytes of one page of a read: as many whole messages as fit, at least one."),
-    ] = 1024 * 1024
+        Meta(
+            description=(
+                "Bytes of one answer to a catch-up read: as many whole messages as fit, at least one. A large one is "
+                "sent part by part, as the client takes it. The official TypeScript client stops after the first "
+                "answer with `live: false`. Frames, SSE and long-polls have at most 1 MiB at a time."
+            )
+        ),
+    ] = 16 * 1024 * 1024
     max_buffered_bytes: Annotated[
         Count,
         Meta(
