@@ -88,8 +88,8 @@ def test_a_compressed_page_has_a_weak_tag_that_still_matches(wire: Wire, path: s
 
 
 def test_small_pages_are_sent_as_they_are(wire: Wire, path: str) -> None:
-    wire.create(path, body=b"a" * 4095)
-    assert wire.get(path, accept_encoding="gzip").body == b"a" * 4095
+    wire.create(path, body=b"a" * 1023)
+    assert wire.get(path, accept_encoding="gzip").body == b"a" * 1023
     wire.append(path, b"a")
     assert wire.get(path, accept_encoding="gzip").headers["content-encoding"] == "gzip"
 

@@ -15,4 +15,4 @@ class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = "*"
     compression_min_bytes: Annotated[
         Size, Meta(description="Catch-up reads from this size on are compressed when the client accepts it.")
-    ] = 4096
+    ] = 1024
