@@ -163,6 +163,22 @@ def test_a_host_is_an_address_or_a_name(value: str) -> None:
     assert load("DS_SERVER__HOST", value).server.host == value
 
 
+@pytest.mark.parametrize("value", ["/", "/v1/stream/", "/a/b-c/~d/"])
+def test_a_root_is_a_path_between_slashes(value: str) -> None:
+    assert load("DS_SERVER__STREAM_ROOT", value).server.stream_root == value
+    assert load("DS_SERVER__STREAM_ROOT_ALIAS", value).server.stream_root_alias == value
+
+
+@pytest.mark.parametrize("value", ["streams/", "/streams", "//", "/a//b/", "/é/", "/a b/", "/a?/", "/ds/", "/ui/x/"])
+def test_another_root_is_refused(value: str) -> None:
+    assert "server.stream_root must be a path" in refusal("DS_SERVER__STREAM_ROOT", value)
+    assert "server.stream_root_alias must be nothing, or a path" in refusal("DS_SERVER__STREAM_ROOT_ALIAS", value)
+
+
+def test_there_need_be_no_other_root() -> None:
+    assert load("DS_SERVER__STREAM_ROOT_ALIAS", "").server.stream_root_alias == ""
+
+
 @pytest.mark.parametrize(
     "value",
     ["", "http://localhost:4437", "https://a.example", "https://a.example/streams", "http://[::1]:80"],

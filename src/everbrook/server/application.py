@@ -31,6 +31,7 @@ from everbrook.server.problem import problem_response
 from everbrook.server.producers import ProducerResource
 from everbrook.server.publishing import Publication
 from everbrook.server.quotas import QuotaResource
+from everbrook.server.roots import StreamRoots
 from everbrook.server.routes import BACKUPS, METRICS, PAGE, PROBES, READINESS, Resource, Route, find_route, is_at
 from everbrook.server.snapshots import SnapshotResource
 from everbrook.server.streams import StreamResource
@@ -86,8 +87,9 @@ class Application:
         self._origins = Origins(
             settings.http.cors_origins, settings.server.public_url, guarded=authenticator is not None
         )
-        locator = Locator(settings.server.public_url)
-        self._streams = StreamResource(engine, settings, locator).methods
+        self.roots = StreamRoots(settings.server)
+        locator = Locator(settings.server.public_url, self.roots)
+        self._streams = StreamResource(engine, settings, locator, self.roots).methods
         self._snapshots = SnapshotResource(engine, settings, locator.url)
         self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)
         self._metrics = self._metrics_of(settings)

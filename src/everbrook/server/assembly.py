@@ -19,6 +19,7 @@ from everbrook.server.limits.descriptors import allot, descriptor_limit
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import address_gate, identity_gate
 from everbrook.server.observe.assembling import observer_of
+from everbrook.server.roots import StreamRoots
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
@@ -116,6 +117,7 @@ def gates_of(
 def _authorization(settings: Settings, authenticator: Authenticator, tuning: AuthTuning) -> Authorization:
     return Authorization(
         authenticator,
+        StreamRoots(settings.server),
         settings.auth.public_read,
         public_metrics=settings.metrics.public,
         recheck_secs=tuning.recheck_secs,

@@ -16,7 +16,7 @@ from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expir
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Existing
-from everbrook.protocol.path import parse_source_path, parse_stream_path
+from everbrook.protocol.path import parse_stream_path
 from everbrook.protocol.producer import parse_claim
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page
@@ -27,6 +27,7 @@ from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
 from everbrook.server.render import CLOSED, kept_lines, page_lines
+from everbrook.server.roots import StreamRoots
 from everbrook.settings import Settings
 
 Method = Callable[[Request, bytes], Reply]
@@ -37,11 +38,12 @@ LONG_POLL, SSE = "long_poll", "sse"
 class StreamResource:
     """What can be done to a stream's URL."""
 
-    def __init__(self, engine: Engine, settings: Settings, locator: Locator) -> None:
+    def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
         self._settings = settings.server
         self._identity_header = settings.auth.identity_header.lower().encode()
         self._locator = locator
+        self._roots = roots
         self._registry = Registry(engine)
         self._max_page_bytes = engine.limits.max_page_bytes
         self._compressor = Compressor(settings.http.compression_min_bytes)
@@ -66,7 +68,7 @@ class StreamResource:
             closed=_closes(headers),
             ttl_secs=None if ttl is None else parse_ttl(ttl, now),
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
-            fork=_parse_fork(request),
+            fork=_parse_fork(request, self._roots),
             retention=parse_retention(headers.get(b"stream-retention")),
         )
         outcome = self._engine.execute(command)
@@ -279,18 +281,17 @@ def _closes(headers: dict[bytes, bytes]) -> bool:
     return value is not None and value.lower() == b"true"
 
 
-def _parse_fork(request: Request) -> ForkFrom | None:
+def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
     headers = request.headers
-    source, offset = headers.get(b"stream-forked-from"), headers.get(b"stream-fork-offset")
+    name, offset = roots.source_of(request), headers.get(b"stream-fork-offset")
     sub_offset = headers.get(b"stream-fork-sub-offset")
-    if source is None:
+    if name is None:
         if offset is not None or sub_offset is not None:
             raise InvalidHeader("Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From")
         return None
     skipped = 0 if sub_offset is None else parse_sub_offset(sub_offset)
     if skipped and offset is None:
         raise InvalidHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset, the anchor from which it counts")
-    name = parse_source_path(source.removeprefix(request.root))
     if name == REGISTRY:
         raise InvalidHeader("the registry begins anew now and then, and can't be forked")
     return ForkFrom(

@@ -115,8 +115,8 @@ class Wakes:
 
     def _url(self, subscription: Subscription, below: str) -> str:
         """Give a control URL: by the public URL of the server, or by the one that the subscription was created with."""
-        public = self._locator.public_url
-        return f"{public + subscription.root.rstrip('/') if public else subscription.base_url}/__ds/{below}"
+        public = self._locator.public(subscription.root.rstrip("/").encode())
+        return f"{subscription.base_url if public is None else public.decode()}/__ds/{below}"
 
     # Descriptions
 

@@ -13,6 +13,10 @@ Host = Annotated[str, Meta(extra={EXPECTED: "an address or a host name"})]
 PublicUrl = Annotated[
     str, Meta(extra={EXPECTED: "an http or https URL without credentials, query, fragment or trailing slash"})
 ]
+Root = Annotated[str, Meta(extra={EXPECTED: "a path that begins and ends with a slash, such as '/v1/stream/'"})]
+RootOrNone = Annotated[
+    str, Meta(extra={EXPECTED: "nothing, or a path that begins and ends with a slash, such as '/v1/streams/'"})
+]
 Origins = Annotated[
     str, Meta(extra={EXPECTED: "'*' or origins such as 'https://app.example.com', separated by commas"})
 ]

@@ -21,6 +21,9 @@ _LONGEST_QUOTE = 80
 # As browsers write it in the Origin header: lower case, no path, not even a slash.
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
+_ROOT = re.compile(r"/(?:[A-Za-z0-9._~-]+/)*")
+# What the server has beside the streams of the base surface.
+_TAKEN = ("/ds/", "/ui/", "/admin/", "/metrics/", "/healthz/", "/readyz/")
 
 
 def convert(field: Field, value: object, *, source: str, text: bool) -> object:
@@ -84,6 +87,18 @@ def _check_public_url(text: str) -> None:
         raise ValueError("it says more than scheme, host, port and path")
 
 
+def _check_root(text: str) -> None:
+    if not _ROOT.fullmatch(text):
+        raise ValueError("it does not begin and end with one slash, or has characters that must be percent-encoded")
+    if text.startswith(_TAKEN):
+        raise ValueError("the server has other things there")
+
+
+def _check_alias(text: str) -> None:
+    if text:
+        _check_root(text)
+
+
 def _check_data_dir(text: str) -> None:
     if not text.strip() or "\0" in text:
         raise ValueError("it is empty, or has a character that a path cannot have")
@@ -105,6 +120,8 @@ def _check_rust_log(text: str) -> None:
 _CHECKS: Mapping[str, Callable[[str], None]] = {
     "server.host": _check_host,
     "server.public_url": _check_public_url,
+    "server.stream_root": _check_root,
+    "server.stream_root_alias": _check_alias,
     "http.cors_origins": _check_origins,
     "ui.connect_origins": _check_origins,
     "storage.data_dir": _check_data_dir,

@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.engine import REGISTRY
 from everbrook.protocol.errors import InvalidPath, NotFound
-from everbrook.server.auth.actions import RULES, Access, Action, Rule, action_of, find_action, source_of
+from everbrook.server.auth.actions import RULES, Access, Action, Rule, action_of, find_action
 from everbrook.server.auth.identity import Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import Resource
@@ -153,25 +153,6 @@ def test_every_spelling_of_a_path_is_the_same_action(path: bytes) -> None:
     assert find_action(b"GET", path) == Action(Verb.READ, STREAM)
 
 
-def _put(headers: dict[bytes, bytes], root: bytes = b"", method: bytes = b"PUT") -> Request:
-    return Request(method, STREAM, b"", headers, b"", root=root)
-
-
-def test_a_fork_names_the_stream_that_it_reads() -> None:
-    assert source_of(_put({b"stream-forked-from": b"/v1/stream/%73ource"})) == b"/v1/stream/source"
-    assert source_of(_put({b"stream-forked-from": b"/streams/ds/acme/s"}, root=b"/streams")) == b"/ds/acme/s"
-
-
-def test_what_forks_nothing_reads_nothing() -> None:
-    assert source_of(_put({})) is None
-    assert source_of(_put({b"stream-forked-from": b"/v1/stream/s"}, method=b"POST")) is None
-
-
-def test_a_source_that_names_nothing_is_refused() -> None:
-    with pytest.raises(InvalidPath):
-        source_of(_put({b"stream-forked-from": b"/v1/stream/a/../b"}))
-
-
 def test_an_action_is_remembered_by_method_and_path() -> None:
-    assert action_of(_put({})) == Action(Verb.CREATE, STREAM)
-    assert action_of(_put({}, method=b"GET")) == Action(Verb.READ, STREAM)
+    assert action_of(Request(b"PUT", STREAM, b"", {}, b"")) == Action(Verb.CREATE, STREAM)
+    assert action_of(Request(b"GET", STREAM, b"", {}, b"")) == Action(Verb.READ, STREAM)

@@ -8,6 +8,8 @@ from everbrook.server.auth.grants import parse_scopes
 from everbrook.server.auth.identity import Identity, Verb
 from everbrook.server.auth.tuning import DEFAULT_TUNING
 from everbrook.server.exchange import Request
+from everbrook.server.roots import StreamRoots
+from everbrook.settings import ServerSettings
 
 NOW_SECS = 1_000_000.0
 
@@ -37,7 +39,9 @@ def _request(method: str, path: str, scopes: str | None = None, **headers: str) 
 
 def _admit(request: Request, told: Told | None = None, **options: bool) -> Authorization:
     identifier = told or Told()
-    authorization = Authorization(identifier, "/v1/stream/public", now=lambda: NOW_SECS, **options)
+    authorization = Authorization(
+        identifier, StreamRoots(ServerSettings()), "/v1/stream/public", now=lambda: NOW_SECS, **options
+    )
     Authentication(identifier).admit(request)
     authorization.admit(request)
     return authorization

@@ -95,6 +95,7 @@ class AsgiApplication:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         application = self._start()
         request = read_head(scope)
+        request.path = application.roots.inward(request.path)
         reply = await self._reply(application, request, scope, receive)
         if reply is None:
             return

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from everbrook.engine.registry import REGISTRY
 from everbrook.protocol.memory import MAX_KEY_BYTES
-from everbrook.protocol.path import BUCKETS, STREAM_ROOT, parse_source_path
+from everbrook.protocol.path import BUCKETS, STREAM_ROOT
 from everbrook.server.auth.identity import Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, Resource, Route, find_route, is_at
@@ -84,12 +84,6 @@ def action_of(request: Request) -> Action:
 def cuts(request: Request, action: Action) -> bool:
     """Tell whether a request takes from a stream what others have put there, beside what its rule says (002 §2.2)."""
     return action.published and request.headers.get(b"stream-snapshot-history") != b"keep"
-
-
-def source_of(request: Request) -> bytes | None:
-    """Give the name of the stream that a request forks, which it must be allowed to read (§4.2)."""
-    source = request.headers.get(b"stream-forked-from") if request.method == b"PUT" else None
-    return None if source is None else parse_source_path(source.removeprefix(request.root))
 
 
 def find_action(method: bytes, path: bytes) -> Action:

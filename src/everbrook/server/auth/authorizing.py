@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Unavailable
-from everbrook.server.auth.actions import Access, Action, action_of, cuts, source_of
+from everbrook.server.auth.actions import Access, Action, action_of, cuts
 from everbrook.server.auth.grants import allows, below, format_scope, parse_prefixes
 from everbrook.server.auth.identity import Grant, Identity, Verb
 from everbrook.server.auth.tuning import DEFAULT_TUNING
 from everbrook.server.exchange import Request
+from everbrook.server.roots import StreamRoots
 from everbrook.server.routes import METRICS
 
 _READERS = frozenset({Verb.READ, Verb.ADMIN})
@@ -46,6 +47,7 @@ class Authorization:
     def __init__(
         self,
         identifier: Identifier,
+        roots: StreamRoots,
         public_read: str = "",
         *,
         public_metrics: bool = False,
@@ -57,6 +59,7 @@ class Authorization:
         Each live read is authorized again within `recheck_secs`.
         """
         self._identifier = identifier
+        self._roots = roots
         self._public = parse_prefixes(public_read)
         self._public_metrics = public_metrics
         self._recheck_secs = recheck_secs
@@ -74,7 +77,7 @@ class Authorization:
             raise self.refusal(request, action.rule if isinstance(action.rule, Verb) else Verb.READ, action.path)
         if cuts(request, action) and not self.may_delete(request, action.path):
             raise self.refusal(request, Verb.DELETE, action.path)
-        source = source_of(request) if request.method == b"PUT" else None
+        source = self._roots.source_of(request)
         if source is not None and not self._may_read(request, source):
             raise self.refusal(request, Verb.READ, source)
 

@@ -29,10 +29,13 @@ class RequestParser(Feeding):
         on_head: Callable[[StreamedRequest], None],
         on_request: Callable[[Http1Request], None],
         on_continue: Callable[[], None],
+        inward: Callable[[bytes], bytes],
         *,
         judges_heads: bool = False,
     ) -> None:
         """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body.
+
+        `inward` turns the path of a URL into the one that the application knows.
 
         One whose body may be taken as it comes goes to `on_head` before; with `judges_heads`, so does every one whose
         body may be large, and without it those that are about subscriptions.
@@ -42,6 +45,7 @@ class RequestParser(Feeding):
         self._on_head = on_head
         self._on_request = on_request
         self._on_continue = on_continue
+        self._inward = inward
         self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
         self._max_gathered_bytes = max_body_bytes
@@ -119,7 +123,7 @@ class RequestParser(Feeding):
         method = self._method = self._parser.get_method()
         judged, self._max_gathered_bytes = self._judges_heads, self._max_body_bytes
         if SUBSCRIPTIONS in self._url:
-            judged, self._max_gathered_bytes = True, max_body_bytes(split_target(self._url)[0], self._max_body_bytes)
+            judged, self._max_gathered_bytes = True, max_body_bytes(self._split()[0], self._max_body_bytes)
         if (method == b"PUT" and STREAMED_PATH in self._url) or (judged and may_be_large(headers)):
             self._begin_streamed(int(length or 0))
         elif length is not None and int(length) > self._max_gathered_bytes:
@@ -169,7 +173,7 @@ class RequestParser(Feeding):
             return
         parser, headers = self._parser, self.headers
         if self._url != self._target:
-            self._target, (self._path, self._query) = self._url, split_target(self._url)
+            self._target, (self._path, self._query) = self._url, self._split()
         body = bytes(self._body[0]) if len(self._body) == 1 else b"".join(self._body)
         kept = parser.should_keep_alive()
         # HTTP/1.0 keeps a connection only when asked to, so a kept one without that header is HTTP/1.1.
@@ -191,9 +195,13 @@ class RequestParser(Feeding):
             )
         )
 
+    def _split(self) -> tuple[bytes, bytes]:
+        path, query = split_target(self._url)
+        return self._inward(path), query
+
     def _begin_streamed(self, length: int) -> None:
         """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
-        path, query = split_target(self._url)
+        path, query = self._split()
         chunkable = self._version() == "1.1"
         max_bytes, self._max_gathered_bytes = self._max_gathered_bytes, -1
         self._streamed = StreamedRequest(

@@ -43,6 +43,7 @@ class Requesting(Answering):
             self._expect_body,
             self._take,
             self._send_continue,
+            listener.application.roots.inward,
             judges_heads=listener.application.judges_heads,
         )
         self._pulse = listener.pulse

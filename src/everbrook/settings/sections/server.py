@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Host, Port, PublicUrl, Seconds
+from everbrook.settings.kinds import Host, Port, PublicUrl, Root, RootOrNone, Seconds
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -21,6 +21,18 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             )
         ),
     ] = ""
+    stream_root: Annotated[
+        Root,
+        Meta(
+            description=(
+                "Path under which streams live, as `Location` headers and webhooks tell it. "
+                "They are below `/v1/stream/` as well."
+            )
+        ),
+    ] = "/v1/stream/"
+    stream_root_alias: Annotated[
+        RootOrNone, Meta(description="Another path under which streams are found. Empty: none.")
+    ] = "/v1/streams/"
     long_poll_timeout_secs: Annotated[
         Seconds,
         Meta(description="How long a long-poll waits for data before it is answered `204 No Content`."),
