@@ -19,11 +19,18 @@ from everbrook.protocol.query import Live, parse_lookup, parse_read_query
         (b"live=sse&offset=-1", ReadQuery(Sentinel.BEGINNING, Live.SSE)),
         (b"cursor=12&live=long-poll&offset=-1", ReadQuery(Sentinel.BEGINNING, Live.LONG_POLL, 12)),
         (b"cursor=12", ReadQuery(Sentinel.BEGINNING, cursor=12)),
+        (b"max_bytes=100", ReadQuery(Sentinel.BEGINNING, max_bytes=100)),
     ],
 )
 def test_a_query_says_where_to_begin_and_how_to_wait(query: bytes, read: ReadQuery) -> None:
     """§5.6 to §5.8; a missing offset is the beginning."""
     assert parse_read_query(query) == read
+
+
+@pytest.mark.parametrize("query", [b"max_bytes=0", b"max_bytes=", b"max_bytes=-1", b"max_bytes=1&live=sse&offset=-1"])
+def test_a_bound_is_a_number_for_reads_that_do_not_wait(query: bytes) -> None:
+    with pytest.raises(InvalidQuery, match="max_bytes"):
+        parse_read_query(query)
 
 
 @pytest.mark.parametrize("query", [b"x=1&x=2", b"&&", b"Offset=zz", b"handle=%zz", b"=", b"offset2=a"])
@@ -121,7 +128,7 @@ def test_a_read_has_one_beginning(query: bytes) -> None:
 
 @pytest.mark.parametrize("bound", [b"until=0000000000000003", b"format=frames"])
 def test_a_read_that_waits_has_no_end_and_no_frames(bound: bytes) -> None:
-    with pytest.raises(InvalidQuery, match="until and format are for reads that do not wait"):
+    with pytest.raises(InvalidQuery, match="until, max_bytes and format are for reads that do not wait"):
         parse_read_query(b"offset=-1&live=sse&" + bound)
 
 

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from everbrook.engine import EngineTuning, FeedTuning
-from everbrook.protocol.frames import decode_frames
 from everbrook.server.tuning import ServerTuning
 from everbrook.storage import Damaged, MemoryStorage
 from tests.server.conftest import Connect, Start, StartEither
@@ -34,6 +33,11 @@ def fill(wire: Wire, path: str, megabytes: int) -> bytes:
     for start in range(0, len(body), MB):
         assert wire.append(path, body[start : start + MB]).status == 204
     return body
+
+
+def data_of_frames(body: bytes) -> bytes:
+    """Give the bytes of the messages in a page of frames, which stand behind its header and its two columns."""
+    return body[24 + 16 * int.from_bytes(body[8:12], "little") :]
 
 
 def decompressed(body: bytes, coding: str) -> bytes:
@@ -90,6 +94,26 @@ def test_reads_that_look_for_their_beginning_or_end_come_in_parts_too(
     assert wire.get(f"{path}?{asked}").body == b"".join(b"%d" % number * 100 for number in range(5))
 
 
+@pytest.mark.parametrize(
+    "query, size", [("", 100), ("&until=0000000000000060", 60), ("&last=3", 60), ("&format=frames", 100)]
+)
+def test_a_reader_may_ask_for_less_at_a_time(wire: Wire, path: str, query: str, size: int) -> None:
+    wire.create(path)
+    for _ in range(20):
+        wire.append(path, b"a" * 20)
+    answer = wire.get(f"{path}?max_bytes=119{query}")
+    assert len(data_of_frames(answer.body) if "frames" in query else answer.body) == size
+    assert len(wire.get(f"{path}?max_bytes=1").body) == 20
+
+
+def test_nobody_gets_more_than_the_setting_says(start: Start, connect: Connect, path: str) -> None:
+    wire = connect(start(limits__max_page_bytes=50))
+    wire.create(path)
+    for _ in range(20):
+        wire.append(path, b"a" * 20)
+    assert len(wire.get(f"{path}?max_bytes=1000").body) == 40
+
+
 def test_frames_and_long_polls_are_held_as_a_whole_and_so_are_shorter(
     start: Start, connect: Connect, path: str
 ) -> None:
@@ -98,7 +122,7 @@ def test_frames_and_long_polls_are_held_as_a_whole_and_so_are_shorter(
     for _ in range(20):
         wire.append(path, b"a" * 20)
     assert len(wire.get(path).body) == 400
-    assert len(decode_frames(wire.get(f"{path}?format=frames").body).data) == 100
+    assert len(data_of_frames(wire.get(f"{path}?format=frames").body)) == 100
     assert len(wire.get(f"{path}?offset=-1&live=long-poll").body) == 100
 
 

@@ -127,7 +127,8 @@ class Leases:
     async def read(self, path: str, offset: str) -> Batch | None:
         """Read what follows an offset, as much as the server gives at once, or None if the stream is gone."""
         try:
-            answer = await self._ask("GET", self._root.stream(path), query={"offset": offset})
+            bound = str(self._transport.tuning.page_bytes)
+            answer = await self._ask("GET", self._root.stream(path), query={"offset": offset, "max_bytes": bound})
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset") or ""
             return await self.read(path, earliest) if earliest > offset else None

@@ -17,6 +17,8 @@ class ClientTuning(Struct, frozen=True, kw_only=True):
     """A live answer without news that came sooner than this did not wait: the next request is delayed."""
     save_secs: float = 1.0
     """How often a reader saves its position within a page, where it saves positions."""
+    page_bytes: int = 1024 * 1024
+    """How much of a stream is asked for at a time. Servers that do not know `max_bytes` give more."""
     list_page_entries: int = 1000
     max_waiting_changes: int = 100_000
     """How many changes are kept for an iterator that does not take them."""

@@ -34,6 +34,7 @@ class ReadQuery(Struct, frozen=True, gc=False):
     at: int | None = None
     last: int | None = None
     skip: int | None = None
+    max_bytes: int | None = None
     frames: bool = False
     cached: bool = True
     """Whether the query says itself where the read begins, so that its answer may be kept."""
@@ -46,11 +47,12 @@ class ReadQuery(Struct, frozen=True, gc=False):
     @property
     def plain(self) -> bool:
         """Whether the read is one of the base protocol."""
-        return self.until is None and not self.frames and not self.seeks
+        return self.until is None and self.max_bytes is None and not self.frames and not self.seeks
 
 
+_OF_ONE_ANSWER = {b"until", b"max_bytes", b"format"}
 _STARTS = {b"offset", b"at", b"last", b"skip"}
-_OTHERS = {b"live", b"cursor", b"until", b"format"}
+_OTHERS = {b"live", b"cursor"} | _OF_ONE_ANSWER
 
 
 @remember(maxsize=4096)
@@ -60,14 +62,15 @@ def parse_read_query(query: bytes) -> ReadQuery:
     live = _parse_live(values.get(b"live"))
     if live and not values.keys() & {b"offset", b"at", b"last"}:
         raise InvalidQuery(f"live={live.value.decode()} needs an offset to begin at")
-    if live and (b"until" in values or b"format" in values):
-        raise InvalidQuery("until and format are for reads that do not wait")
+    if live and values.keys() & _OF_ONE_ANSWER:
+        raise InvalidQuery("until, max_bytes and format are for reads that do not wait")
     return ReadQuery(
         _parse_start(values),
         live,
         parse_cursor(values[b"cursor"]) if b"cursor" in values else None,
         _parse_until(values.get(b"until")),
         *_parse_seeking(values),
+        max_bytes=_parse_max_bytes(values.get(b"max_bytes")),
         frames=_parse_format(values.get(b"format")),
     )
 
@@ -132,6 +135,15 @@ def _parse_at(text: bytes | None) -> int | None:
         return parse_time(b"at", text)
     except InvalidHeader:
         raise InvalidQuery(f"at must be an RFC 3339 timestamp or milliseconds since 1970, got {quoted(text)}") from None
+
+
+def _parse_max_bytes(text: bytes | None) -> int | None:
+    if text is None:
+        return None
+    count = parse_count(b"max_bytes", text)
+    if not count:
+        raise InvalidQuery("max_bytes must be at least 1")
+    return count
 
 
 def _parse_format(text: bytes | None) -> bool:

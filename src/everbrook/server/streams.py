@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import REGISTRY, Registry, require_writable
 from everbrook.engine.stream import Stream
@@ -166,12 +168,13 @@ class StreamResource:
         if query.seeks:
             start = self._engine.begin(stream, query)
             common += b"Stream-Offset: %016d\r\n" % start
-            query = ReadQuery(start, query.live, query.cursor, query.until, frames=query.frames, cached=False)
+            query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
         # Frames are made of a whole page, and so is what a long-poll finds.
         held = query.frames or query.live is not None
-        page = self._engine.page(stream, query.offset, query.until, None if held else self._max_page_bytes)
+        bound = self._engine.batch_bytes if held else self._max_page_bytes
+        page = self._engine.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
         if query.live is Live.LONG_POLL:
             return self._poll(request, common, stream, query, page)
         return self._catch_up(request, common, stream, query, page, self._engine.clock.now())

@@ -37,6 +37,17 @@ async def filled(client: AsyncClient, values: int = 5) -> tuple[AsyncStream[obje
     return stream, [await stream.append(value) for value in range(values)]
 
 
+async def test_a_long_stream_is_read_a_megabyte_at_a_time(client: AsyncClient) -> None:
+    """The server would give all of it at once, which the client would then hold."""
+    stream = named(client)
+    await stream.create()
+    for _ in range(3):
+        await stream.extend(["x" * 100_000] * 10)
+    sizes = [len(page.data) async for page in stream.read().pages()]
+    assert max(sizes) <= 1024 * 1024 + 2
+    assert sum(sizes) > 3_000_000
+
+
 async def test_a_range_is_read_exactly(client: AsyncClient) -> None:
     stream, offsets = await filled(client)
     assert await stream.read(offsets[0], until=offsets[3]).all() == [1, 2, 3]

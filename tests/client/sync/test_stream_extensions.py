@@ -36,6 +36,17 @@ def filled(client: Client, values: int = 5) -> tuple[Stream[object], list[str]]:
     return stream, [stream.append(value) for value in range(values)]
 
 
+def test_a_long_stream_is_read_a_megabyte_at_a_time(client: Client) -> None:
+    """The server would give all of it at once, which the client would then hold."""
+    stream = named(client)
+    stream.create()
+    for _ in range(3):
+        stream.extend(["x" * 100_000] * 10)
+    sizes = [len(page.data) for page in stream.read().pages()]
+    assert max(sizes) <= 1024 * 1024 + 2
+    assert sum(sizes) > 3_000_000
+
+
 def test_a_range_is_read_exactly(client: Client) -> None:
     stream, offsets = filled(client)
     assert stream.read(offsets[0], until=offsets[3]).all() == [1, 2, 3]

@@ -97,7 +97,8 @@ class Pages:
             with closing(self._events(ask)) as pages:
                 yield from pages
             return
-        response = self._transport.ask("GET", self._url, query=ask.query, timeout_secs=ask.timeout_secs)
+        bound = {} if ask.live else {"max_bytes": str(self._transport.tuning.page_bytes)}
+        response = self._transport.ask("GET", self._url, query=ask.query | bound, timeout_secs=ask.timeout_secs)
         yield page_of(
             ask.query.get("offset", self._reading.offset),
             response.status_code,
