@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.engine.limits import Limits
 from everbrook.protocol import Appended, Claim, Sentinel
-from everbrook.protocol.errors import InvalidOffset, StreamGone, StreamNotFound
+from everbrook.protocol.errors import InvalidOffset, OffsetGone, StreamGone, StreamNotFound
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 
 # Names and incarnations
@@ -37,6 +37,43 @@ def test_a_read_that_began_before_a_soft_deletion_ends(rig: Rig) -> None:
     rig.delete(b"a")
     with pytest.raises(StreamGone):
         rig.engine.page(old, 0)
+
+
+# Pages that are read part by part
+
+
+def test_a_part_is_cut_anywhere(rig: Rig) -> None:
+    rig.create(b"a", b"old data")
+    rig.append(b"a", b" and new")
+    assert rig.engine.read_part(rig.open(b"a"), 2, 11) == b"d data an"
+
+
+def test_no_part_is_read_of_a_successor(rig: Rig) -> None:
+    rig.create(b"a", b"old")
+    old = rig.open(b"a")
+    rig.delete(b"a")
+    rig.create(b"a", b"new data")
+    with pytest.raises(StreamNotFound):
+        rig.engine.read_part(old, 0, 3)
+
+
+def test_no_part_is_read_of_what_lives_for_its_forks_alone(rig: Rig) -> None:
+    rig.create(b"a", b"old")
+    old = rig.open(b"a")
+    rig.fork(b"f", b"a")
+    rig.delete(b"a")
+    with pytest.raises(StreamGone):
+        rig.engine.read_part(old, 0, 3)
+
+
+def test_no_part_is_read_of_what_was_cut(rig: Rig) -> None:
+    rig.create(b"a", b"one")
+    rig.append(b"a", b"two")
+    found = rig.open(b"a")
+    rig.publish(b"a", 3)
+    with pytest.raises(OffsetGone):
+        rig.engine.read_part(found, 2, 6)
+    assert rig.engine.read_part(found, 3, 5) == b"tw"
 
 
 def test_what_an_ended_read_raises_does_not_grow(rig: Rig) -> None:

@@ -121,6 +121,16 @@ def test_a_stream_that_is_followed_stays(cramped: DelayedRig) -> None:
     assert reader.received == b"more"
 
 
+def test_a_page_is_read_on_when_its_stream_has_left_memory(cramped: DelayedRig) -> None:
+    fill(cramped, b"a")
+    cramped.append(b"a", b"bcd")
+    cramped.let_everything_arrive()
+    stream = cramped.open(b"a")
+    forget(cramped)
+    assert not stream.resident
+    assert cramped.engine.read_part(stream, 1, 3) == b"bc"
+
+
 def test_a_read_that_goes_on_after_a_pause_sees_what_came(cramped: DelayedRig) -> None:
     """A reader that fell behind waits outside the feed, and comes back to the stream that it began with."""
     fill(cramped, b"a", b"b")
