@@ -3,15 +3,18 @@
 import gzip
 import json
 import sys
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from everbrook.engine import EngineTuning, FeedTuning
+from everbrook.server.assembly import open_storage
 from everbrook.server.tuning import ServerTuning
+from everbrook.settings import StorageMode
 from everbrook.storage import Damaged, MemoryStorage
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import eventually
+from tests.server.running import configured, eventually
 from tests.server.wire import Wire
 
 if sys.version_info >= (3, 14):
@@ -264,3 +267,18 @@ def test_an_answer_breaks_off_at_damage_and_the_next_ends_before_it(start: Start
     assert 0 < len(received) < storage.broken
     assert body.startswith(received)
     assert connect(server).get(path).body == body[: 3 * MB]
+
+
+@pytest.mark.parametrize("mode", [mode for mode in StorageMode if mode.durable])
+def test_pages_are_read_from_a_disk_part_by_part(
+    start: Start, connect: Connect, path: str, tmp_path: Path, mode: StorageMode
+) -> None:
+    """From the journal, from the base when a checkpoint has taken them in, and not at all when they are deleted."""
+    settings = configured(storage__mode=mode, storage__data_dir=str(tmp_path))
+    server = start(storage=open_storage(settings), limits__max_page_bytes=30 * MB, **ROOM)
+    other, slow = connect(server), connect(server, TINY_BUFFER)
+    body = fill(other, path, 24)
+    assert other.get(path).body == body
+    slow.ask("GET", path).read_head()
+    assert other.request("DELETE", path).status == 204
+    assert_broken_off(slow, body)
