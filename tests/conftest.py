@@ -1,11 +1,15 @@
 """What holds for every test: a property is judged by its examples, not by how long the machine takes for one, and a
 JVM that lives for seconds is not worth the better of its two compilers, nor loading the same classes again.
 
+A shell starts what it puts in the background with SIGINT ignored, which every process inherits. Tests press Ctrl-C, so
+it counts here, wherever pytest was started.
+
 While many thousand tests are collected there is no garbage, and they are none later: nobody looks for it among them.
 """
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +27,8 @@ settings.register_profile("everbrook", settings.get_profile("default"), deadline
 settings.register_profile("soak", settings.get_profile("default"), deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("EVERBROOK_HYPOTHESIS", "everbrook"))
 gc.disable()
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def java_options() -> str:
