@@ -1,6 +1,7 @@
 """The terminal of somebody who follows a page: one shell from its first block to its last.
 
-What it starts in the background goes on between blocks, and ends with it.
+What it starts in the background goes on between blocks, and ends with it. A server there that ends by itself has
+failed, and what a block does next may wait for it: so the block fails at once.
 """
 
 import os
@@ -17,6 +18,9 @@ from msgspec import Struct
 
 PATIENCE_SECS = 240.0  # a session of Spark on a machine that has other work
 POLL_SECS = 0.02
+SERVE = "everbrook serve"
+SERVERS = (SERVE, "everbrook up")
+ENDS_SERVERS = ("kill", "everbrook down")
 
 # The shell says on a pipe of its own that a block is through, and which command of it failed first. Pages sleep to wait
 # for a server to start; on a busy machine that takes longer.
@@ -36,7 +40,7 @@ THROUGH = "through"
 
 
 class Unfinished(AssertionError):
-    """A block of shell did not come to its end."""
+    """A block of shell did not come to its end, or its server did."""
 
 
 class Ran(Struct, frozen=True):
@@ -80,10 +84,15 @@ class Shell:
     def run(self, script: str, interrupt_when: Callable[[str], bool] | None = None) -> Ran:
         """Run a block. If it never ends, interrupt its commands as soon as a claim about its output holds."""
         before, outputs = self.children(), self._sizes()
+        servers, ends_servers = self.servers(), any(command in script for command in ENDS_SERVERS)
         (self._folder / ".script").write_text(script, encoding="utf-8")
         self._write(f'failed=; . ./.script; echo "{THROUGH} $failed" >&$THROUGH\n')
         deadline = time.monotonic() + PATIENCE_SECS
         while not select.select([self._signals], [], [], POLL_SECS)[0]:
+            known, servers = servers, self.servers()
+            if known - servers and not ends_servers:
+                self._interrupt(self.children() - before)
+                raise Unfinished(f"a server ended by itself, and this was printed: {self._printed(outputs)}")
             if interrupt_when and interrupt_when(self._printed(outputs)[0]):
                 self._interrupt(self.children() - before)
             elif time.monotonic() > deadline:
@@ -96,6 +105,10 @@ class Shell:
         """The processes that the shell has started and that run."""
         listed = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return {int(pid) for pid in listed.split()}
+
+    def servers(self) -> set[int]:
+        """The servers among its children that run in the background: Bash has given those no input."""
+        return {child for child in self.children() if _is_background_server(Path("/proc", str(child)))}
 
     def _interrupt(self, processes: set[int]) -> None:
         for process in processes:
@@ -113,3 +126,11 @@ class Shell:
     def _printed(self, since: tuple[int, int]) -> tuple[str, str]:
         output, errors = self._output.read_bytes()[since[0] :], self._errors.read_bytes()[since[1] :]
         return output.decode(errors="replace"), errors.decode(errors="replace")
+
+
+def _is_background_server(process: Path) -> bool:
+    try:
+        command = (process / "cmdline").read_text().replace("\0", " ")
+        return any(server in command for server in SERVERS) and (process / "fd/0").readlink() == Path(os.devnull)
+    except OSError:  # it has ended
+        return False

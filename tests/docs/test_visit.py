@@ -8,6 +8,7 @@ import pytest
 
 from everbrook.settings import SettingsError
 from tests.docs.page import parse_page
+from tests.docs.shell import Unfinished
 from tests.docs.visit import Visit
 from tests.server.running import eventually
 
@@ -68,6 +69,15 @@ def test_a_page_that_does_what_it_says_passes(follow: Follow, page: str) -> None
 def test_a_page_that_does_something_else_fails(follow: Follow, page: str, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
         follow(page)
+
+
+def test_a_block_whose_server_refuses_to_start_fails_at_once(follow: Follow) -> None:
+    with pytest.raises(Unfinished, match=r"ended by itself.*nonsense"):
+        follow("```sh\neverbrook serve --storage nonsense &\ntail -f /dev/null\n```\n")
+
+
+def test_a_block_may_end_a_server(follow: Follow) -> None:
+    follow("```sh\neverbrook serve &\nsleep 0\n```\n```sh\nkill %1\nwait %1\necho ended   # → ended\n```\n")
 
 
 def test_an_error_in_python_names_the_line_of_the_page(follow: Follow) -> None:

@@ -21,12 +21,10 @@ from tests.docs.console import outputs_of, parse_console, script_of
 from tests.docs.interpreter import Interpreter
 from tests.docs.page import Block, Note
 from tests.docs.ports import Ports
-from tests.docs.shell import Shell
+from tests.docs.shell import SERVE, SERVERS, Shell
 from tests.docs.shown import first_missing, matches, promised, shape
 
 ROOT = Path(__file__).parents[2]
-SERVE = "everbrook serve"
-SERVERS = (SERVE, "everbrook up")
 ALONE = (*SERVERS, "everbrook keys", "everbrook check")  # they want the store for themselves
 OWN_SERVER = f"{SERVE} >.server 2>&1 &\nsleep 0\n"
 ENDLESS_SECS = 0.5  # long enough to finish what comes after the last line that is shown
@@ -178,18 +176,10 @@ class Visit:
 
     def _serve(self, block: Block) -> None:
         """A reader has one server: the one that the page starts, or else one of our own."""
-        commands = {process: _command(process) for process in self._shell.children()}
-        running = [process for process, command in commands.items() if any(server in command for server in SERVERS)]
+        running = self._shell.servers()
         alone = any(command in block.code for command in ALONE)
         if not running and not alone and self._served:
             self._shell.run(OWN_SERVER)
         elif running and alone:
             ended = "; ".join(f"kill {process}; wait {process} || true" for process in running)
             self._shell.run(ended)
-
-
-def _command(process: int) -> str:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", " ")
-    except OSError:
-        return ""
