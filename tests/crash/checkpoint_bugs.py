@@ -66,8 +66,8 @@ def _replay_what_the_base_has(patch: pytest.MonkeyPatch) -> None:
 
 
 CHECKPOINT_BUGS = {
-    "commit before the segments are synced": Bug(FILES, _commit_before_the_segments_are_synced),
-    "trim the journal before the checkpoint commits": Bug(ALL, _trim_the_journal_first),
+    "commit before the segments are synced": Bug(FILES, _commit_before_the_segments_are_synced, seed=2002),
+    "trim the journal before the checkpoint commits": Bug(ALL, _trim_the_journal_first, seed=2005),
     "take later changes for applied": Bug(ALL, _take_later_changes_for_applied),
     "forget the applied number": Bug(ALL, _forget_the_applied_number),
     "replay what the base has": Bug(ALL, _replay_what_the_base_has),

@@ -103,6 +103,7 @@ DISK_BUGS = {
         FILES, alters=_sync_no_folder(lambda path: path.parent.name == SEGMENTS)
     ),
     "leave the bytes of the segments to chance": Bug(FILES, _leave_segments_to_chance),
-    "write the manifest in place": Bug(BOTH, _write_the_manifest_in_place),
-    "build on what only memory has": Bug((*DURABLE, "file-fast-and-durable"), _build_on_what_only_memory_has),
+    "write the manifest in place": Bug(BOTH, _write_the_manifest_in_place, seed=2020),
+    "build on what only memory has": Bug(("file-durable", "file-fast-and-durable"), _build_on_what_only_memory_has),
+    "build on what only memory has, beside no segments": Bug(("acid",), _build_on_what_only_memory_has, seed=2061),
 }
