@@ -2,6 +2,8 @@
 
 import time
 
+import pytest
+
 from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
 from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
@@ -47,6 +49,7 @@ def test_of_many_that_are_turned_away_the_oldest_go_at_once(start: Start, connec
     assert eventually(lambda: len(server.connections) == 1 + 3)
 
 
+@pytest.mark.timing
 def test_who_is_turned_away_and_stays_is_ended_soon(start: Start, connect: Connect) -> None:
     tuning = ListenerTuning(tick_secs=0.02, turned_away_secs=0.1)
     server = start(tuning=ServerTuning(listener=tuning), limits__max_connections=1)

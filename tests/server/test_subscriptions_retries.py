@@ -52,6 +52,7 @@ def test_callbacks_extend_the_lease_which_runs_out_without_them(api: Api, hooks:
     assert api.acked(name, path) == offset(0)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("status", [500, 302], ids=["fault", "redirect"])
 def test_a_failed_delivery_is_tried_again_and_the_status_tells(
     api: Api, hooks: Hooks, name: str, path: str, status: int
