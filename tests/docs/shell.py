@@ -89,8 +89,8 @@ class Shell:
         self._write(f'failed=; . ./.script; echo "{THROUGH} $failed" >&$THROUGH\n')
         deadline = time.monotonic() + PATIENCE_SECS
         while not select.select([self._signals], [], [], POLL_SECS)[0]:
-            known, servers = servers, self.servers()
-            if known - servers and not ends_servers:
+            servers |= self.servers()
+            if servers - self.children() and not ends_servers:
                 self._interrupt(self.children() - before)
                 raise Unfinished(f"a server ended by itself, and this was printed: {self._printed(outputs)}")
             if interrupt_when and interrupt_when(self._printed(outputs)[0]):
