@@ -6,9 +6,10 @@ import pytest
 
 from everbrook.engine import PRODUCER_IDLE_MS
 from everbrook.engine.limits import Limits
-from everbrook.protocol import Appended, Claim, Closed, Duplicate
+from everbrook.protocol import Appended, Claim, Closed, Deleted, Duplicate, Retention
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
-from tests.engine.rig import JSON, Rig, residents
+from tests.engine.fakes import FakeClock
+from tests.engine.rig import JSON, Rig, newest, residents
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -139,6 +140,71 @@ def test_what_costs_nothing_passes_even_where_more_is_held_than_may_be(rig: Rig)
     with pytest.raises(MemoryFull):
         rig.append(b"a", b"y")
     assert isinstance(rig.append(b"a", close=True), Closed)
+
+
+# Limits that an operator lowers while streams are there
+
+
+def larger_than_allowed(*, expires_at: int | None = None, retention: Retention | None = None) -> Rig:
+    rig = Rig()
+    rig.create(b"a", b"12345", expires_at=expires_at, retention=retention)
+    rig.append(b"a", b"67890")
+    rig.append(b"a", b"abcde", claim=Claim(b"p", 0, 0))
+    rig.engine.limits = Limits(max_memory_bytes=1, max_stream_bytes=4, max_producers_per_stream=1)
+    with pytest.raises(StreamFull):
+        rig.append(b"a", b"x")
+    return rig
+
+
+@pytest.mark.parametrize("claim", [None, Claim(b"p", 0, 1), Claim(b"another", 0, 0)])
+def test_a_stream_larger_than_allowed_can_be_closed(claim: Claim | None) -> None:
+    rig = larger_than_allowed()
+    assert isinstance(rig.append(b"a", close=True, claim=claim), Closed)
+    assert rig.open(b"a").committed.closed
+
+
+def test_a_stream_larger_than_allowed_can_be_deleted() -> None:
+    rig = larger_than_allowed()
+    assert isinstance(rig.delete(b"a"), Deleted)
+
+
+@pytest.mark.parametrize("ends", ["deleted", "expires"])
+def test_a_forked_stream_larger_than_allowed_can_end(ends: str) -> None:
+    rig = Rig()
+    rig.create(b"a", b"1234567890", expires_at=rig.clock.now() + 1000)
+    rig.fork(b"f", b"a", ttl_secs=60)
+    rig.engine.limits = Limits(max_stream_bytes=4)
+    if ends == "deleted":
+        rig.delete(b"a")
+    else:
+        rig.scheduler.advance(1001)
+    head = newest(rig.engine, b"a")
+    assert head is not None
+    assert head.deleted
+
+
+def test_a_stream_larger_than_allowed_expires() -> None:
+    rig = larger_than_allowed(expires_at=FakeClock().now() + 1000)
+    rig.scheduler.advance(1001)
+    assert newest(rig.engine, b"a") is None
+
+
+def test_a_stream_larger_than_allowed_can_be_cut_and_then_written_to() -> None:
+    rig = larger_than_allowed()
+    rig.engine.limits = Limits(max_stream_bytes=6)
+    rig.publish(b"a", 5, keep_history=True)
+    rig.publish(b"a", 10)
+    assert rig.kept(b"a").earliest == 10
+    rig.append(b"a", b"x")
+    rig.publish(b"a", 16, keep_history=True)
+    rig.retain(b"a", 15)
+    assert rig.kept(b"a").earliest == 15
+
+
+def test_a_policy_cuts_a_stream_larger_than_allowed() -> None:
+    rig = larger_than_allowed(retention=Retention(max_bytes=5))
+    rig.scheduler.advance(60_000)
+    assert rig.kept(b"a").earliest == 10
 
 
 def test_a_duplicate_is_told_apart_in_a_full_memory() -> None:

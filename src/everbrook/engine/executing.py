@@ -235,7 +235,8 @@ class Executing(Reading):
         if not isinstance(edit, Write):
             return
         self.limits.check(edit, self._storage)
-        if edit.producer_id is None:
+        # A close without data adds no more than one producer to a stream.
+        if edit.producer_id is None or not edit.data:
             return
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:

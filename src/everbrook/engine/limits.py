@@ -33,8 +33,13 @@ class Limits(Struct, frozen=True):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
 
     def check(self, write: Write, storage: Storage) -> None:
-        """Refuse a write that would outgrow its stream or the memory. What costs nothing, as a close, passes."""
-        if write.head.tail > self.max_stream_bytes:
+        """Refuse a write that would outgrow its stream or the memory.
+
+        What adds nothing passes, even where more is held than may be: a close, a cut, a deletion, an end.
+        """
+        if not write.data and not write.created:
+            return
+        if write.data and write.head.tail > self.max_stream_bytes:
             self._check_own(write.head)
         # Far from the limit it does not matter what a write costs exactly.
         if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
