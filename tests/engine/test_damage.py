@@ -5,8 +5,8 @@ from contextlib import suppress
 import pytest
 
 from everbrook.engine import Stream
-from everbrook.engine.registry import REGISTRY, Registry
-from everbrook.engine.roster import RECORDS
+from everbrook.engine.records import REGISTRY, SUBSCRIPTION_RECORDS
+from everbrook.engine.registry import Registry
 from everbrook.protocol import STREAM_ROOT, Append, Create, Delete, ForkFrom, Sentinel
 from everbrook.protocol.errors import StreamDamaged, StreamNotFound, SubscriptionNotFound
 from everbrook.storage import Damaged, DamageMark, Record
@@ -143,7 +143,7 @@ def test_a_damaged_subscription_is_stopped_alone_and_can_be_deleted(
     rig = SubscribingRig(storage=storage)
     for each in ("one", "two"):
         rig.hook(each)
-    name = RECORDS + STREAM_ROOT + b"one"
+    name = SUBSCRIPTION_RECORDS + STREAM_ROOT + b"one"
     storage.noted[name] = DamageMark(0, "its head is missing")
     rig.crash()
     assert rig.subscriptions.find(STREAM_ROOT, "two").id == "two"

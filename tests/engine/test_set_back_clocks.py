@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.registry import REGISTRY, Registry
+from everbrook.engine.records import REGISTRY
+from everbrook.engine.registry import Registry
 from everbrook.engine.tuning import DEFAULT_TUNING, RegistryTuning, WakingTuning
 from everbrook.protocol import STREAM_ROOT, PublishSnapshot
 from everbrook.protocol.errors import StreamNotFound, TokenGone

@@ -9,6 +9,7 @@ import pytest
 
 from everbrook.engine import EngineTuning, WakingTuning
 from everbrook.server.tuning import ServerTuning
+from tests.server.conftest import Connect, Start
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, configured, eventually
 from tests.server.subscribing import Api, Hooks, document, fresh, offset, refusal
@@ -258,3 +259,24 @@ def test_a_pattern_that_matches_its_own_wake_stream_wakes_for_other_streams_only
     acks = [{"stream": f"{folder}/job", "offset": offset(4)}]
     assert document(api.report("ack", name, claimed, acks=acks, done=True))["next_wake"] is False
     assert len(api.events(f"{folder}/wake")) == 1
+
+
+def test_a_subscription_whose_wake_stream_is_full_says_so(start: Start, connect: Connect) -> None:
+    api = Api(connect(start(limits__max_wake_stream_bytes=1)))
+    pull = Pull(api)
+    assert "problem" not in api.describe(pull.name)
+    api.append(pull.path)
+    assert eventually(lambda: api.describe(pull.name)["status"] == "failed")
+    problem = api.describe(pull.name)["problem"]
+    assert problem["code"] == "WAKE_STREAM_FULL"
+    assert "limits.max_wake_stream_bytes" in problem["message"]
+    assert "everbrook_subscriptions_blocked 1.0" in api.wire.get("/metrics").body.decode()
+
+
+def test_one_subscription_more_than_there_may_be_is_refused(start: Start, connect: Connect) -> None:
+    api = Api(connect(start(limits__max_subscriptions=1)))
+    pull = Pull(api)
+    config = {"type": "pull-wake", "wake_stream": pull.wake_stream, "streams": [pull.path]}
+    assert refusal(api.send("PUT", "another", config)) == (413, "TOO_MANY_SUBSCRIPTIONS")
+    api.send("DELETE", pull.name)
+    assert api.send("PUT", "another", config).status == 201

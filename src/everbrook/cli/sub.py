@@ -79,6 +79,7 @@ def _facts(found: "SubscriptionInfo") -> dict[str, object]:
         "id": found.id,
         "type": found.type,
         "status": found.status,
+        "problem": found.problem,
         "pattern": found.pattern,
         "wake_stream": found.wake_stream,
         "webhook": found.webhook,

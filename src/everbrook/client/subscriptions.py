@@ -8,7 +8,10 @@ from msgspec import Struct
 
 
 class SubscriptionInfo(Struct, frozen=True):
-    """A subscription, as the server describes it. `streams` have their paths and acked offsets."""
+    """A subscription, as the server describes it. `streams` have their paths and acked offsets.
+
+    `problem` says by a code and a message why it can wake nobody, while it can't.
+    """
 
     id: str
     type: str
@@ -20,6 +23,7 @@ class SubscriptionInfo(Struct, frozen=True):
     description: str | None = None
     status: str = ""
     created_at: str = ""
+    problem: dict[str, Any] | None = None
 
 
 def subscription_body(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
         PRODUCER_IDLE_MS as PRODUCER_IDLE_MS,
         UNLIMITED as UNLIMITED,
     )
-    from everbrook.engine.registry import REGISTRY as REGISTRY
+    from everbrook.engine.records import REGISTRY as REGISTRY
     from everbrook.engine.stream import Stream as Stream
     from everbrook.engine.tuning import (
         CommitTuning as CommitTuning,
@@ -30,7 +30,7 @@ __getattr__, __dir__ = lazy_imports(
         ".engine": "Engine",
         ".feed": "Batch",
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
-        ".registry": "REGISTRY",
+        ".records": "REGISTRY",
         ".stream": "Stream",
         ".tuning": "CommitTuning EngineTuning FeedTuning WakingTuning",
     },

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from everbrook.engine.executing import Executing
 from everbrook.engine.inspection import EngineInspection
 from everbrook.engine.limits import UNLIMITED
-from everbrook.engine.quotas import QUOTA_RECORDS, Quota, StoredQuota
+from everbrook.engine.quotas import Quota, StoredQuota
+from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.stream import Stream
 from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Held
@@ -69,9 +70,9 @@ class Engine(Executing):
         bounds = self._quotas.bounds(bucket_id)
         return None if min(bounds) >= UNLIMITED else (self._usage.of(bucket_id), bounds)
 
-    def check_subscriptions(self, bucket_id: bytes, count: int, size: int) -> None:
-        """Refuse that a bucket has so many subscriptions, which count for so many bytes, if that is too much."""
-        self._quotas.check_subscriptions(bucket_id, count, size)
+    def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
+        """Refuse more subscriptions, or more bytes in them, beside what a stream root has, if that is too much."""
+        self._quotas.check_subscriptions(root, held, more)
 
     # Snapshots
 

@@ -11,9 +11,10 @@ from everbrook.engine.faults import Callback
 from everbrook.engine.limits import Limits
 from everbrook.engine.moves import Moves
 from everbrook.engine.ownership import Ownership
-from everbrook.engine.quotas import QUOTA_RECORDS, Quotas
+from everbrook.engine.quotas import Quotas
 from everbrook.engine.reading import Reading
 from everbrook.engine.reclaiming import Reclaimer
+from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
@@ -211,14 +212,17 @@ class Executing(Reading):
         if self._committer.failure:
             self._require_storage()
         if isinstance(command, (Append, Create)) and len(command.body) > self.limits.max_stream_bytes:
-            self.limits.check_body(command.body)
+            self.limits.check_body(command.name, command.body)
         decision = decide(self._streams, command)
         if decision.change:
             if self._streams.damaged or self._storage.damaged_streams:
                 self._streams.require_whole(decision.change)
-            self._check_limits(decision.change[-1])
-            if self._quotas.active:
-                self._quotas.follow(decision.change, self._quotas.check(decision.change))
+            if type(command) is WakeUp:
+                self._check_wake(decision.change)
+            else:
+                self._check_limits(decision.change[-1])
+                if self._quotas.active:
+                    self._quotas.follow(decision.change, self._quotas.check(decision.change))
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
@@ -241,6 +245,15 @@ class Executing(Reading):
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
+
+    def _check_wake(self, change: Change) -> None:
+        """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""
+        self._check_limits(change[0])
+        for edit in change[1:]:
+            if isinstance(edit, Write):
+                self.limits.check_wake(edit, self._storage)
+        if self._quotas.active:
+            self._quotas.follow(change, self._quotas.measure(change))
 
     def _execute_due(self, command: Expire | Trim) -> None:
         """Do what time asks for. What is damaged stays, for whoever asks for it to be told."""

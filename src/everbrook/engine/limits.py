@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
+from everbrook.engine.records import is_own
 from everbrook.protocol.change import Write
-from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers
+from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers, WakeStreamFull
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
 
@@ -23,13 +24,15 @@ class Limits(Struct, frozen=True):
     max_bucket_bytes: int = UNLIMITED
     max_bucket_streams: int = UNLIMITED
     max_producers_per_stream: int = UNLIMITED
+    max_subscriptions: int = UNLIMITED
+    max_wake_stream_bytes: int = UNLIMITED
     max_page_bytes: int = 16 << 20
     max_open_blobs: int = UNLIMITED
     producer_idle_ms: int | None = None
 
-    def check_body(self, body: bytes) -> None:
+    def check_body(self, name: bytes, body: bytes) -> None:
         """Refuse a body that is larger than a whole stream before any work is put into it."""
-        if len(body) > self.max_stream_bytes:
+        if len(body) > self.max_stream_bytes and not is_own(name):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
 
     def check(self, write: Write, storage: Storage) -> None:
@@ -40,7 +43,19 @@ class Limits(Struct, frozen=True):
         if not write.data and not write.created:
             return
         if write.data and write.head.tail > self.max_stream_bytes:
-            self._check_own(write.head)
+            self._check_stream(write.head)
+        self._check_room(write, storage)
+
+    def check_wake(self, write: Write, storage: Storage) -> None:
+        """Refuse a wake event that would outgrow its wake stream or the memory. Other limits are of tenants."""
+        if (size := _own_bytes(write.head)) > self.max_wake_stream_bytes:
+            raise WakeStreamFull(
+                f"a wake stream holds at most {self.max_wake_stream_bytes} bytes, this would make {size}: "
+                "cut or replace it, or raise limits.max_wake_stream_bytes"
+            )
+        self._check_room(write, storage)
+
+    def _check_room(self, write: Write, storage: Storage) -> None:
         # Far from the limit it does not matter what a write costs exactly.
         if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
             self._check_memory(storage.used_bytes, storage.cost_bytes(write))
@@ -49,13 +64,17 @@ class Limits(Struct, frozen=True):
         if cost_bytes and used_bytes + cost_bytes > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
 
-    def _check_own(self, head: Head) -> None:
-        """What a fork inherits is not its own and does not count, nor does what was cut."""
-        own_bytes = head.tail - max(head.identity.first_own_offset, head.kept.earliest)
-        if own_bytes > self.max_stream_bytes:
-            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {own_bytes}")
+    def _check_stream(self, head: Head) -> None:
+        size = _own_bytes(head)
+        if size > self.max_stream_bytes and not is_own(head.identity.name):
+            raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {size}")
 
     def check_producers(self, known: int) -> None:
         """Refuse one more producer on a stream that knows as many as it may."""
         if known >= self.max_producers_per_stream:
             raise TooManyProducers(f"a stream remembers at most {self.max_producers_per_stream} producers")
+
+
+def _own_bytes(head: Head) -> int:
+    """What a fork inherits is not its own and does not count, nor does what was cut."""
+    return head.tail - max(head.identity.first_own_offset, head.kept.earliest)

@@ -11,12 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.engine.limits import UNLIMITED, Limits
+from everbrook.engine.records import QUOTA_RECORDS, is_own
 from everbrook.engine.usage import EVERYTHING, Differences, Held, Usage
 from everbrook.protocol.change import Change
-from everbrook.protocol.errors import BucketFull, StoreFull, quoted
+from everbrook.protocol.errors import BucketFull, StoreFull, TooManySubscriptions, quoted
 from everbrook.protocol.path import bucket_of
-
-QUOTA_RECORDS = b"quota/"
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):
@@ -74,17 +73,23 @@ class Quotas:
         max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
-    def check(self, change: Change) -> Differences:
-        """Refuse a change that would hold too much. Gives what to `follow` once it is on its way."""
+    def measure(self, change: Change) -> Differences:
+        """Give by how much a change makes more or less of what is held: what to `follow` once it is on its way."""
         for name in {edit.head.identity.name for edit in change}:
             self._measure(bucket_of(name))
-        differences = self._usage.differences(change)
+        return self._usage.differences(change)
+
+    def check(self, change: Change) -> Differences:
+        """Measure a change, and refuse it if it would hold too much. What the server writes by itself is not refused:
+        acks and quotas, without which nobody could make room.
+        """
+        differences = self.measure(change)
         for scope, more in differences.items():
             if more.size <= 0 and more.streams <= 0:
                 continue
             if scope != EVERYTHING:
                 self._check_bucket(scope, more, self.bounds(scope))
-            elif more.size > 0:
+            elif more.size > 0 and not all(is_own(edit.head.identity.name) for edit in change):
                 self._check_store(more.size)
         return differences
 
@@ -110,12 +115,24 @@ class Quotas:
         if more.streams > 0 and held.streams + more.streams > max_streams:
             raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_streams} streams")
 
-    def check_subscriptions(self, bucket_id: bytes, count: int, size: int) -> None:
-        """Refuse more subscriptions than a bucket may have streams, or more bytes in them than in its streams."""
+    def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
+        """Refuse more subscriptions below a stream root than there may be, or that name more than they may.
+
+        A bucket has no more of them than it may have streams, and no more bytes in them than in its streams.
+        """
+        count, size = held.streams + more.streams, held.size + more.size
+        if more.streams and count > self._limits.max_subscriptions:
+            raise TooManySubscriptions(
+                f"there are at most {self._limits.max_subscriptions} subscriptions below {quoted(root)}"
+            )
+        self._check_store(more.size)
+        bucket_id = bucket_of(root)
+        if bucket_id is None:
+            return
         max_bytes, max_streams = self.bounds(bucket_id)
         if size > max_bytes:
             raise BucketFull(f"the subscriptions of the bucket {quoted(bucket_id)} hold at most {max_bytes} bytes")
-        if count > max_streams:
+        if more.streams and count > max_streams:
             raise BucketFull(f"the bucket {quoted(bucket_id)} has at most {max_streams} subscriptions")
 
     def follow(self, change: Change, differences: Differences) -> None:

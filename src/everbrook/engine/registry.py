@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.records import REGISTRY
 from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Append, Create, Delete
 from everbrook.protocol.content_type import JSON
@@ -21,7 +22,6 @@ from everbrook.protocol.messages import unpack
 from everbrook.protocol.path import STREAM_ROOT
 from everbrook.protocol.state import Head
 
-REGISTRY = STREAM_ROOT + b"__registry__"
 GONE = -1
 """When a stream was created that the registry still tells of and that is not there any more."""
 

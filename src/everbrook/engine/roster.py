@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.records import SUBSCRIPTION_RECORDS
 from everbrook.engine.subscribers import Subscribers
 from everbrook.engine.subscription import Active
 from everbrook.protocol.errors import StreamDamaged, SubscriptionNotFound, quoted
@@ -13,12 +14,10 @@ from everbrook.protocol.subscriptions.state import Stated, Subscription, decode_
 
 logger = logging.getLogger(__name__)
 
-RECORDS = b"subscription"
-
 
 def record_name(root: bytes, subscription_id: str) -> bytes:
     """Give the name of the stream that a subscription is kept in; no URL leads to it."""
-    return RECORDS + root + subscription_id.encode()
+    return SUBSCRIPTION_RECORDS + root + subscription_id.encode()
 
 
 class Roster:
@@ -59,7 +58,7 @@ class Roster:
     def load(self) -> None:
         """Take up what the storage has."""
         after = b""
-        while found := self._engine.listed(RECORDS + b"/", after, self._engine.tuning.waking.load_slice):
+        while found := self._engine.listed(SUBSCRIPTION_RECORDS + b"/", after, self._engine.tuning.waking.load_slice):
             for name, _ in found:
                 try:
                     self.take_up(name)

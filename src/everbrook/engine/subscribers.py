@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from everbrook.engine.subscription import Active
+from everbrook.engine.usage import Held
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
 from everbrook.protocol.subscriptions.glob import GlobTrie
@@ -82,10 +83,10 @@ class Subscribers:
             del root.wake_streams[subscription.config.wake_stream][active]
         self._remembered.clear()
 
-    def held(self, root: bytes) -> tuple[int, int]:
+    def held(self, root: bytes) -> Held:
         """Give how many subscriptions a stream root has, and how many bytes they count for."""
         found = self._roots.get(root)
-        return (found.subscriptions, found.size) if found else (0, 0)
+        return Held(found.subscriptions, found.size) if found else Held()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
         """Give the subscriptions that a stream wakes."""

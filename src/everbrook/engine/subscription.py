@@ -1,7 +1,16 @@
 """A subscription in memory: its state, the streams that may have news for it, and what is timed."""
 
+from msgspec import Struct
+
 from everbrook.engine.clock import Timer
 from everbrook.protocol.subscriptions.state import Event, Subscription, fold
+
+
+class Trouble(Struct, frozen=True):
+    """Why a subscription can't wake anybody: the code and the words of what refused its wake."""
+
+    code: str
+    detail: str
 
 
 class Active:
@@ -15,6 +24,7 @@ class Active:
         "stated_bytes",
         "subscription",
         "timer",
+        "trouble",
         "waits_until",
         "written_bytes",
     )
@@ -29,6 +39,8 @@ class Active:
         """The generation that is being delivered just now, if one is."""
         self.waits_until = 0
         """When to try again to wake, if that could not be told to anybody."""
+        self.trouble: Trouble | None = None
+        """Why its last wake was refused, until there is another."""
         self.written_bytes = 0
         self.stated_bytes = 0
 

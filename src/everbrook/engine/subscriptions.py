@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from everbrook.engine.clock import Scheduler, Timer
 from everbrook.engine.engine import Engine
-from everbrook.engine.roster import RECORDS, Roster, record_name
+from everbrook.engine.records import SUBSCRIPTION_RECORDS
+from everbrook.engine.roster import Roster, record_name
 from everbrook.engine.subscribers import size_of
-from everbrook.engine.subscription import Active
+from everbrook.engine.subscription import Active, Trouble
+from everbrook.engine.usage import Held
 from everbrook.engine.waking import Deliverer, Delivery, Waking
 from everbrook.protocol.commands import Delete
 from everbrook.protocol.errors import NoPendingWork
@@ -41,11 +43,12 @@ class Reported(Struct, frozen=True):
 
 
 class Surveyed(Struct, frozen=True):
-    """How many subscriptions there are, how many have a wake that is not done, and how many fail."""
+    """How many subscriptions there are, have a wake that is not done, fail, and can wake nobody."""
 
     by_type: dict[str, int]
     awake: int
     failing: int
+    blocked: int
 
 
 class Subscriptions:
@@ -107,6 +110,11 @@ class Subscriptions:
         """Give a subscription that is there."""
         return self._roster.find(root, subscription_id).subscription
 
+    def trouble(self, subscription: Subscription) -> Trouble | None:
+        """Say why a subscription can't wake anybody at present, if it can't."""
+        active = self._roster.get(record_name(subscription.root.encode(), subscription.id))
+        return active.trouble if active else None
+
     def below(self, root: bytes) -> list[Subscription]:
         """Give the subscriptions of a stream root, in the order of their ids."""
         of_root = (active.subscription for active in self._roster.all() if active.subscription.root.encode() == root)
@@ -118,11 +126,13 @@ class Subscriptions:
 
     def survey(self) -> Surveyed:
         """Count the subscriptions, by type and by how they stand."""
-        found = [active.subscription for active in self._roster.all()]
+        actives = self._roster.all()
+        found = [active.subscription for active in actives]
         by_type = Counter({"webhook": 0, "pull-wake": 0})
         by_type.update(subscription.config.type for subscription in found)
         awake = sum(subscription.wake is not None for subscription in found)
-        return Surveyed(dict(by_type), awake, sum(subscription.failures > 0 for subscription in found))
+        failing = sum(subscription.failures > 0 for subscription in found)
+        return Surveyed(dict(by_type), awake, failing, sum(active.trouble is not None for active in actives))
 
     def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
         """Create a subscription, or find it. Tells whether it is new."""
@@ -141,10 +151,7 @@ class Subscriptions:
         return subscription, True
 
     def _require_room(self, root: bytes, more: int, more_bytes: int) -> None:
-        bucket_id = bucket_of(root)
-        if bucket_id is not None:
-            count, size = self._roster.subscribers.held(root)
-            self._engine.check_subscriptions(bucket_id, count + more, size + more_bytes)
+        self._engine.check_subscriptions(root, self._roster.subscribers.held(root), Held(more, more_bytes))
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
         """Delete a subscription, also one whose record is damaged."""
@@ -216,7 +223,7 @@ class Subscriptions:
         What was decided in view of them was in vain too, even that a stream had no news: all are looked at again.
         """
         for name in names:
-            if not name.startswith(RECORDS):
+            if not name.startswith(SUBSCRIPTION_RECORDS):
                 continue
             if active := self._roster.get(name):
                 self._roster.forget(active)

@@ -4,6 +4,7 @@ Whether there is work is derived from tails and acks. What is kept in memory bes
 news.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
@@ -14,13 +15,15 @@ from everbrook.engine.clock import Scheduler
 from everbrook.engine.engine import Engine
 from everbrook.engine.roster import Roster, record_name
 from everbrook.engine.subscribers import path_of
-from everbrook.engine.subscription import Active
+from everbrook.engine.subscription import Active, Trouble
 from everbrook.protocol.change import Drop, Edit
-from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, quoted
 from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.commands import Compact, Deliver, Lapse, Report, WakeUp
 from everbrook.protocol.subscriptions.outcomes import Changed
 from everbrook.protocol.subscriptions.state import Subscription, Wake
+
+logger = logging.getLogger(__name__)
 
 Deliverer = Callable[[Subscription, Wake], None]
 
@@ -119,13 +122,15 @@ class Waking:
             candidates = tuple(islice(active.candidates, self._tuning.max_wake_streams))
             try:
                 outcome = self._engine.execute(WakeUp(active.name, now, self._engine.new_id("w_"), candidates))
-            except ProtocolError:
-                # The wake stream is not there, or closed. It may be yet.
+            except ProtocolError as error:
+                # The wake stream is not there, closed or full. That may change.
+                self._note_trouble(active, error)
                 active.waits_until = now + self._tuning.missing_stream_ms
                 self._set_timer(active)
                 return False
             for path in candidates:
                 active.candidates.pop(path, None)
+            active.trouble = None
             if isinstance(outcome, Changed):
                 self.take(active, outcome)
                 self._queue_again(active)
@@ -133,6 +138,13 @@ class Waking:
                     self._deliver(active)
                 return True
         return False
+
+    def _note_trouble(self, active: Active, error: ProtocolError) -> None:
+        """Let be seen why a subscription can't wake. A limit that it has reached is in the log, once."""
+        known, active.trouble = active.trouble, Trouble(error.code, error.detail)
+        if isinstance(error, PayloadTooLarge) and (known is None or known.code != error.code):
+            id_, root = active.subscription.id, active.subscription.root
+            logger.warning("the subscription %r below %s wakes nobody: %s", id_, quoted(root.encode()), error)
 
     def _queue_again(self, active: Active) -> None:
         """Put the streams of a wake behind the others, whose turn is next if they go on having news."""
@@ -194,7 +206,8 @@ class Waking:
         retry_at = None if delivery.taken else self._retry_at(now, active.subscription.failures)
         try:
             outcome = self._engine.execute(Deliver(active.name, now, generation, delivery.done, retry_at))
-        except ProtocolError:
+        except ProtocolError as error:
+            self._note_trouble(active, error)
             # There is no room to note it. When the lease has run out it is delivered anew.
             return
         if isinstance(outcome, Changed):
@@ -242,8 +255,9 @@ class Waking:
         now = self._engine.clock.now()
         try:
             outcome = self._engine.execute(Lapse(active.name, now))
-        except ProtocolError:
+        except ProtocolError as error:
             # There is no room to note it. There may be yet.
+            self._note_trouble(active, error)
             self._look_at(active, now + self._tuning.missing_stream_ms)
             return
         if isinstance(outcome, Changed):

@@ -135,6 +135,8 @@ def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listen
         max_bucket_bytes=limits.max_bucket_bytes or UNLIMITED,
         max_bucket_streams=limits.max_bucket_streams or UNLIMITED,
         max_producers_per_stream=limits.max_producers_per_stream,
+        max_subscriptions=limits.max_subscriptions or UNLIMITED,
+        max_wake_stream_bytes=limits.max_wake_stream_bytes or UNLIMITED,
         max_page_bytes=limits.max_page_bytes,
         max_open_blobs=allot(settings, descriptor_limit(), tuning).blobs if mode.durable else UNLIMITED,
         # What is on a disk is kept as long as its stream.

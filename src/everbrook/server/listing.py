@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.registry import REGISTRY
+from everbrook.engine.records import REGISTRY
 from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters

@@ -10,12 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.records import SECRET_RECORDS
 from everbrook.protocol.commands import Append, Create
 from everbrook.protocol.content_type import JSON
 from everbrook.server.webhooks.signing import KEY_BYTES, KeyRing, SigningKey
 from everbrook.server.webhooks.tokens import SECRET_BYTES, Tokens
 
-RECORD = b"secrets/webhooks"
+RECORD = SECRET_RECORDS + b"webhooks"
 
 
 class Stored(Struct):

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.registry import REGISTRY, Registry, require_writable
+from everbrook.engine.records import REGISTRY
+from everbrook.engine.registry import Registry, require_writable
 from everbrook.engine.stream import Stream
 from everbrook.protocol import frames
 from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq

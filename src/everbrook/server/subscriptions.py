@@ -18,7 +18,7 @@ from everbrook.protocol.subscriptions.state import Subscription, format_position
 from everbrook.server.control import REPORTS
 from everbrook.server.exchange import Request, Response
 from everbrook.server.routes import Resource, Route
-from everbrook.server.wakes import Wakes
+from everbrook.server.wakes import Wakes, status_of
 from everbrook.server.webhooks.guard import check_url
 
 Body = TypeVar("Body")
@@ -150,7 +150,12 @@ class SubscriptionResource:
         return self._describe(200, common, self._subscriptions.find(route.root, _id(route)))
 
     def _describe(self, status: int, common: bytes, subscription: Subscription) -> Response:
-        return _json(status, common, self._wakes.describe(subscription), self._engine.last_change)
+        return _json(
+            status,
+            common,
+            self._wakes.describe(subscription, self._subscriptions.trouble(subscription)),
+            self._engine.last_change,
+        )
 
     def list_all(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/subscriptions: those of the stream root, or those that one stream wakes."""
@@ -159,8 +164,21 @@ class SubscriptionResource:
             found = self._subscriptions.below(route.root)
         else:
             found = self._subscriptions.woken_by(route.root + stream)
-        told = [_summary(subscription, stream) for subscription in found[:MAX_TOLD]]
+        told = [self._summary(subscription, stream) for subscription in found[:MAX_TOLD]]
         return _json(200, common, {"subscription_count": len(found), "subscriptions": told}, self._engine.last_change)
+
+    def _summary(self, subscription: Subscription, stream: bytes | None) -> Summary:
+        link = subscription.links.get(stream.decode("utf-8", "replace")) if stream is not None else None
+        return Summary(
+            subscription.id,
+            subscription.config.type,
+            subscription.config.pattern,
+            subscription.config.wake_stream,
+            status_of(subscription, self._subscriptions.trouble(subscription)),
+            subscription.generation,
+            subscription.wake is not None,
+            format_position(link.acked) if link else UNSET,
+        )
 
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE (§6.3)."""
@@ -246,20 +264,6 @@ def _require_kind(subscription: Subscription, *, pull: bool) -> None:
 
 def _id(route: Route) -> str:
     return parse_subscription_id(route.name)
-
-
-def _summary(subscription: Subscription, stream: bytes | None) -> Summary:
-    link = subscription.links.get(stream.decode("utf-8", "replace")) if stream is not None else None
-    return Summary(
-        subscription.id,
-        subscription.config.type,
-        subscription.config.pattern,
-        subscription.config.wake_stream,
-        "failed" if subscription.failures else "active",
-        subscription.generation,
-        subscription.wake is not None,
-        format_position(link.acked) if link else UNSET,
-    )
 
 
 def _parse_ack(ack: AckBody, root: bytes) -> tuple[str, int]:

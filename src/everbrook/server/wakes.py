@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.subscription import Trouble
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.engine.waking import Delivery
 from everbrook.protocol.errors import Fenced, ProtocolError, TokenInvalid
@@ -54,6 +55,13 @@ class Signing(Struct):
     alg: str = "ed25519"
 
 
+class ProblemInfo(Struct):
+    """Why a subscription can wake nobody at present."""
+
+    code: str
+    message: str
+
+
 class WebhookInfo(Struct):
     """Where wakes are sent."""
 
@@ -75,6 +83,7 @@ class Description(Struct):
     created_at: str
     status: str
     description: str | None
+    problem: ProblemInfo | UnsetType = UNSET
 
 
 class WakeInfo(Struct):
@@ -120,8 +129,8 @@ class Wakes:
 
     # Descriptions
 
-    def describe(self, subscription: Subscription) -> Description:
-        """Describe a subscription and its streams (§6.3)."""
+    def describe(self, subscription: Subscription, trouble: Trouble | None = None) -> Description:
+        """Describe a subscription and its streams (§6.3), and why it can't wake anybody if it can't."""
         config = subscription.config
         webhook: WebhookInfo | UnsetType = UNSET
         if config.webhook_url is not None:
@@ -137,8 +146,9 @@ class Wakes:
             config.wake_stream,
             config.lease_ttl_ms,
             format_expires_at(subscription.created_at).decode(),
-            "failed" if subscription.failures else "active",
+            status_of(subscription, trouble),
             config.description,
+            ProblemInfo(trouble.code.upper(), trouble.detail) if trouble else UNSET,
         )
 
     def _linked(self, subscription: Subscription) -> dict[str, Head | None]:
@@ -266,6 +276,11 @@ def webhook_client(settings: WebhookSettings) -> WebhookClient:
         max_response_bytes=MAX_RESPONSE_BYTES,
     )
     return WebhookClient(limits, allow_loopback_http=settings.allow_loopback_http)
+
+
+def status_of(subscription: Subscription, trouble: Trouble | None) -> str:
+    """Say in one word how a subscription stands (§6.3)."""
+    return "failed" if subscription.failures or trouble else "active"
 
 
 def _subject(subscription: Subscription) -> str:

@@ -27,7 +27,9 @@ ProtocolError
 ├── OffsetGone 410
 ├── TokenGone 410
 ├── PreconditionFailed 412 ── TailMoved
-├── PayloadTooLarge 413 ── BatchTooLarge, StreamFull, MemoryFull, StoreFull, BucketFull
+├── PayloadTooLarge 413
+│   ├── BatchTooLarge, StreamFull, MemoryFull, StoreFull, BucketFull
+│   └── WakeStreamFull, TooManySubscriptions
 ├── UnsupportedCoding 415
 ├── TooManyRequests 429
 ├── TooManyProducers 429
@@ -45,6 +47,8 @@ from everbrook.protocol.errors.bounds import (
     StoreFull,
     StreamFull,
     TooManyProducers,
+    TooManySubscriptions,
+    WakeStreamFull,
 )
 from everbrook.protocol.errors.buckets import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone
 from everbrook.protocol.errors.families import (
@@ -177,10 +181,12 @@ __all__ = [
     "TokenInvalid",
     "TooManyProducers",
     "TooManyRequests",
+    "TooManySubscriptions",
     "Unauthorized",
     "Unavailable",
     "UnsupportedCoding",
     "VersionNotSupported",
+    "WakeStreamFull",
     "WebhookUrlRejected",
     "quoted",
 ]

@@ -34,6 +34,18 @@ class BucketFull(PayloadTooLarge):
     code = "bucket_full"
 
 
+class WakeStreamFull(PayloadTooLarge):
+    """A wake stream holds as many wakes as the server allows."""
+
+    code = "wake_stream_full"
+
+
+class TooManySubscriptions(PayloadTooLarge):
+    """There are as many subscriptions as the server allows, in a bucket or on the base surface."""
+
+    code = "too_many_subscriptions"
+
+
 class TooManyProducers(ProtocolError):
     """The stream knows as many producers as the server allows."""
 

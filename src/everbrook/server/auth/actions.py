@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from everbrook.engine.registry import REGISTRY
+from everbrook.engine.records import REGISTRY
 from everbrook.protocol.memory import MAX_KEY_BYTES
 from everbrook.protocol.path import BUCKETS, STREAM_ROOT
 from everbrook.server.auth.identity import Verb

@@ -94,6 +94,11 @@ _METRICS = (
     Metric("everbrook_subscriptions", G, "Subscriptions, by type.", ("type",)),
     Metric("everbrook_subscriptions_awake", G, "Subscriptions with a wake that is not done."),
     Metric("everbrook_subscriptions_failing", G, "Subscriptions whose last webhook was not taken."),
+    Metric(
+        "everbrook_subscriptions_blocked",
+        G,
+        "Subscriptions that can wake nobody: their wake stream is full or missing, or there is no room.",
+    ),
     Metric("everbrook_webhook_deliveries_total", C, "Webhooks that were sent, by their outcome.", ("outcome",)),
     Metric("everbrook_webhook_delivery_seconds", H, "How long receivers took to answer."),
     *(Metric(f"everbrook_{name}_total", C, each.meaning, (each.label,)) for name, each in COUNTED.items()),

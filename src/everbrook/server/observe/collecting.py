@@ -101,6 +101,7 @@ class ServerCollector(Collector):
         yield family("everbrook_subscriptions", _by_word(found.by_type))
         yield single("everbrook_subscriptions_awake", found.awake)
         yield single("everbrook_subscriptions_failing", found.failing)
+        yield single("everbrook_subscriptions_blocked", found.blocked)
         yield family("everbrook_webhook_deliveries_total", taken)
         yield histogram("everbrook_webhook_delivery_seconds", [((), self._observer.delivery_secs)])
 

@@ -166,6 +166,24 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         10_000
     )
 
+    max_subscriptions: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Subscriptions of one bucket, or of the base surface; one more is answered 413. `0`: no limit."
+            )
+        ),
+    ] = 10_000
+    max_wake_stream_bytes: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Bytes of a wake stream beyond which no wake is written to it; its subscriptions then say so. The "
+                "limits of streams and buckets do not stop wakes. `0`: no limit."
+            )
+        ),
+    ] = 64 * 1024 * 1024
+
     def in_mode(self, mode: StorageMode) -> Self:
         """Give the limits that hold in a storage mode. What is unset even then has no limit."""
         if mode.durable:
