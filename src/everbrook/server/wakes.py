@@ -241,7 +241,8 @@ class Wakes:
         self, subscriptions: Subscriptions, subscription: Subscription, generation: int, body: bytes
     ) -> None:
         began = time.perf_counter()
-        delivery = await self._client.post(subscription.config.webhook_url or "", body, self._sign)
+        url = subscription.config.webhook_url or ""
+        delivery = await self._client.post(url, body, self._sign, bucket=subscription.root)
         if self._on_delivery and delivery is not STOPPED:
             self._on_delivery(subscription.id, accepted=delivery.accepted, secs=time.perf_counter() - began)
         if delivery.error:

@@ -328,7 +328,7 @@ def test_no_more_deliveries_than_allowed_are_under_way_and_each_is_signed_in_its
             log.append(body.decode())
             return signed(body)
 
-        async with receiving(behave) as receiver, local_client(replace(LIMITS, max_concurrent=2)) as client:
+        async with receiving(behave) as receiver, local_client(replace(LIMITS, max_concurrent=4)) as client:
             url = f"http://127.0.0.1:{receiver.port}/"
             posts = [asyncio.ensure_future(client.post(url, b"%d" % number, sign)) for number in range(5)]
             await both.wait()
@@ -336,6 +336,21 @@ def test_no_more_deliveries_than_allowed_are_under_way_and_each_is_signed_in_its
             release.set()
             assert await asyncio.gather(*posts) == [Delivery(200)] * 5
             assert log == ["0", "1", "2", "3", "4"]
+
+    run(main())
+
+
+def test_silent_receivers_of_one_bucket_hold_up_no_other() -> None:
+    async def main() -> None:
+        limits = replace(LIMITS, max_concurrent=4)
+        async with receiving(silence) as silent, receiving(answer()) as good, local_client(limits) as client:
+            url = f"http://127.0.0.1:{silent.port}/"
+            posts = [asyncio.ensure_future(client.post(url, BODY, signed, "/ds/hostile/")) for _ in range(20)]
+            await silent.arrived.wait()
+            for _ in range(10):
+                assert (await client.post(f"http://127.0.0.1:{good.port}/", BODY, signed, "/ds/normal/")).accepted
+            assert silent.connections == 2
+            assert not any(post.done() for post in posts)
 
     run(main())
 

@@ -26,8 +26,8 @@ from everbrook.protocol.nesting import too_deep
 from everbrook.server.webhooks.dialing import GuardedNetwork
 from everbrook.server.webhooks.guard import Resolver, Target, check_url
 from everbrook.server.webhooks.resolver import SystemResolver
+from everbrook.server.webhooks.slots import Slots
 
-MAX_LOOKUPS = 32
 MAX_REASON_CHARACTERS = 300
 
 Sign = Callable[[bytes], str]
@@ -82,19 +82,23 @@ class WebhookClient:
         """Use the machine's resolver, trusted authorities and network, unless others are given."""
         self._limits = limits
         self._allow_loopback_http = allow_loopback_http
-        tls, resolver = tls or ssl.create_default_context(), resolver or SystemResolver(MAX_LOOKUPS)
+        # A lookup may outlast its delivery: with twice as many, one bucket's slow names leave some to others.
+        tls, resolver = tls or ssl.create_default_context(), resolver or SystemResolver(2 * limits.max_concurrent)
         # A pool for each scheme, as the scheme says which addresses will do; what is not allowed has none.
         schemes = ("https", "http") if allow_loopback_http else ("https",)
         self._pools = {scheme: _pool(limits, GuardedNetwork(scheme, resolver, network), tls) for scheme in schemes}
-        self._slots = asyncio.Semaphore(limits.max_concurrent)
+        self._slots = Slots(limits.max_concurrent)
         self._running: set[asyncio.Task[Delivery]] = set()
         self._stopped = False
 
-    async def post(self, url: str, body: bytes, sign: Sign) -> Delivery:
-        """Deliver one body. It is signed when its turn has come, so that waiting does not age the signature."""
+    async def post(self, url: str, body: bytes, sign: Sign, bucket: str = "") -> Delivery:
+        """Deliver one body of a bucket. It is signed when its turn has come: waiting does not age the signature.
+
+        Receivers that keep their deliveries waiting hold up those of their own bucket only.
+        """
         if self._stopped:
             return STOPPED
-        task = asyncio.ensure_future(self._in_turn(url, body, sign))
+        task = asyncio.ensure_future(self._in_turn(url, body, sign, bucket))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         try:
@@ -120,8 +124,8 @@ class WebhookClient:
         """Stop."""
         await self.aclose()
 
-    async def _in_turn(self, url: str, body: bytes, sign: Sign) -> Delivery:
-        async with self._slots:
+    async def _in_turn(self, url: str, body: bytes, sign: Sign, bucket: str) -> Delivery:
+        async with self._slots.of(bucket):
             try:
                 target = check_url(url, allow_loopback_http=self._allow_loopback_http)
                 async with asyncio.timeout(self._limits.total_timeout_secs):

@@ -25,7 +25,15 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout_secs: Annotated[
         PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery has failed.")
     ] = 30.0
-    max_concurrent: Annotated[Count, Meta(description="Deliveries that are under way at a time.")] = 100
+    max_concurrent: Annotated[
+        Count,
+        Meta(
+            description=(
+                "Deliveries that are under way at a time. A bucket begins one only while it has fewer than are "
+                "free: it has at most half of them, and others find some. The base surface counts as a bucket."
+            )
+        ),
+    ] = 100
     key_overlap_secs: Annotated[
         Count,
         Meta(
