@@ -45,6 +45,25 @@ def test_nor_of_somebody_who_may_not_send_it(guarded: Server, connect: Connect, 
     )
 
 
+OPEN = ["POST /healthz", "GET /readyz", "PUT /ui/", "OPTIONS /v1/stream/chats/1", "GET /v1/stream/public/1"]
+
+
+@pytest.mark.parametrize("route", OPEN)
+@pytest.mark.parametrize("announced", ["length", "chunks"])
+def test_no_body_is_taken_of_a_stranger_on_a_route_that_asks_nobody(
+    start_either: StartEither, connect: Connect, keys: Keyring, key: str, route: str, announced: str
+) -> None:
+    assert key
+    guarded = start_either(auth__api_keys_path=str(keys.path), auth__public_read="/v1/stream/public")
+    head = f"{route} HTTP/1.1\r\nHost: h\r\n"
+    answer = connect(guarded).send((head + ANNOUNCED[announced]).encode()).read()
+    assert answer.refusal == (413, "payload_too_large")
+
+
+def test_a_little_of_a_stranger_is_read_on_an_open_route(guarded: Server, connect: Connect) -> None:
+    assert connect(guarded).request("GET", "/healthz", b"x" * 1000).status == 200
+
+
 def test_who_may_sends_as_much_as_ever(guarded: Server, connect: Connect, key: str) -> None:
     wire = connect(guarded)
     wire.create(PATH, authorization=key)

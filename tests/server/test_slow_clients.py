@@ -69,6 +69,18 @@ def test_a_body_that_makes_progress_may_take_longer(wire: Wire, path: str) -> No
     assert wire.read().status == 204
 
 
+@pytest.mark.parametrize("rate, status", [(10_000_000, 408), (0, 204)])
+def test_the_rate_that_a_body_needs_is_a_setting(
+    start: Start, connect: Connect, path: str, rate: int, status: int
+) -> None:
+    """With no rate, any progress will do."""
+    wire = connect(start(tuning=QUICK_TICKS, server__request_timeout_secs=0.2, server__min_body_bytes_per_sec=rate))
+    wire.create(path)
+    wire.ask("POST", path, content_length="60", **POST)
+    wire.send_slowly([b"a"] * 60, 0.01)
+    assert wire.read().status == status
+
+
 def test_nothing_of_a_slow_body_is_stored(wire: Wire, path: str, hasty: RunningServer, connect: Connect) -> None:
     wire.ask("POST", path, content_length="1000", **POST).send(b"a" * 10)
     assert wire.read().status == 408

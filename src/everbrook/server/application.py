@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
-from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, TooManyRequests, Unavailable, quoted
+from everbrook.protocol.errors import (
+    MethodNotAllowed,
+    PayloadTooLarge,
+    ProtocolError,
+    TooManyRequests,
+    Unavailable,
+    quoted,
+)
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.origins import ORIGIN, Origins
@@ -18,7 +25,7 @@ from everbrook.server.bootstrap import BootstrapResource
 from everbrook.server.buckets import BucketResource
 from everbrook.server.control import CONTROL, REPORTS, Control
 from everbrook.server.cors import METHODS, Cors
-from everbrook.server.exchange import STREAMED_PATH, Gate, Reply, Request, Response, Upload
+from everbrook.server.exchange import JUDGED_BYTES, STREAMED_PATH, Gate, Reply, Request, Response, Upload
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import RateGate
 from everbrook.server.listing import ListingResource
@@ -185,14 +192,13 @@ class Application:
     def receive(self, request: Request) -> Upload | None:
         """Give what takes the body of a request as it comes, or None if it is to come as a whole.
 
-        Where there are gates (`judges_heads`), every large body is announced here: none is taken of strangers, or of
-        who has sent too much. Those of subscriptions always are.
+        Where there are gates (`judges_heads`), every large body is announced here: none is taken of strangers, even
+        where they may ask without one, or of who has sent too much. Those of subscriptions always are.
         """
         try:
             common = self._admit(request, self._common(request))
             request.admitted = True
-            if SUBSCRIPTIONS in request.path:
-                self._judge(request)
+            self._judge(request)
             if request.method != b"PUT" or STREAMED_PATH not in request.path:
                 return None
             route = find_route(request.path)
@@ -218,10 +224,13 @@ class Application:
         return publication
 
     def _judge(self, request: Request) -> None:
-        """Refuse a large report of who shows no token for it."""
-        route = find_route(request.path)
-        if route.resource in REPORTS:
-            self.control.require_token(request, route)
+        """Refuse a large report of who shows no token for it, and any large body of who proves no identity."""
+        if SUBSCRIPTIONS in request.path:
+            route = find_route(request.path)
+            if route.resource in REPORTS:
+                self.control.require_token(request, route)
+        elif request.rights is not None and request.identity is None:
+            raise PayloadTooLarge(f"without credentials a body holds at most {JUDGED_BYTES} bytes here")
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
         """Answer a request, of which perhaps only these headers were read."""

@@ -36,11 +36,12 @@ class Timing(Strain):
             self._close_idle()
 
     def _check_sender(self, now: float, timeout_secs: float) -> None:
-        """A body earns time as it comes, a second per kilobyte, but never more than it has already taken."""
+        """A body earns time as it comes, by the rate that it must have, but never more than it has already taken."""
         body_bytes = self._parser.body_bytes
-        earned_secs = (body_bytes - self._seen_body_bytes) / self._listener.connection_tuning.min_body_bytes_per_sec
-        self._seen_body_bytes = body_bytes
-        self._since = min(now, self._since + earned_secs)
+        new_bytes, self._seen_body_bytes = body_bytes - self._seen_body_bytes, body_bytes
+        if new_bytes:
+            rate = self._application.settings.server.min_body_bytes_per_sec
+            self._since = min(now, self._since + new_bytes / rate) if rate else now
         if 0 < timeout_secs <= now - self._since:
             self._count("slow_ended", "sender")
             self._refuse(RequestTimeout("the request took too long to arrive"))

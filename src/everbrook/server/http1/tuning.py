@@ -9,9 +9,6 @@ class ConnectionTuning(Struct, frozen=True, kw_only=True):
     linger_secs: float = 5.0
     """How long a refused client may go on to send before the connection is aborted."""
 
-    min_body_bytes_per_sec: int = 1024
-    """A body that arrives more slowly runs into the request timeout."""
-
     max_outstanding: int = 128
     """Requests that may wait for their answer before no more is read."""
 

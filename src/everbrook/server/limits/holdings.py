@@ -12,6 +12,8 @@ from everbrook.server.limits.addresses import client_of
 from everbrook.server.limits.rates import identity_of
 from everbrook.server.routes import PROBES
 from everbrook.settings import LimitSettings
+from everbrook.settings.loopback import is_loopback
+from everbrook.settings.sections.limits import ADDRESS_CONNECTIONS
 
 WAIT_SECS = 5
 
@@ -56,7 +58,9 @@ class Holdings:
     def __init__(self, limits: LimitSettings, proxies: Proxies) -> None:
         """Count connections of trusted proxies for nobody, and their live reads for those who are behind them."""
         self._proxies = proxies
-        self.connections = Shares(limits.max_connections_per_address)
+        most = limits.max_connections_per_address
+        self.connections = Shares(ADDRESS_CONNECTIONS if most is None else most)
+        self._spares_loopback = most is None
         self.identified = Shares(limits.max_connections_per_identity)
         self.readers_by_address = Shares(limits.max_readers_per_address)
         self.readers_by_identity = Shares(limits.max_readers_per_identity)
@@ -68,10 +72,14 @@ class Holdings:
         """Count a connection from an address, or refuse it. Gives the key to `close` it with."""
         if not self.connections.most or self._proxies.trusts(address):
             return None
+        if self._spares_loopback and is_loopback(address):
+            return None
         key = client_of(address) or None
         if not self.connections.has_room(key):
             raise TooManyRequests(
-                f"one address may have {self.connections.most} connections at a time", wait_secs=WAIT_SECS
+                f"one address may have {self.connections.most} connections at a time, unless it is that of a trusted "
+                "proxy (limits.max_connections_per_address)",
+                wait_secs=WAIT_SECS,
             )
         self.connections.enter(key)
         return key

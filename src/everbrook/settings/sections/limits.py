@@ -11,6 +11,8 @@ from everbrook.settings.sections.storage import StorageMode
 # What memory mode holds unless it is told otherwise. A disk has no such bound by itself.
 MEMORY_MODE_BYTES = 100 * 1024 * 1024
 MEMORY_MODE_STREAM_BYTES = 10 * 1024 * 1024
+# A tenth of all connections, and more than the users behind one address have, unless that is a proxy.
+ADDRESS_CONNECTIONS = 2_000
 
 
 class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,8 +96,15 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 1024 * 1024 * 1024
     max_connections: Annotated[Count, Meta(description="Connections open at a time.")] = 20_000
     max_connections_per_address: Annotated[
-        Size, Meta(description="Connections open at a time from one address; one more is answered 429. `0`: no limit.")
-    ] = 0
+        Count | None,
+        Meta(
+            description=(
+                "Connections open at a time from one address; one more is answered 429. Those of trusted proxies are "
+                f"not counted. Unset: {ADDRESS_CONNECTIONS}, and no limit for loopback addresses."
+            ),
+            examples=[ADDRESS_CONNECTIONS],
+        ),
+    ] = None
     max_connections_per_identity: Annotated[
         Size,
         Meta(
@@ -167,19 +176,15 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     )
 
     max_subscriptions: Annotated[
-        Size,
-        Meta(
-            description=(
-                "Subscriptions of one bucket, or of the base surface; one more is answered 413. `0`: no limit."
-            )
-        ),
+        Count,
+        Meta(description="Subscriptions of one bucket, or of the base surface; one more is answered 413."),
     ] = 10_000
     max_wake_stream_bytes: Annotated[
-        Size,
+        Count,
         Meta(
             description=(
                 "Bytes of a wake stream beyond which no wake is written to it; its subscriptions then say so. The "
-                "limits of streams and buckets do not stop wakes. `0`: no limit."
+                "limits of streams and buckets do not stop wakes."
             )
         ),
     ] = 64 * 1024 * 1024

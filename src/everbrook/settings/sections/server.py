@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Host, Port, PublicUrl, Root, RootOrNone, Seconds
+from everbrook.settings.kinds import Host, Port, PublicUrl, Root, RootOrNone, Seconds, Size
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,9 +58,21 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     request_timeout_secs: Annotated[
         Seconds,
         Meta(
-            description="How long a request's head may take to arrive, and its body to make no progress. `0`: no bound."
+            description=(
+                "How long a request's head may take to arrive, and by how much its body may be later than "
+                "`server.min_body_bytes_per_sec` asks; then it is answered 408. `0`: no bound."
+            )
         ),
     ] = 30.0
+    min_body_bytes_per_sec: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Bytes a second at which the body of a request must arrive, after `server.request_timeout_secs` in "
+                "which it may be slower. `0`: any progress will do."
+            )
+        ),
+    ] = 500
     slow_reader_timeout_secs: Annotated[
         Seconds,
         Meta(
