@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 
 from everbrook.engine import PRODUCER_IDLE_MS, UNLIMITED
-from everbrook.server.assembly import find_store, limits_of, open_storage
+from everbrook.server.assembly import find_store, limits_of, open_storage, storage_tuning
 from everbrook.settings import Settings, StorageMode
 from everbrook.storage import DurableStorage, MemoryStorage, StoreError
 from tests.server.running import configured
+
+MIB = 1024 * 1024
 
 
 def settings_of(mode: StorageMode, folder: Path, **values: object) -> Settings:
@@ -130,3 +132,10 @@ def test_a_check_of_the_start_finds_a_store_of_another_kind(tmp_path: Path) -> N
     find_store(settings_of(StorageMode.ACID, tmp_path))
     with pytest.raises(StoreError, match="holds a store of storage acid"):
         find_store(settings_of(StorageMode.FILE_DURABLE, tmp_path))
+
+
+def test_memory_that_is_allowed_is_shared_out_in_a_durable_mode() -> None:
+    settings = settings_of(StorageMode.ACID, Path(), limits__max_memory_bytes=64 * MIB)
+    assert limits_of(settings).max_loaded_bytes == 32 * MIB
+    tuning = storage_tuning(settings.limits.max_memory_bytes)
+    assert tuning.checkpoint_bytes * tuning.max_recent_checkpoints == 16 * MIB

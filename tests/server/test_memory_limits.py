@@ -1,7 +1,11 @@
 """Memory limits: 413 before anything is stored."""
 
+from pathlib import Path
+
+from everbrook.server.assembly import open_storage
+from everbrook.settings import StorageMode
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer
+from tests.server.running import RunningServer, configured, eventually
 
 
 def used_bytes(server: RunningServer) -> int:
@@ -110,3 +114,25 @@ def test_a_stream_with_too_many_producers_asks_for_patience(start: Start, connec
     assert answer.refusal == (429, "too_many_producers")
     assert int(answer.headers["retry-after"]) > 0
     assert wire.get(path).body == b"a"
+
+
+def test_recent_changes_leave_memory_early_where_little_is_allowed(
+    start: Start, connect: Connect, path: str, tmp_path: Path
+) -> None:
+    """Without the limit 16 MiB of the journal are collected first."""
+    values = {
+        "storage__mode": StorageMode.ACID,
+        "storage__data_dir": str(tmp_path),
+        "limits__max_memory_bytes": 8 * 1024 * 1024,
+    }
+    server = start(open_storage(configured(**values)), **values)
+    wire = connect(server)
+    wire.create(path)
+    wire.append(path, b"a" * 1_000_000)
+
+    def checkpoints_done() -> int:
+        checkpoints = server.call(server.engine.inspect).checkpoints
+        return checkpoints.done if checkpoints else 0
+
+    assert eventually(checkpoints_done)
+    assert wire.get(path).body == b"a" * 1_000_000

@@ -160,6 +160,7 @@ class Engine(Executing):
             faults=self.faults.counts,
             damaged_streams=self._storage.damaged_streams,
             memory_bytes=self._storage.used_bytes,
+            loaded_bytes=streams.loaded_bytes,
             checkpoints=self._storage.checkpoints,
             resident_streams=streams.resident,
             newest_streams=streams.newest,

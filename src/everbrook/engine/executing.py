@@ -35,7 +35,7 @@ from everbrook.protocol.commands import (
     Trim,
 )
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import StreamDamaged, Unavailable
+from everbrook.protocol.errors import StreamDamaged, TooManyProducers, Unavailable
 from everbrook.protocol.outcomes import (
     Appended,
     Closed,
@@ -98,7 +98,9 @@ class Executing(Reading):
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, scheduler, self._blob_executor)
         self._upkeep = Upkeep(storage, scheduler, clock, tuning, self._reclaimer, self._execute_due, self.faults)
-        self._streams = Streams(storage, scheduler, clock, limits.producer_idle_ms, self, tuning.streams)
+        self._streams = Streams(
+            storage, scheduler, clock, limits.producer_idle_ms, self, tuning.streams, limits.max_loaded_bytes
+        )
         outcomes = Outcomes(self._streams.publish, self._roll_back, self._fail)
         self._committer = Committer(storage, scheduler, clock, outcomes, self.faults, tuning.commit, commit_executor)
         if storage.refusal:
@@ -245,6 +247,8 @@ class Executing(Reading):
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
+            if self._streams.cramped:
+                raise TooManyProducers("the server has no memory for more producers now")
 
     def _check_wake(self, change: Change) -> None:
         """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""

@@ -54,6 +54,8 @@ class EngineInspection(Struct, frozen=True, kw_only=True):
     damaged_streams: int
     """How many stored streams are known to be damaged."""
     memory_bytes: int
+    loaded_bytes: int
+    """About how much memory loaded streams and what is remembered of their producers take."""
     checkpoints: Checkpoints | None
     resident_streams: int
     """How many streams are in memory with a durable state, which readers get."""

@@ -12,6 +12,8 @@ UNLIMITED = 2**63
 # What a write costs at most: so many times its bytes, when they are the smallest messages, and a new stream.
 MAX_COST_RATIO = 16
 MAX_COST_BYTES = 4096
+# What loaded streams and their producers take in memory, where the storage can bring them back.
+MAX_LOADED_BYTES = 256 * 1024 * 1024
 PRODUCER_IDLE_MS = 7 * 24 * 3600 * 1000
 
 
@@ -19,6 +21,7 @@ class Limits(Struct, frozen=True):
     """Bounds that an operator sets."""
 
     max_memory_bytes: int = UNLIMITED
+    max_loaded_bytes: int = MAX_LOADED_BYTES
     max_stream_bytes: int = UNLIMITED
     max_total_bytes: int = UNLIMITED
     max_bucket_bytes: int = UNLIMITED

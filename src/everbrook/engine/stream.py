@@ -3,6 +3,7 @@
 `head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk.
 """
 
+from collections.abc import Mapping
 from itertools import takewhile
 
 from everbrook.engine.feed import Feed
@@ -10,6 +11,7 @@ from everbrook.engine.lineage import Lineage
 from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.state import Head, Producer
+from everbrook.storage.costs import producers_bytes
 from everbrook.storage.damage import DamageMark
 
 
@@ -25,6 +27,7 @@ class Stream:
         "head",
         "lineage",
         "pending_forks",
+        "producer_bytes",
         "producer_idle_ms",
         "producers",
         "resident",
@@ -36,6 +39,7 @@ class Stream:
         self.committed = head
         self.lineage = lineage
         self.producers: dict[bytes, Producer] = {}
+        self.producer_bytes = 0
         self.producer_idle_ms = producer_idle_ms
         self.fork_count = 0
         self.pending_forks = 0
@@ -84,10 +88,18 @@ class Stream:
         self.lineage.unapplied.append(write)
         for producer_id in write.forgotten:
             del self.producers[producer_id]
+        if write.forgotten:
+            self.producer_bytes -= producers_bytes(write.forgotten)
         if write.producer_id is not None and write.producer is not None:
             # In the order of their last appends, so that the idle ones come first.
-            self.producers.pop(write.producer_id, None)
+            if self.producers.pop(write.producer_id, None) is None:
+                self.producer_bytes += producers_bytes((write.producer_id,))
             self.producers[write.producer_id] = write.producer
+
+    def remember(self, producers: Mapping[bytes, Producer]) -> None:
+        """Take over what the storage remembers of producers."""
+        self.producers = dict(producers)
+        self.producer_bytes = producers_bytes(self.producers)
 
     def commit(self) -> None:
         """Show readers the oldest change on its way, which is durable now."""

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.limits import MAX_LOADED_BYTES
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
@@ -21,6 +22,7 @@ from everbrook.protocol.lifetime import deadline, ended, last_touch
 from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
+from everbrook.storage.costs import STREAM_BYTES
 
 
 class Observer(Protocol):
@@ -47,8 +49,11 @@ class Streams:
         producer_idle_ms: int | None,
         observer: Observer,
         tuning: StreamsTuning = DEFAULT_TUNING.streams,
+        max_loaded_bytes: int = MAX_LOADED_BYTES,
     ) -> None:
         """Tell `observer` of every stream that comes or goes, and of every edit that becomes durable.
+
+        Where the storage can bring streams back, those in memory take about `max_loaded_bytes`.
 
         A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
         """
@@ -59,6 +64,8 @@ class Streams:
         self._scheduler = scheduler
         self._tuning = tuning
         self._max_resident = tuning.max_resident
+        self._max_loaded_bytes = max_loaded_bytes
+        self._producer_bytes = 0
         self._observer = observer
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
@@ -72,6 +79,16 @@ class Streams:
     def resident(self) -> int:
         """How many streams are in memory with a durable state."""
         return len(self._visible)
+
+    @property
+    def loaded_bytes(self) -> int:
+        """About how much memory streams take that are loaded, with their producers."""
+        return STREAM_BYTES * len(self._visible) + self._producer_bytes
+
+    @property
+    def cramped(self) -> bool:
+        """Whether streams take more memory than they may although idle ones leave it."""
+        return self._storage.blocking and self.loaded_bytes > self._max_loaded_bytes + self._max_loaded_bytes // 8
 
     @property
     def newest(self) -> int:
@@ -219,14 +236,18 @@ class Streams:
     def _refresh(self, stream: Stream, record: Record) -> None:
         """Set a stream to what the storage has of it."""
         stream.head = stream.committed = record.head
-        stream.producers = dict(record.producers)
+        self._producer_bytes -= stream.producer_bytes
+        stream.remember(record.producers)
+        self._producer_bytes += stream.producer_bytes
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
         stream.damage = record.damage
         if stream.damage:
             self.damaged.add(record.head.identity.incarnation)
 
     def _look_for_a_crowd(self) -> None:
-        if self._storage.blocking and len(self._visible) > self._max_resident and not self._crowded:
+        if not self._storage.blocking or self._crowded:
+            return
+        if len(self._visible) > self._max_resident or self.loaded_bytes > self._max_loaded_bytes:
             self._crowded = True
             # Later: whoever is at work may still need them.
             self._scheduler.call_soon(self.trim)
@@ -240,11 +261,15 @@ class Streams:
             if stream.idle and self._newest.get(name) is stream:
                 del self._newest[name]
                 stream.resident = False
-                self._observer.left(stream)
+                self._leave(stream)
             else:
                 self._visible[name] = stream
         if len(self._visible) < before:
             self._look_for_a_crowd()
+
+    def _leave(self, stream: Stream) -> None:
+        self._producer_bytes -= stream.producer_bytes
+        self._observer.left(stream)
 
     # Changes
 
@@ -264,7 +289,19 @@ class Streams:
                 continue
             if edit.created:
                 self._prepare_creation(edit)
-            self._newest[edit.head.identity.name].write(edit)
+            stream = self._newest[edit.head.identity.name]
+            if edit.producer_id is None and not edit.forgotten:
+                stream.write(edit)
+            else:
+                self._write_numbered(stream, edit)
+
+    def _write_numbered(self, stream: Stream, write: Write) -> None:
+        """Take over a write of a producer, which may be new."""
+        before = stream.producer_bytes
+        stream.write(write)
+        if stream.producer_bytes != before:
+            self._producer_bytes += stream.producer_bytes - before
+            self._look_for_a_crowd()
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
@@ -305,7 +342,7 @@ class Streams:
         name = drop.head.identity.name
         stream = self._visible.pop(name)
         self.damaged.discard(drop.head.identity.incarnation)
-        self._observer.left(stream)
+        self._leave(stream)
         stream.end(StreamNotFound(f"the stream at {quoted(name)} was deleted"))
         self._settle_fork(drop)
         self._observer.became_durable(stream, drop, stream.committed)
@@ -319,7 +356,7 @@ class Streams:
     def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
         """Forget changes that the storage refused, all that are on their way. Gives the streams that they were of."""
         for arriving in self._arriving.values():
-            self._observer.left(arriving)
+            self._leave(arriving)
         self._arriving.clear()
         identities = [edit.head.identity for change in changes for edit in change]
         names = {identity.name for identity in identities}

@@ -4,10 +4,13 @@ import asyncio
 import logging
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
-from everbrook.engine.limits import PRODUCER_IDLE_MS, UNLIMITED, Limits
+from everbrook.engine.limits import MAX_LOADED_BYTES, PRODUCER_IDLE_MS, UNLIMITED, Limits
 from everbrook.server.application import Application
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.authorizing import Authentication, Authorization
@@ -26,7 +29,15 @@ from everbrook.storage.api import Storage
 from everbrook.storage.manifest import MANIFEST, StoreError, find_manifest, require_kind
 from everbrook.storage.memory import MemoryStorage
 
+if TYPE_CHECKING:
+    from everbrook.storage.tuning import StorageTuning
+
 logger = logging.getLogger(__name__)
+
+# Which parts of `limits.max_memory_bytes` recent changes and loaded streams may take in the durable modes.
+RECENT_PART = 4
+LOADED_PART = 2
+MIN_CHECKPOINT_BYTES = 256 * 1024
 
 
 def open_storage(settings: Settings) -> Storage:
@@ -47,10 +58,28 @@ def open_storage(settings: Settings) -> Storage:
     folder, mode = settings.storage.store_dir, modes[settings.storage.mode]
     try:
         return DurableStorage(
-            OsDisk(), folder, mode, salt=secrets.randbits(63), boot=boot_id(), open_environment=open_walked
+            OsDisk(),
+            folder,
+            mode,
+            salt=secrets.randbits(63),
+            boot=boot_id(),
+            tuning=storage_tuning(settings.limits.max_memory_bytes),
+            open_environment=open_walked,
         )
     except lmdb.Error as error:
         raise StoreError(f"{folder} can't be opened: {error}") from error
+
+
+def storage_tuning(max_memory_bytes: int | None) -> "StorageTuning":
+    """Give the sizes of a durable storage whose recent changes take at most a quarter of the memory that is allowed."""
+    from everbrook.storage.tuning import DEFAULT_TUNING  # noqa: PLC0415
+
+    if max_memory_bytes is None:
+        return DEFAULT_TUNING
+    recent_bytes = max_memory_bytes // RECENT_PART // DEFAULT_TUNING.max_recent_checkpoints
+    return replace(
+        DEFAULT_TUNING, checkpoint_bytes=min(DEFAULT_TUNING.checkpoint_bytes, max(recent_bytes, MIN_CHECKPOINT_BYTES))
+    )
 
 
 def require_no_unused_store(settings: StorageSettings) -> None:
@@ -128,15 +157,18 @@ def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listen
     """Give the limits that the settings and their storage mode mean."""
     mode = settings.storage.mode
     limits = settings.limits.in_mode(mode)
+    most = limits.max_memory_bytes or UNLIMITED
     return Limits(
-        max_memory_bytes=limits.max_memory_bytes or UNLIMITED,
+        # A durable storage has a part of it for recent changes, and streams that are loaded have another.
+        max_memory_bytes=UNLIMITED if mode.durable else most,
+        max_loaded_bytes=min(MAX_LOADED_BYTES, most // LOADED_PART),
         max_stream_bytes=limits.max_stream_bytes or UNLIMITED,
         max_total_bytes=limits.max_total_bytes or UNLIMITED,
         max_bucket_bytes=limits.max_bucket_bytes or UNLIMITED,
         max_bucket_streams=limits.max_bucket_streams or UNLIMITED,
         max_producers_per_stream=limits.max_producers_per_stream,
-        max_subscriptions=limits.max_subscriptions or UNLIMITED,
-        max_wake_stream_bytes=limits.max_wake_stream_bytes or UNLIMITED,
+        max_subscriptions=limits.max_subscriptions,
+        max_wake_stream_bytes=limits.max_wake_stream_bytes,
         max_page_bytes=limits.max_page_bytes,
         max_open_blobs=allot(settings, descriptor_limit(), tuning).blobs if mode.durable else UNLIMITED,
         # What is on a disk is kept as long as its stream.

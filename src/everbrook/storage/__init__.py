@@ -20,6 +20,11 @@ if TYPE_CHECKING:
         parse_pieces as parse_pieces,
     )
     from everbrook.storage.check import check_store as check_store
+    from everbrook.storage.costs import (
+        PRODUCER_BYTES as PRODUCER_BYTES,
+        STREAM_BYTES as STREAM_BYTES,
+        producers_bytes as producers_bytes,
+    )
     from everbrook.storage.damage import Damage as Damage, Damaged as Damaged, DamageMark as DamageMark
     from everbrook.storage.disk import OsDisk as OsDisk
     from everbrook.storage.durable import (
@@ -50,6 +55,7 @@ __getattr__, __dir__ = lazy_imports(
         ".backups.file_copy": "FileCopy",
         ".backups.pieces": "Asked Piece State parse_pieces",
         ".check": "check_store",
+        ".costs": "PRODUCER_BYTES STREAM_BYTES producers_bytes",
         ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
         ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",

@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record
+from everbrook.storage.costs import STREAM_BYTES, producers_bytes
 from everbrook.storage.damage import Damage
 from everbrook.storage.index import Messages
 from everbrook.storage.memory_blobs import MemoryBlobs
 from everbrook.storage.names import Names
 from everbrook.storage.retained import floor_of, needs_blob
 from everbrook.storage.run import INDEX_ENTRY_BYTES, Run
-
-# What a stream costs beside its bytes: its head and identity, its run, its places in dictionaries. And a producer.
-STREAM_BYTES = 2048
-PRODUCER_BYTES = 256
 
 
 class MemoryStorage:
@@ -59,7 +56,7 @@ class MemoryStorage:
             return cost + STREAM_BYTES
         known = self._producers.get(write.head.identity.incarnation, {})
         if write.producer_id is not None and write.producer_id not in known:
-            cost += PRODUCER_BYTES
+            cost += producers_bytes((write.producer_id,))
         return cost
 
     def apply(self, group: Sequence[Change]) -> None:
@@ -94,19 +91,20 @@ class MemoryStorage:
 
     def _remember(self, write: Write) -> None:
         producers = self._producers[write.head.identity.incarnation]
-        before = len(producers)
         for producer_id in write.forgotten:
             del producers[producer_id]
+        self._stream_bytes -= producers_bytes(write.forgotten)
         if write.producer_id is not None and write.producer is not None:
+            if write.producer_id not in producers:
+                self._stream_bytes += producers_bytes((write.producer_id,))
             producers[write.producer_id] = write.producer
-        self._stream_bytes += (len(producers) - before) * PRODUCER_BYTES
 
     def _drop(self, identity: Identity) -> None:
         del self._incarnations[identity.name], self._heads[identity.incarnation]
         self._names.remove(identity.name)
         run = self._runs.pop(identity.incarnation)
         producers = self._producers.pop(identity.incarnation)
-        self._stream_bytes -= run.used_bytes + STREAM_BYTES + len(producers) * PRODUCER_BYTES
+        self._stream_bytes -= run.used_bytes + STREAM_BYTES + producers_bytes(producers)
         if identity.fork:
             siblings = self._forks[identity.fork.source_incarnation]
             del siblings[identity.incarnation]

@@ -83,6 +83,11 @@ _METRICS = (
     Metric("everbrook_storage_damaged_streams", G, "Streams that are known to be damaged; `/readyz` says `degraded`."),
     Metric("everbrook_storage_streams", G, "Streams that are stored, by surface.", ("surface",)),
     Metric("everbrook_storage_resident_streams", G, "Streams whose state is in memory."),
+    Metric(
+        "everbrook_storage_loaded_bytes",
+        G,
+        "About how much memory the state of those streams takes, with what is remembered of their producers.",
+    ),
     Metric("everbrook_storage_memory_bytes", G, "Memory that stored streams take, in memory mode."),
     Metric("everbrook_storage_disk_bytes", G, "What the data folder takes on the disk; it may be a minute old."),
     Metric("everbrook_storage_disk_free_bytes", G, "What is left on that disk."),

@@ -88,6 +88,7 @@ class ServerCollector(Collector):
         yield single("everbrook_storage_damaged_streams", engine.damaged_streams)
         yield family("everbrook_storage_streams", streams)
         yield single("everbrook_storage_resident_streams", engine.resident_streams)
+        yield single("everbrook_storage_loaded_bytes", engine.loaded_bytes)
         yield single("everbrook_storage_memory_bytes", engine.memory_bytes)
         yield single("everbrook_storage_disk_bytes", self._disk.used_bytes)
         yield single("everbrook_storage_disk_free_bytes", free)

@@ -22,8 +22,10 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count | None,
         Meta(
             description=(
-                "Bytes that all streams together may take in memory mode; an append beyond is answered 413. "
-                f"Unset: {MEMORY_MODE_BYTES}. The durable modes keep streams on the disk and have no such limit."
+                "Bytes of memory that all streams together may take. In memory mode an append beyond is answered 413; "
+                f"unset: {MEMORY_MODE_BYTES}. In the durable modes, where streams are on the disk, a half of it is for "
+                "what is loaded of them and remembered of producers, and a quarter for changes that are not in the "
+                "base yet; unset: 256 MiB and 64 MiB."
             ),
             examples=[MEMORY_MODE_BYTES],
         ),
