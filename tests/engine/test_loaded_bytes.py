@@ -139,3 +139,20 @@ def test_what_can_not_leave_memory_takes_no_producers_without_a_bound() -> None:
     assert loaded(rig) <= ONE + ONE // 8 + STREAM_BYTES + PRODUCER_BYTES + ID_BYTES
     assert isinstance(rig.append(b"a", b"x", claim=claim(0, 1)), Appended)
     assert isinstance(rig.append(b"a", b"x"), Appended)
+
+
+def test_producers_of_one_bucket_leave_room_for_those_of_others() -> None:
+    rig = DelayedRig(Limits(max_loaded_bytes=ONE))
+    for bucket in (b"acme", b"other"):
+        rig.create_bucket(bucket)
+        rig.create(b"/ds/%b/s" % bucket)
+    rig.let_everything_arrive()
+    rig.engine.join(rig.open(b"/ds/acme/s"), RecordingReader())
+
+    def append_for_ever() -> None:
+        for number in range(100):
+            rig.append(b"/ds/acme/s", b"x", claim=claim(number))
+
+    with pytest.raises(TooManyProducers):
+        append_for_ever()
+    assert isinstance(rig.append(b"/ds/other/s", b"x", claim=claim(0)), Appended)

@@ -273,6 +273,18 @@ def test_a_subscription_whose_wake_stream_is_full_says_so(start: Start, connect:
     assert "everbrook_subscriptions_blocked 1.0" in api.wire.get("/metrics").body.decode()
 
 
+def test_subscriptions_are_counted_by_bucket_and_surface(start: Start, connect: Connect) -> None:
+    wire = connect(start())
+    wire.request("PUT", "/ds/acme")
+    Pull(Api(wire))
+    for _ in range(2):
+        Pull(Api(wire, "/ds/acme"))
+    assert document(wire.get("/ds/acme"))["subscriptions"] == 2
+    metrics = wire.get("/metrics").body.decode()
+    assert 'everbrook_subscriptions{surface="base",type="pull-wake"} 1.0' in metrics
+    assert 'everbrook_subscriptions{surface="bucket",type="pull-wake"} 2.0' in metrics
+
+
 def test_one_subscription_more_than_there_may_be_is_refused(start: Start, connect: Connect) -> None:
     api = Api(connect(start(limits__max_subscriptions=1)))
     pull = Pull(api)

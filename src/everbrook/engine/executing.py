@@ -247,8 +247,8 @@ class Executing(Reading):
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
-            if self._streams.cramped:
-                raise TooManyProducers("the server has no memory for more producers now")
+            if self._streams.is_cramped(edit.head.identity.name):
+                raise TooManyProducers("the server has no memory for more producers of this bucket now")
 
     def _check_wake(self, change: Change) -> None:
         """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""

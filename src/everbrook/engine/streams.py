@@ -5,6 +5,7 @@ when it is first asked for. Where the storage can bring it back, it leaves memor
 and others need the room.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
@@ -19,10 +20,14 @@ from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.lifetime import deadline, ended, last_touch
+from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
 from everbrook.storage.costs import STREAM_BYTES
+
+BASE = b""
+"""What stands for the base surface where bytes are counted by bucket."""
 
 
 class Observer(Protocol):
@@ -66,6 +71,7 @@ class Streams:
         self._max_resident = tuning.max_resident
         self._max_loaded_bytes = max_loaded_bytes
         self._producer_bytes = 0
+        self._producer_bytes_of = Counter[bytes]()
         self._observer = observer
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
@@ -85,10 +91,14 @@ class Streams:
         """About how much memory streams take that are loaded, with their producers."""
         return STREAM_BYTES * len(self._visible) + self._producer_bytes
 
-    @property
-    def cramped(self) -> bool:
-        """Whether streams take more memory than they may although idle ones leave it."""
-        return self._storage.blocking and self.loaded_bytes > self._max_loaded_bytes + self._max_loaded_bytes // 8
+    def is_cramped(self, name: bytes) -> bool:
+        """Tell whether streams take more memory than they may although idle ones leave it, and the producers of this
+        stream's bucket have an eighth of it: others are not refused for what it holds.
+        """
+        share = self._max_loaded_bytes // 8
+        if not self._storage.blocking or self.loaded_bytes <= self._max_loaded_bytes + share:
+            return False
+        return self._producer_bytes_of[bucket_of(name) or BASE] > share
 
     @property
     def newest(self) -> int:
@@ -236,9 +246,9 @@ class Streams:
     def _refresh(self, stream: Stream, record: Record) -> None:
         """Set a stream to what the storage has of it."""
         stream.head = stream.committed = record.head
-        self._producer_bytes -= stream.producer_bytes
+        before = stream.producer_bytes
         stream.remember(record.producers)
-        self._producer_bytes += stream.producer_bytes
+        self._count_producers(stream, stream.producer_bytes - before)
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
         stream.damage = record.damage
         if stream.damage:
@@ -268,8 +278,16 @@ class Streams:
             self._look_for_a_crowd()
 
     def _leave(self, stream: Stream) -> None:
-        self._producer_bytes -= stream.producer_bytes
+        self._count_producers(stream, -stream.producer_bytes)
         self._observer.left(stream)
+
+    def _count_producers(self, stream: Stream, more_bytes: int) -> None:
+        if more_bytes:
+            bucket_id = bucket_of(stream.head.identity.name) or BASE
+            self._producer_bytes += more_bytes
+            self._producer_bytes_of[bucket_id] += more_bytes
+            if not self._producer_bytes_of[bucket_id]:
+                del self._producer_bytes_of[bucket_id]
 
     # Changes
 
@@ -300,7 +318,7 @@ class Streams:
         before = stream.producer_bytes
         stream.write(write)
         if stream.producer_bytes != before:
-            self._producer_bytes += stream.producer_bytes - before
+            self._count_producers(stream, stream.producer_bytes - before)
             self._look_for_a_crowd()
 
     def _prepare_creation(self, write: Write) -> None:

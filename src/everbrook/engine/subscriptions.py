@@ -5,6 +5,7 @@ What may have news is not stored: it is surveyed anew at every start, and after 
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 
 from msgspec import Struct
 
@@ -45,7 +46,8 @@ class Reported(Struct, frozen=True):
 class Surveyed(Struct, frozen=True):
     """How many subscriptions there are, have a wake that is not done, fail, and can wake nobody."""
 
-    by_type: dict[str, int]
+    by_kind: dict[tuple[str, str], int]
+    """By type and surface."""
     awake: int
     failing: int
     blocked: int
@@ -120,6 +122,10 @@ class Subscriptions:
         of_root = (active.subscription for active in self._roster.all() if active.subscription.root.encode() == root)
         return sorted(of_root, key=lambda subscription: subscription.id)
 
+    def count(self, root: bytes) -> int:
+        """Give how many subscriptions a stream root has."""
+        return self._roster.subscribers.held(root).streams
+
     def woken_by(self, name: bytes) -> list[Subscription]:
         """Give the subscriptions that a stream wakes."""
         return [active.subscription for active in self._roster.subscribers.of(name)]
@@ -128,11 +134,11 @@ class Subscriptions:
         """Count the subscriptions, by type and by how they stand."""
         actives = self._roster.all()
         found = [active.subscription for active in actives]
-        by_type = Counter({"webhook": 0, "pull-wake": 0})
-        by_type.update(subscription.config.type for subscription in found)
+        by_kind = Counter(dict.fromkeys(product(("webhook", "pull-wake"), ("base", "bucket")), 0))
+        by_kind.update((subscription.config.type, _surface_of(subscription)) for subscription in found)
         awake = sum(subscription.wake is not None for subscription in found)
         failing = sum(subscription.failures > 0 for subscription in found)
-        return Surveyed(dict(by_type), awake, failing, sum(active.trouble is not None for active in actives))
+        return Surveyed(dict(by_kind), awake, failing, sum(active.trouble is not None for active in actives))
 
     def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
         """Create a subscription, or find it. Tells whether it is new."""
@@ -243,3 +249,7 @@ class Subscriptions:
             self._recovery.cancel()
         for active in self._roster.all():
             active.stop()
+
+
+def _surface_of(subscription: Subscription) -> str:
+    return "base" if subscription.root.encode() == STREAM_ROOT else "bucket"

@@ -114,7 +114,7 @@ class Application:
 
     def _routed_methods(self, engine: Engine, locator: Locator) -> dict[Resource, dict[bytes, Method]]:
         """Say which methods each resource knows, but for the streams themselves."""
-        snapshots, buckets = self._snapshots, BucketResource(engine, locator, self.control.subscriptions.drop_root)
+        snapshots, buckets = self._snapshots, BucketResource(engine, locator, self.control.subscriptions, self.holdings)
         bootstrap, listing = BootstrapResource(engine).read, ListingResource(engine).read
         producers, quotas = ProducerResource(engine).read, QuotaResource(engine)
         return {

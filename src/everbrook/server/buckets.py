@@ -1,6 +1,5 @@
 """The bucket resource, and the list of buckets (002 §1)."""
 
-from collections.abc import Callable
 from itertools import islice
 
 import msgspec
@@ -8,12 +7,14 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import UNLIMITED
+from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.commands import CreateBucket
 from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket_prefix
 from everbrook.protocol.retaining import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.grants import below
 from everbrook.server.exchange import Request, Response
+from everbrook.server.limits.holdings import Holdings
 from everbrook.server.listing import parse_window
 from everbrook.server.location import Locator
 from everbrook.server.render import json_response
@@ -33,6 +34,8 @@ class Bucket(Struct):
     bytes: int | UnsetType = UNSET
     max_bytes: int | UnsetType = UNSET
     max_streams: int | UnsetType = UNSET
+    subscriptions: int | UnsetType = UNSET
+    live_readers: int | UnsetType = UNSET
 
 
 class Buckets(Struct):
@@ -46,10 +49,10 @@ class Buckets(Struct):
 class BucketResource:
     """What can be done to a bucket's URL."""
 
-    def __init__(self, engine: Engine, locator: Locator, on_deletion: Callable[[bytes], None]) -> None:
-        """Call `on_deletion` with the stream root of a bucket that was deleted."""
+    def __init__(self, engine: Engine, locator: Locator, subscriptions: Subscriptions, holdings: Holdings) -> None:
         self._engine = engine
-        self._on_deletion = on_deletion
+        self._subscriptions = subscriptions
+        self._holdings = holdings
         self._locator = locator
 
     def create(self, request: Request, common: bytes, route: Route) -> Response:
@@ -74,12 +77,15 @@ class BucketResource:
             bucket.bytes = held.size
             bucket.max_bytes = max_bytes if max_bytes < UNLIMITED else UNSET
             bucket.max_streams = max_streams if max_streams < UNLIMITED else UNSET
+        bucket.subscriptions = self._subscriptions.count(bucket_prefix(bucket_id))
+        readers = self._holdings.readers_of(bucket_id)
+        bucket.live_readers = UNSET if readers is None else readers
         return json_response(200, common, msgspec.json.encode(bucket))
 
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE (002 §1.5)."""
         self._engine.delete_bucket(route.bucket_id or b"")
-        self._on_deletion(bucket_prefix(route.bucket_id or b""))
+        self._subscriptions.drop_root(bucket_prefix(route.bucket_id or b""))
         return Response(204, common, b"", self._engine.last_change)
 
     def list_all(self, request: Request, common: bytes, _route: Route) -> Response:

@@ -1,5 +1,6 @@
 """What clients see of the limits: 429 and 413, and nothing that leaks."""
 
+import msgspec
 import pytest
 
 from tests.server.blobs import none_left
@@ -102,6 +103,34 @@ def test_one_address_has_as_many_live_reads_as_it_may(start_either: StartEither,
     assert connect(server).get(f"{path}?offset=now&live=long-poll").refusal == (429, "too_many_requests")
     follower.wire.close()
     assert eventually(lambda: _follows(connect(server), path))
+
+
+def test_one_bucket_has_as_many_live_reads_as_it_may(start_either: StartEither, connect: Connect) -> None:
+    server = start_either(limits__max_readers_per_bucket=1)
+    wire = connect(server)
+    for bucket in ("acme", "other"):
+        wire.request("PUT", f"/ds/{bucket}")
+        wire.create(f"/ds/{bucket}/s")
+    follower = connect(server).follow("/ds/acme/s?offset=-1&live=sse")
+    refused = wire.get("/ds/%61cme/s?offset=now&live=long-poll")
+    assert refused.refusal == (429, "too_many_requests")
+    assert _live_readers(wire) == 1
+    assert _follows(connect(server), "/ds/other/s")
+    follower.wire.close()
+    assert eventually(lambda: _live_readers(wire) == 0)
+
+
+def _live_readers(wire: Wire) -> object:
+    return msgspec.json.decode(wire.get("/ds/acme").body)["live_readers"]
+
+
+def test_the_base_surface_has_as_many_live_reads_as_a_bucket(start: Start, connect: Connect, path: str) -> None:
+    server = start(limits__max_readers_per_bucket=1)
+    wire = connect(server)
+    wire.create(path)
+    wire.create(f"{path}/other")
+    connect(server).follow(f"{path}?offset=-1&live=sse")
+    assert wire.get(f"{path}/other?offset=now&live=long-poll").refusal == (429, "too_many_requests")
 
 
 def _follows(wire: Wire, path: str) -> bool:

@@ -149,9 +149,9 @@ def test_those_who_follow_are_counted_while_they_do(start_either: StartEither, c
     wire, other = connect(server), connect(server)
     wire.create(path)
     other.follow(f"{path}?offset=-1&live=sse").event()
-    assert value(wire, "everbrook_live_readers", mode="sse") == 1
+    assert value(wire, "everbrook_live_readers", mode="sse", surface="base") == 1
     other.close()
-    assert eventually(lambda: value(wire, "everbrook_live_readers", mode="sse") == 0)
+    assert eventually(lambda: value(wire, "everbrook_live_readers", mode="sse", surface="base") == 0)
 
 
 def test_a_reader_that_takes_nothing_is_behind(start: Start, connect: Connect, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Holdings: how many connections and live reads one address or one identity has at a time (429).
+"""Holdings: how many connections and live reads one address, identity or bucket has at a time (429).
 
 Each is entered under a key and left under the same one, exactly once; whoever has nothing any more is forgotten.
 """
@@ -6,6 +6,7 @@ Each is entered under a key and left under the same one, exactly once; whoever h
 from collections.abc import Hashable
 
 from everbrook.protocol.errors import TooManyRequests
+from everbrook.protocol.path import BUCKET_ROOT, decode_path
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.exchange import Request
 from everbrook.server.limits.addresses import client_of
@@ -28,6 +29,10 @@ class Shares:
     def __len__(self) -> int:
         return len(self._held)
 
+    def held(self, key: Hashable) -> int:
+        """Give how many somebody has."""
+        return self._held.get(key, 0)
+
     def has_room(self, key: Hashable | None) -> bool:
         """Tell whether one more may be entered."""
         return not self.most or key is None or self._held.get(key, 0) < self.most
@@ -48,12 +53,13 @@ class Shares:
             del self._held[key]
 
 
-Place = tuple[Hashable | None, Hashable | None]
-NO_PLACE: Place = (None, None)
+Place = tuple[Hashable | None, Hashable | None, Hashable | None]
+"""By address, by identity and by bucket."""
+NO_PLACE: Place = (None, None, None)
 
 
 class Holdings:
-    """What is open at a time, by address and by identity."""
+    """What is open at a time, by address, by identity and by bucket."""
 
     def __init__(self, limits: LimitSettings, proxies: Proxies) -> None:
         """Count connections of trusted proxies for nobody, and their live reads for those who are behind them."""
@@ -64,6 +70,9 @@ class Holdings:
         self.identified = Shares(limits.max_connections_per_identity)
         self.readers_by_address = Shares(limits.max_readers_per_address)
         self.readers_by_identity = Shares(limits.max_readers_per_identity)
+        self.readers_by_bucket = Shares(limits.max_readers_per_bucket)
+        every = (self.readers_by_address, self.readers_by_identity, self.readers_by_bucket)
+        self._counts_readers = any(shares.most for shares in every)
         self._identity_of: dict[int, Hashable] = {}
 
     # Connections
@@ -109,19 +118,34 @@ class Holdings:
 
     def begin_reading(self, request: Request) -> Place:
         """Count a live read, or refuse it. Gives what to `end_reading` with."""
-        by_address, by_identity = self.readers_by_address, self.readers_by_identity
-        if not by_address.most and not by_identity.most:
+        if not self._counts_readers:
             return NO_PLACE
-        place = client_of(self._proxies.client_address(request)) or None, identity_of(request)
+        by_address, by_identity, by_bucket = self.readers_by_address, self.readers_by_identity, self.readers_by_bucket
+        place = client_of(self._proxies.client_address(request)) or None, identity_of(request), _bucket_of(request)
         if not by_address.has_room(place[0]):
             raise TooManyRequests(f"one address may have {by_address.most} live reads at a time", wait_secs=WAIT_SECS)
         if not by_identity.has_room(place[1]):
             raise TooManyRequests(f"one identity may have {by_identity.most} live reads at a time", wait_secs=WAIT_SECS)
+        if not by_bucket.has_room(place[2]):
+            raise TooManyRequests(f"one bucket may have {by_bucket.most} live reads at a time", wait_secs=WAIT_SECS)
         by_address.enter(place[0])
         by_identity.enter(place[1])
+        by_bucket.enter(place[2])
         return place
 
     def end_reading(self, place: Place) -> None:
         """Count a live read no more."""
         self.readers_by_address.leave(place[0])
         self.readers_by_identity.leave(place[1])
+        self.readers_by_bucket.leave(place[2])
+
+    def readers_of(self, bucket_id: bytes) -> int | None:
+        """Give how many live reads a bucket has, or None where they are not counted."""
+        return self.readers_by_bucket.held(bucket_id) if self.readers_by_bucket.most else None
+
+
+def _bucket_of(request: Request) -> bytes:
+    """Give the id of the bucket that a live read is of. The base surface, which has none, counts as one."""
+    if not request.path.startswith(BUCKET_ROOT):
+        return b""
+    return decode_path(request.path[len(BUCKET_ROOT) :].partition(b"/")[0])

@@ -65,7 +65,7 @@ _METRICS = (
         "1 if changes have waited for 10 s without any of them becoming durable; `/readyz` is 503 then.",
     ),
     Metric("everbrook_commit_parked_answers", G, "Answers that wait until what they say is durable."),
-    Metric("everbrook_live_readers", G, "Readers that follow a stream, by how they do.", ("mode",)),
+    Metric("everbrook_live_readers", G, "Readers that follow a stream, by how they do.", ("mode", "surface")),
     Metric("everbrook_live_readers_behind", G, "SSE readers that do not have all that is durable."),
     Metric("everbrook_live_readers_max_behind_bytes", G, "How much the one lacks that is furthest behind."),
     Metric("everbrook_connections_open", G, "Connections that are open."),
@@ -96,7 +96,7 @@ _METRICS = (
     Metric("everbrook_checkpoints_total", C, "Times that a checkpoint took the journal into the base.", ("outcome",)),
     Metric("everbrook_checkpoint_seconds_total", C, "How long that took in all."),
     Metric("everbrook_checkpoint_last_seconds", G, "How long it took the last time."),
-    Metric("everbrook_subscriptions", G, "Subscriptions, by type.", ("type",)),
+    Metric("everbrook_subscriptions", G, "Subscriptions, by type and surface.", ("type", "surface")),
     Metric("everbrook_subscriptions_awake", G, "Subscriptions with a wake that is not done."),
     Metric("everbrook_subscriptions_failing", G, "Subscriptions whose last webhook was not taken."),
     Metric(

@@ -99,7 +99,7 @@ class ServerCollector(Collector):
         found = self._subscriptions.survey()
         deliveries = self._observer.deliveries
         taken = [(("taken",), deliveries[True]), (("failed",), deliveries[False])]
-        yield family("everbrook_subscriptions", _by_word(found.by_type))
+        yield family("everbrook_subscriptions", found.by_kind.items())
         yield single("everbrook_subscriptions_awake", found.awake)
         yield single("everbrook_subscriptions_failing", found.failing)
         yield single("everbrook_subscriptions_blocked", found.blocked)
@@ -140,7 +140,7 @@ def _of_commits(engine: EngineInspection) -> Iterator[Family]:
 
 
 def _of_connections(survey: TransportSurvey) -> Iterator[Family]:
-    yield family("everbrook_live_readers", _by_word(survey.readers))
+    yield family("everbrook_live_readers", survey.readers.items())
     yield single("everbrook_live_readers_behind", survey.behind)
     yield single("everbrook_live_readers_max_behind_bytes", survey.max_behind_bytes)
     yield single("everbrook_connections_open", survey.open)

@@ -127,6 +127,15 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_readers_per_identity: Annotated[
         Size, Meta(description="Live reads of one identity at a time; one more is answered 429. `0`: no limit.")
     ] = 0
+    max_readers_per_bucket: Annotated[
+        Size,
+        Meta(
+            description=(
+                "Live reads of the streams of one bucket, or of the base surface, at a time; one more is answered 429. "
+                "`0`: no limit."
+            )
+        ),
+    ] = 0
     requests_per_sec_per_address: Annotated[
         Size, Meta(description="Requests a second from one address; more are answered 429. `0`: no limit.")
     ] = 0
