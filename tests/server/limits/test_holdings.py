@@ -39,3 +39,7 @@ def test_a_bound_that_is_set_holds_for_loopback_too() -> None:
     held.open("127.0.0.1")
     with pytest.raises(TooManyRequests):
         held.open("127.0.0.1")
+
+
+def test_the_bound_can_be_put_off() -> None:
+    open_some(holdings(0), "203.0.113.1", ADDRESS_CONNECTIONS + 1)

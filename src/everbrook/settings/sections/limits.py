@@ -98,11 +98,11 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 1024 * 1024 * 1024
     max_connections: Annotated[Count, Meta(description="Connections open at a time.")] = 20_000
     max_connections_per_address: Annotated[
-        Count | None,
+        Size | None,
         Meta(
             description=(
                 "Connections open at a time from one address; one more is answered 429. Those of trusted proxies are "
-                f"not counted. Unset: {ADDRESS_CONNECTIONS}, and no limit for loopback addresses."
+                f"not counted. Unset: {ADDRESS_CONNECTIONS}, and no limit for loopback addresses. `0`: no limit."
             ),
             examples=[ADDRESS_CONNECTIONS],
         ),
