@@ -219,7 +219,7 @@ class Executing(Reading):
         if decision.change:
             if self._streams.damaged or self._storage.damaged_streams:
                 self._streams.require_whole(decision.change)
-            if type(command) is WakeUp:
+            if command.__class__ is WakeUp:
                 self._check_wake(decision.change)
             else:
                 self._check_limits(decision.change[-1])

@@ -38,16 +38,18 @@ class Limits(Struct, frozen=True):
         if len(body) > self.max_stream_bytes and not is_own(name):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, the body alone has {len(body)}")
 
-    def check(self, write: Write, storage: Storage) -> None:
+    def check(self, write: Write, storage: Storage, *, of_tenant: bool = True) -> None:
         """Refuse a write that would outgrow its stream or the memory.
 
         What adds nothing passes, even where more is held than may be: a close, a cut, a deletion, an end.
         """
         if not write.data and not write.created:
             return
-        if write.data and write.head.tail > self.max_stream_bytes:
+        if write.data and write.head.tail > self.max_stream_bytes and of_tenant:
             self._check_stream(write.head)
-        self._check_room(write, storage)
+        # Far from the limit it does not matter what a write costs exactly.
+        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
+            self._check_memory(storage.used_bytes, storage.cost_bytes(write))
 
     def check_wake(self, write: Write, storage: Storage) -> None:
         """Refuse a wake event that would outgrow its wake stream or the memory. Other limits are of tenants."""
@@ -56,12 +58,7 @@ class Limits(Struct, frozen=True):
                 f"a wake stream holds at most {self.max_wake_stream_bytes} bytes, this would make {size}: "
                 "cut or replace it, or raise limits.max_wake_stream_bytes"
             )
-        self._check_room(write, storage)
-
-    def _check_room(self, write: Write, storage: Storage) -> None:
-        # Far from the limit it does not matter what a write costs exactly.
-        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
-            self._check_memory(storage.used_bytes, storage.cost_bytes(write))
+        self.check(write, storage, of_tenant=False)
 
     def _check_memory(self, used_bytes: int, cost_bytes: int) -> None:
         if cost_bytes and used_bytes + cost_bytes > self.max_memory_bytes:

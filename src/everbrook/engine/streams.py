@@ -308,18 +308,11 @@ class Streams:
             if edit.created:
                 self._prepare_creation(edit)
             stream = self._newest[edit.head.identity.name]
-            if edit.producer_id is None and not edit.forgotten:
-                stream.write(edit)
-            else:
-                self._write_numbered(stream, edit)
-
-    def _write_numbered(self, stream: Stream, write: Write) -> None:
-        """Take over a write of a producer, which may be new."""
-        before = stream.producer_bytes
-        stream.write(write)
-        if stream.producer_bytes != before:
-            self._count_producers(stream, stream.producer_bytes - before)
-            self._look_for_a_crowd()
+            before = stream.producer_bytes
+            stream.write(edit)
+            if stream.producer_bytes != before:
+                self._count_producers(stream, stream.producer_bytes - before)
+                self._look_for_a_crowd()
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity

@@ -93,7 +93,8 @@ class MemoryStorage:
         producers = self._producers[write.head.identity.incarnation]
         for producer_id in write.forgotten:
             del producers[producer_id]
-        self._stream_bytes -= producers_bytes(write.forgotten)
+        if write.forgotten:
+            self._stream_bytes -= producers_bytes(write.forgotten)
         if write.producer_id is not None and write.producer is not None:
             if write.producer_id not in producers:
                 self._stream_bytes += producers_bytes((write.producer_id,))
