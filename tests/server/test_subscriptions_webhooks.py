@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
+from tests.server.conftest import Connect, Start
 from tests.server.mounted import Mounted
 from tests.server.running import RunningServer, eventually
 from tests.server.subscribing import DONE, PATIENCE_SECS, Api, Hook, Hooks, document, fresh, offset, refusal
@@ -292,3 +293,31 @@ def test_one_wrong_ack_spoils_all_of_them(api: Api, wake: dict[str, Any], name: 
     answer = api.report("callback", name, wake, acks=acks(path, 4) + acks("not/linked", 0), done=True)
     assert refusal(answer) == (409, "INVALID_OFFSET")
     assert api.acked(name, path) == "-1"
+
+
+# Buckets
+
+
+def test_silent_receivers_of_one_bucket_do_not_delay_those_of_others(
+    start: Start, connect: Connect, hooks: Hooks
+) -> None:
+    """Two slots, and three deliveries of the bucket that nobody answers."""
+    wire = connect(start(webhooks__allow_loopback_http=True, webhooks__max_concurrent=2))
+    wire.request("PUT", "/ds/acme")
+    hostile, normal, silence = Api(wire, "/ds/acme"), Api(wire), threading.Event()
+    with Hooks() as silent:
+        silent.respond = lambda _hook: (200, b"") if silence.wait(PATIENCE_SECS) else (500, b"")
+        try:
+            hostile.create("news")
+            for _ in range(3):
+                hostile.subscribe(fresh(), silent.url, streams=["news"])
+            hostile.append("news")
+            silent.next()
+            path = fresh("events")
+            normal.create(path)
+            normal.subscribe(fresh(), hooks.url, streams=[path])
+            normal.append(path)
+            assert hooks.next().wake["streams"][0]["path"] == path
+            assert not silence.is_set()
+        finally:
+            silence.set()
