@@ -8,7 +8,7 @@ import pytest
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import EngineTuning, StreamsTuning
 from everbrook.protocol import Appended, Claim, Duplicate
-from everbrook.protocol.errors import TooManyProducers
+from everbrook.protocol.errors import BucketFull, TooManyProducers
 from everbrook.storage import PRODUCER_BYTES, STREAM_BYTES, StorageFull, producers_bytes
 from tests.engine.fakes import RecordingReader
 from tests.engine.rig import DelayedRig, Rig, evict
@@ -156,3 +156,20 @@ def test_producers_of_one_bucket_leave_room_for_those_of_others() -> None:
     with pytest.raises(TooManyProducers):
         append_for_ever()
     assert isinstance(rig.append(b"/ds/other/s", b"x", claim=claim(0)), Appended)
+
+
+def test_the_quota_of_a_bucket_bounds_its_producers_beside_its_streams() -> None:
+    rig = Rig(Limits(max_bucket_bytes=3 * (PRODUCER_BYTES + ID_BYTES)))
+    rig.create_bucket(b"acme")
+    for name in (b"/ds/acme/s", b"/ds/acme/t", b"a"):
+        rig.create(name)
+    for number in range(3):
+        rig.append(b"/ds/acme/s", b"x", claim=claim(number))
+    for name in (b"/ds/acme/s", b"/ds/acme/t"):
+        with pytest.raises(BucketFull):
+            rig.append(name, b"x", claim=claim(3))
+    assert isinstance(rig.append(b"/ds/acme/s", b"x", claim=claim(0, 1)), Appended)
+    assert isinstance(rig.append(b"/ds/acme/t", b"x"), Appended)
+    assert isinstance(rig.append(b"a", b"x", claim=claim(3)), Appended)
+    rig.delete(b"/ds/acme/s")
+    assert isinstance(rig.append(b"/ds/acme/t", b"x", claim=claim(3)), Appended)

@@ -64,6 +64,7 @@ from everbrook.protocol.subscriptions.commands import (
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
+from everbrook.storage.costs import producers_bytes
 
 
 class Executing(Reading):
@@ -247,8 +248,15 @@ class Executing(Reading):
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
-            if self._streams.is_cramped(edit.head.identity.name):
-                raise TooManyProducers("the server has no memory for more producers of this bucket now")
+            self._check_new_producer(edit.head.identity.name, edit.producer_id)
+
+    def _check_new_producer(self, name: bytes, producer_id: bytes) -> None:
+        """Refuse a producer that there is no memory for, or whose bucket has too many for its quota."""
+        if self._streams.is_cramped(name):
+            raise TooManyProducers("the server has no memory for more producers of this bucket now")
+        if self._quotas.active:
+            size = self._streams.producer_bytes_of(name) + producers_bytes((producer_id,))
+            self._quotas.check_producers(name, size)
 
     def _check_wake(self, change: Change) -> None:
         """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""

@@ -2,7 +2,7 @@
 
 A bucket's own quota is kept in a record beside the streams, and is that of the name: who may delete a bucket and create
 it again must not be rid of its bound by that. What holds less than before, or as much, is never refused. Subscriptions
-are bounded by the same quota beside the streams, so that neither takes the other's room.
+and producers are bounded by the same quota beside the streams, so that none takes the others' room.
 """
 
 from collections.abc import Callable, Iterator
@@ -114,6 +114,15 @@ class Quotas:
             raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_bytes} bytes")
         if more.streams > 0 and held.streams + more.streams > max_streams:
             raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_streams} streams")
+
+    def check_producers(self, name: bytes, size: int) -> None:
+        """Refuse a producer of a stream if those of its bucket would take more bytes of memory than streams may hold.
+
+        They are counted where their streams are in memory, beside the streams.
+        """
+        bucket_id = bucket_of(name)
+        if bucket_id is not None and size > (most := self.bounds(bucket_id)[0]):
+            raise BucketFull(f"the producers of the bucket {quoted(bucket_id)} take at most {most} bytes of memory")
 
     def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
         """Refuse more subscriptions below a stream root than there may be, or that name more than they may.

@@ -98,7 +98,11 @@ class Streams:
         share = self._max_loaded_bytes // 8
         if not self._storage.blocking or self.loaded_bytes <= self._max_loaded_bytes + share:
             return False
-        return self._producer_bytes_of[bucket_of(name) or BASE] > share
+        return self.producer_bytes_of(name) > share
+
+    def producer_bytes_of(self, name: bytes) -> int:
+        """About how much memory the producers take of loaded streams in the bucket of this one."""
+        return self._producer_bytes_of[bucket_of(name) or BASE]
 
     @property
     def newest(self) -> int:

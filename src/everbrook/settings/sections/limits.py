@@ -54,8 +54,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own, and beside "
-                "them its subscriptions; more is answered 413. `0`: no limit."
+                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own, beside them "
+                "its subscriptions, and its producers in memory; more is answered 413. `0`: no limit."
             )
         ),
     ] = 0
