@@ -78,7 +78,12 @@ def _write_the_manifest_in_place(patch: pytest.MonkeyPatch) -> None:
 
 
 def _build_on_what_only_memory_has(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Journal, "_sync_file", lambda *_args: None)
+    patch.setattr(Journal, "_rewrite", lambda *_args: None)
+
+
+def _trust_a_sync_after_one_that_failed(patch: pytest.MonkeyPatch) -> None:
+    """Sync what a killed process has left in memory, and do not write it again."""
+    patch.setattr(Journal, "_rewrite", lambda journal, file, *_range: journal._sync_file(file.path))
 
 
 def _leave_segments_to_chance(patch: pytest.MonkeyPatch) -> None:
@@ -106,4 +111,5 @@ DISK_BUGS = {
     "write the manifest in place": Bug(BOTH, _write_the_manifest_in_place, seed=2020),
     "build on what only memory has": Bug(("file-durable", "file-fast-and-durable"), _build_on_what_only_memory_has),
     "build on what only memory has, beside no segments": Bug(("acid",), _build_on_what_only_memory_has, seed=2061),
+    "trust a sync after one that failed": Bug(DURABLE, _trust_a_sync_after_one_that_failed),
 }

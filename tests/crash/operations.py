@@ -22,12 +22,16 @@ class Created(Struct, frozen=True):
 
 
 class Wrote(Struct, frozen=True):
-    """Bytes were written at a position of a file. With `synced` they reached the disk, and no others did."""
+    """Bytes were written at a position of a file. With `synced` they reached the disk, and no others did.
+
+    If they are `forgotten`, a sync of them has failed: processes read them, and no sync writes them any more.
+    """
 
     file: int
     position: int
     data: bytes
     synced: bool = False
+    forgotten: bool = False
 
     @property
     def end(self) -> int:
@@ -50,6 +54,12 @@ class Cut(Struct, frozen=True):
 
 class Synced(Struct, frozen=True):
     """All that was written to a file reached the disk."""
+
+    file: int
+
+
+class SyncFailed(Struct, frozen=True):
+    """Nothing that was written to a file and not synced reached the disk, and the system takes it for written."""
 
     file: int
 
@@ -88,7 +98,7 @@ class FolderSynced(Struct, frozen=True):
 
 ContentOperation = Wrote | Allocated | Cut | Committed
 NameOperation = Made | Created | Renamed | Removed
-Operation = ContentOperation | NameOperation | Synced | FolderSynced
+Operation = ContentOperation | NameOperation | Synced | SyncFailed | FolderSynced
 
 
 def described(operation: Operation) -> str:

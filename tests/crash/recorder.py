@@ -23,6 +23,7 @@ from tests.crash.operations import (
     Removed,
     Renamed,
     Synced,
+    SyncFailed,
     Wrote,
 )
 from tests.crash.tape import DiskState, Tape
@@ -51,8 +52,10 @@ class RecordingFile:
         fitting = self.disk.fitting(len(data))
         self._file.write_at(position, data[:fitting])
         self.size = self._file.size
-        full = fitting < len(data)
-        self.disk.record(Wrote(self._number, position, bytes(data[:fitting]), synced=sync and not full))
+        full, failing = fitting < len(data), sync and self.disk.syncs_fail
+        self.disk.record(Wrote(self._number, position, bytes(data[:fitting]), synced=sync and not full and not failing))
+        if failing:
+            self.sync()
         if full:
             if position < self._allocated:
                 # A disk that copies on write may lack the room even here. Then it is found elsewhere.
@@ -68,6 +71,9 @@ class RecordingFile:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
+        if self.disk.syncs_fail:
+            self.disk.record(SyncFailed(self._number))
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self.disk.record(Synced(self._number))
 
     def truncate(self, size: int) -> None:
@@ -106,6 +112,7 @@ class RecordingDisk(OsDisk):
         self.open_files: list[RecordingFile] = []
         self.room_bytes: int | None = None
         """How much can be written before the disk is full, if that is to happen."""
+        self.syncs_fail = False
         self._alters = alters
         self._locks: list[HeldLock] = []
         self._folders = {Path(), *present.folders}

@@ -15,7 +15,7 @@ from everbrook.storage import DurableStorage, StoreError
 from tests.crash.inspection import check_blobs, check_listing, check_swept, discard_all, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES
-from tests.crash.operations import Allocated, Cut, Operation, Wrote, described
+from tests.crash.operations import Allocated, Cut, Operation, SyncFailed, Wrote, described
 from tests.crash.probe import probe
 from tests.crash.promises import Promises, Violation
 from tests.crash.recorder import Alters, alters_nothing
@@ -118,6 +118,9 @@ class Replay:
             if number and writes and chance.random() < IN_WRITES:
                 at = chance.choice(writes) + (chance.random() < AFTERWARDS)
             crashes.append(Crash(generation, generation * POINTS + number, at, chance.random() < POWER_FAILED))
+        if any(isinstance(each, SyncFailed) for each in self._tape.operations[begin:]):
+            # The process ends by itself, and the next one finds in memory what the disk lacks.
+            crashes[-1] = Crash(generation, crashes[-1].point, len(self._tape), power_failed=False)
         return crashes
 
     def _crash(self, crash: Crash, begin: int, *, leads_on: bool) -> None:

@@ -25,6 +25,7 @@ from tests.crash.promises import Promises, Violation
 from tests.crash.snapshot import Snapshot, StreamState, kept_snapshot, revived
 from tests.crash.uploading import Uploads
 from tests.crash.workload import NAMES, Workload
+from tests.crash.writer import CLOSED, FAILED
 from tests.engine.fakes import FakeClock, FakeScheduler
 from tests.protocol.views import Streams
 
@@ -89,8 +90,12 @@ class Server:
             self._chance.choice(doings)()
             if self._chance.random() < 0.05:
                 self._machine.jobs.run()
-        if self._chance.random() < 0.2:
+        end = self._chance.random()
+        if end < CLOSED:
             self._engine.close()
+        elif end < CLOSED + FAILED and self._promises.safe:
+            self._machine.disk.syncs_fail = True
+            self._persist()
 
     def _command(self) -> None:
         """Execute a command. What it is answered, a refusal too, is told when what it rests on is durable."""

@@ -96,6 +96,8 @@ class Sectors:
             if change.synced:
                 self._settle(first, last, change.end)
                 return
+            if change.forgotten:
+                return
             self.versions += ((number, self._sector(number)) for number in range(first, last + 1))
         if isinstance(change, Allocated):
             self._allocated = max(self._allocated, change.size)

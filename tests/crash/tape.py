@@ -26,6 +26,7 @@ from tests.crash.operations import (
     Removed,
     Renamed,
     Synced,
+    SyncFailed,
     Wrote,
 )
 from tests.crash.survival import change_content, surviving_content, surviving_names, written
@@ -89,7 +90,7 @@ def _begun(operation: Operation, chance: Random) -> list[Operation]:
 
 def _unsynced(operation: Operation) -> list[Operation]:
     """Give what is done of an operation before the sync that belongs to it. A sync by itself has done nothing."""
-    if isinstance(operation, Synced | FolderSynced):
+    if isinstance(operation, Synced | SyncFailed | FolderSynced):
         return []
     return [replace(operation, synced=False) if isinstance(operation, Wrote | Committed) else operation]
 
@@ -102,7 +103,10 @@ class DiskState:
             number: base.files[path] for path, number in base.numbered().items()
         }
         self._unsynced: dict[int, list[ContentOperation]] = {}
-        """What is done to files since all that was done to them was synced. Writes among it may be synced already."""
+        """What is done to files since all that was done to them was synced. Writes among it may be synced already.
+
+        What a sync that failed has forgotten stays in it, and all that comes behind it.
+        """
         self._names: dict[Path, Names] = {ROOT: {}}
         self._unsynced_names: dict[Path, list[NameOperation]] = {}
         for folder in base.folders:
@@ -122,6 +126,8 @@ class DiskState:
             self._unsynced.setdefault(operation.file, []).append(operation)
         elif isinstance(operation, Synced):
             self._settle(operation.file)
+        elif isinstance(operation, SyncFailed):
+            self._turn_writes(operation.file, "forgotten")
         elif isinstance(operation, Committed):
             self._unsynced.setdefault(operation.file, []).append(operation)
             if operation.synced:
@@ -132,7 +138,17 @@ class DiskState:
         else:
             self._take_name(operation)
 
+    def _turn_writes(self, file: int, fate: str) -> None:
+        """Let the writes to a file whose fate was open have one."""
+        changes = self._unsynced.get(file, [])
+        for place, change in enumerate(changes):
+            if isinstance(change, Wrote) and not change.synced and not change.forgotten:
+                changes[place] = replace(change, **{fate: True})
+
     def _settle(self, file: int) -> None:
+        if any(isinstance(change, Wrote) and change.forgotten for change in self._unsynced.get(file, ())):
+            self._turn_writes(file, "synced")
+            return
         changes = self._unsynced.pop(file, None)
         if changes:
             self._contents[file] = written(bytes(self._contents.get(file, b"")), changes)

@@ -21,6 +21,7 @@ from tests.crash.operations import (
     Removed,
     Renamed,
     Synced,
+    SyncFailed,
     Wrote,
 )
 from tests.crash.promises import Promises
@@ -86,6 +87,18 @@ def test_a_synced_write_stays_and_no_other_does() -> None:
 
 def test_what_is_written_over_a_synced_write_may_be_lost_again() -> None:
     assert contents(Wrote(0, 0, b"1", synced=True), Wrote(0, 0, b"2"), held=b"0") == {b"1", b"2"}
+
+
+def test_what_a_failed_sync_has_forgotten_is_read_and_no_later_sync_writes_it() -> None:
+    failed = (Wrote(0, 0, b"x" * 64), SyncFailed(0), Synced(0))
+    assert contents(*failed, held=b"o" * 64) == {b"o" * 64}
+    assert Tape(Image(files={A: b"o" * 64}), list(failed)).disk_after(3).everything().files == {A: b"x" * 64}
+
+
+def test_what_was_forgotten_stays_when_it_is_written_again_and_synced() -> None:
+    failed = (Wrote(0, 0, b"x" * 64), SyncFailed(0))
+    assert contents(*failed, Wrote(0, 0, b"x" * 64, synced=True), held=b"o" * 64) == {b"x" * 64}
+    assert contents(*failed, Wrote(0, 0, b"x" * 64), Synced(0), held=b"o" * 64) == {b"x" * 64}
 
 
 def test_allocated_room_has_zeros_or_is_not_there() -> None:

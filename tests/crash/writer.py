@@ -19,6 +19,8 @@ from tests.crash.workload import NAMES, Workload
 JOINT = 0.15
 FULL = 0.2
 IDLE = 0.3
+CLOSED = 0.2
+FAILED = 0.3
 GROUPS = (3, 14)
 
 
@@ -51,8 +53,17 @@ class Writer:
                 self._machine.jobs.run()
             if chance.random() < 0.15:
                 self._look()
-        if chance.random() < 0.2:
+        end = chance.random()
+        if end < CLOSED:
             self._storage.close()
+        elif end < CLOSED + FAILED and self._promises.safe:
+            self._fail_sync()
+
+    def _fail_sync(self) -> None:
+        """Commit a group whose sync fails. After that nothing may be written any more: the process ends."""
+        self._machine.disk.syncs_fail = True
+        with suppress(OSError):
+            self._commit(self._single(), None)
 
     def _look(self) -> None:
         """See that the storage shows what is durable, whatever was discarded meanwhile."""

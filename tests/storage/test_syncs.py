@@ -81,6 +81,78 @@ def test_what_a_killed_process_may_not_have_synced_is_synced_before_it_is_shown(
     storage.close()
 
 
+class RewritingDisk(WatchedDisk):
+    """Notes what is written to files of the journal that were there before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewritten: list[tuple[int, bytes]] = []
+
+    def open(self, path: Path) -> File:
+        file = super().open(path)
+        if path.name.startswith("journal-"):
+            really_write = file.write_at
+
+            def write_at(position: int, data: bytes, *, sync: bool = False) -> None:
+                assert sync
+                self.rewritten.append((position, data))
+                really_write(position, data, sync=sync)
+
+            file.write_at = write_at  # type: ignore[method-assign]
+        return file
+
+
+def rewritten_by_opening(folder: Path, mode: DurableMode = ACID) -> list[tuple[int, bytes]]:
+    disk = RewritingDisk()
+    HeldStorage(folder, disk, mode).close()
+    return disk.rewritten
+
+
+def test_records_that_nothing_proves_are_written_again(tmp_path: Path) -> None:
+    """A sync that failed may have left them in memory only, where the next sync takes them for written."""
+    storage, stream = HeldStorage(tmp_path / "store"), Draft(b"a", 1)
+    commit(storage, (stream.write(b"one"),))
+    commit(storage, (stream.write(b"two"),))
+    copy = killed(storage, tmp_path / "copy")
+    storage.seal()
+    sealed = killed(storage, tmp_path / "sealed")
+    storage.close()
+    log = journal_files(copy)[0].read_bytes()
+    assert rewritten_by_opening(sealed) == []
+    [(position, data)] = rewritten_by_opening(copy)
+    assert log[position:].startswith(data)
+    assert b"two" in data
+    assert b"one" not in data
+
+
+def test_all_of_a_journal_that_was_not_synced_is_written_again(tmp_path: Path) -> None:
+    storage, stream = HeldStorage(tmp_path / "store", mode=FILE_FAST), Draft(b"a", 1)
+    commit(storage, (stream.write(b"one"),))
+    commit(storage, (stream.write(b"two"),))
+    storage.seal()
+    copy = killed(storage, tmp_path / "copy")
+    storage.close()
+    [(position, data)] = rewritten_by_opening(copy, FILE_DURABLE)
+    assert (position, b"one" in data, b"two" in data) == (0, True, True)
+
+
+def test_after_a_failed_sync_the_fast_mode_writes_again_before_it_removes(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    storage, stream = HeldStorage(tmp_path, disk, FILE_FAST), Draft(b"a", 1)
+    blob = storage.blobs.begin(1, 9)
+    blob.finish()
+    commit(storage, (stream.write(b"x"),))
+    disk.sync_error = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        storage.blobs.remove(1, 9)
+    disk.sync_error = None
+    disk.steps.clear()
+    storage.blobs.remove(1, 9)
+    [path] = journal_files(tmp_path)
+    assert disk.steps[:2] == [("write", path), ("sync", path)]
+    storage.close()
+
+
 def test_a_journal_that_cannot_be_synced_is_not_opened(tmp_path: Path) -> None:
     storage = HeldStorage(tmp_path / "store")
     commit(storage, (Draft(b"a", 1).write(b"x"),))

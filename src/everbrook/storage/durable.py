@@ -180,7 +180,9 @@ class DurableStorage:
         self.remarks: Sequence[str] = recovery.remarks
         self.damages: Sequence[Damage] = recovery.damages
         self.refusal = recovery.refusal
-        self._journal = Journal(disk, folder, manifest.salt, recovered, sync=self._mode.sync, tuning=tuning.journal)
+        self._journal = Journal(
+            disk, folder, manifest.salt, recovered, sync=self._mode.sync, synced=opened.sync, tuning=tuning.journal
+        )
         self._applied = self._journal.last
         self.blobs = FileBlobs(
             disk, self._folder / BLOBS, self._hold, self._journal.settle, sync_bytes=tuning.blob_sync_bytes

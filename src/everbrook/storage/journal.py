@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from everbrook.storage.api import StorageFull, refusal, refusal_to_open
 from everbrook.storage.disk import Disk, File
-from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_name, parse_log_file
+from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_name
 from everbrook.storage.record import CONTINUES, FRAME, Framer, Record, frame_bytes, seed_of
 
 Entry = tuple[Sequence[int], bytes]
@@ -45,9 +45,20 @@ class Journal:
     """Writes groups of changes. One thread calls `append` and `seal`; `roll` is called while neither of them runs."""
 
     def __init__(
-        self, disk: Disk, folder: Path, salt: int, recovered: Recovered, *, sync: bool, tuning: JournalTuning
+        self,
+        disk: Disk,
+        folder: Path,
+        salt: int,
+        recovered: Recovered,
+        *,
+        sync: bool,
+        tuning: JournalTuning,
+        synced: bool = True,
     ) -> None:
-        """Continue a journal that was read from a folder. `sync`: an append is on the disk when it returns."""
+        """Continue a journal that was read from a folder. `sync`: an append is on the disk when it returns.
+
+        `synced`: so it was for whoever wrote what was read.
+        """
         self._disk = disk
         self._folder = folder
         self._salt = salt
@@ -62,28 +73,28 @@ class Journal:
         self._files: list[LogFile] = []
         self._rolled = True
         self._sealed = self.last = recovered.last
-        self._settled = -1
+        self._settled = -1 if recovered.files else 0
+        """Up to which number a journal that is not synced is on the disk; -1 if a sync alone does not tell."""
         self.last_use = recovered.last_use
         self.size = 0
         """The bytes that were written since the last roll."""
         self._rolled_bytes = 0
         self.recycles = True
         """Whether `trim` may recycle a file. A pin turns this off while it holds files open."""
-        self._adopt(recovered)
+        self._adopt(recovered, synced=synced)
 
-    def _adopt(self, recovered: Recovered) -> None:
-        """Take over the existing files, so that `trim` removes them. Sync them: later changes rest on their records."""
-        names = self._disk.names(self._folder)
-        if _SPARE in names:
+    def _adopt(self, recovered: Recovered, *, synced: bool) -> None:
+        """Take over the existing files, so that `trim` removes them. Later changes rest on their records.
+
+        So what nothing proves to be on the disk is brought there.
+        """
+        if _SPARE in self._disk.names(self._folder):
             self._disk.remove(self._folder / _SPARE)
-        for name in names:
-            file = parse_log_file(self._folder / name)
-            if file is None:
-                continue
+        for file in recovered.files:
             file.last = recovered.last
             self._files.append(file)
             if self._sync:
-                self._sync_file(file.path)
+                self._rewrite(file, file.proven if synced else 0, file.end)
         self.size = sum(record.end - record.position for record in recovered.records)
         self._disk.sync_folder(self._folder)
 
@@ -182,7 +193,8 @@ class Journal:
                 self._seal(self._file, CONTINUES)
             self._file.close()
         if self._files:
-            self._files[-1].last = self.last
+            ended = self._files[-1]
+            ended.last, ended.end = self.last, self._end_of(ended)
         self._file, self._position, self._rolled = file, 0, False
         self._framer = Framer(seed_of(self._salt, first, use))
         self._files.append(LogFile(path, first, use, allocated))
@@ -269,13 +281,22 @@ class Journal:
         without its data.
         """
         with self._lock:
-            last, paths = self.last, [file.path for file in self._files]
-        if self._sync or last == self._settled:
-            return
-        for path in paths:
-            # A file that is trimmed meanwhile is in the base.
-            with suppress(FileNotFoundError):
-                self._sync_file(path)
+            last, files = self.last, list(self._files)
+            if self._sync or last == self._settled:
+                return
+            if self._settled < 0:
+                for file in files:
+                    self._rewrite(file, 0, self._end_of(file))
+                self._settled = last
+                return
+        try:
+            for file in files:
+                # A file that is trimmed meanwhile is in the base.
+                with suppress(FileNotFoundError):
+                    self._sync_file(file.path)
+        except OSError:
+            self._settled = -1
+            raise
         self._settled = last
 
     def _sync_file(self, path: Path) -> None:
@@ -284,6 +305,24 @@ class Journal:
             file.sync()
         finally:
             file.close()
+
+    def _rewrite(self, log: LogFile, start: int, end: int) -> None:
+        """Write a part of a file again, and return when it is on the disk.
+
+        A sync does not tell: one that failed may have left the bytes in memory only, marked as written. The next one
+        then succeeds and writes nothing.
+        """
+        if start == end:
+            return
+        data = self._disk.read(log.path, start, end - start)
+        file = self._disk.open(log.path)
+        try:
+            file.write_at(start, data, sync=True)
+        finally:
+            file.close()
+
+    def _end_of(self, file: LogFile) -> int:
+        return self._position if self._file and file is self._files[-1] else file.end
 
     def follow(self, after: int) -> Iterator[Record]:
         """Give the durable records after a number, in order, from the files that are there now."""

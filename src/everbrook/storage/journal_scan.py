@@ -28,6 +28,10 @@ class LogFile(Struct):
     size: int
     last: int = 0
     """The number of its last record, known when it is ended."""
+    end: int = 0
+    """Where its last record ends, known when it was read or is ended."""
+    proven: int = 0
+    """Up to where something proves that its bytes are on the disk, known when it was read."""
 
     def scan(self, log: bytes, salt: int) -> Iterator[Record | Unreadable]:
         """Give what is in the file."""
@@ -38,6 +42,12 @@ def parse_log_file(path: Path) -> LogFile | None:
     """Read the name of a journal file, if it is one."""
     parts = _NAME.match(path.name)
     return LogFile(path, int(parts[1]), int(parts[2]), int(parts[3])) if parts else None
+
+
+def log_files(disk: Disk, folder: Path) -> list[LogFile]:
+    """Give the files of a journal, in the order of their uses."""
+    found = (parse_log_file(folder / name) for name in disk.names(folder))
+    return sorted(filter(None, found), key=lambda file: file.use)
 
 
 def log_file_name(first: int, use: int, size: int) -> str:
@@ -71,6 +81,7 @@ class Recovered(Struct, frozen=True):
     unknown: list[Damage]
     """Ranges of the journal that are lost, where it is not known which streams they were about."""
     torn: Torn | None
+    files: list[LogFile]
     last_use: int
 
     @property
@@ -85,7 +96,7 @@ class Recovered(Struct, frozen=True):
             if record.number != self.first + len(records):
                 break
             records.append(record)
-        return Recovered(self.first, records, self.first + len(records) - 1, [], [], None, self.last_use)
+        return Recovered(self.first, records, self.first + len(records) - 1, [], [], None, self.files, self.last_use)
 
 
 class Needed(Struct, frozen=True):
@@ -97,8 +108,7 @@ class Needed(Struct, frozen=True):
 
 def read_journal(disk: Disk, folder: Path, salt: int, applied: int, needed: Needed) -> Recovered:
     """Read the records after `applied`, which the base has. `needed` are the files that must be there."""
-    names = disk.names(folder)
-    files = sorted(filter(None, (parse_log_file(folder / name) for name in names)), key=lambda file: file.use)
+    files = log_files(disk, folder)
     reading = _Reading(applied)
     for file in files:
         reading.take(file, disk.read(file.path), salt)
@@ -117,6 +127,7 @@ class _Reading:
         self._records: dict[int, Record] = {}
         self._bodies: dict[int, tuple[LogFile, Unreadable]] = {}
         self._holes: list[tuple[int, LogFile, Unreadable]] = []
+        self._files: list[LogFile] = []
         self._last: tuple[LogFile, bytes, list[Record | Unreadable]] | None = None
         self.continued = 0
 
@@ -126,7 +137,9 @@ class _Reading:
         self._records = {number: record for number, record in self._records.items() if number < file.first}
         self._bodies = {number: body for number, body in self._bodies.items() if number < file.first}
         items = list(file.scan(log, salt))
+        self._files.append(file)
         self._last = (file, log, items)
+        file.end = file.proven = max((item.end for item in items), default=0)
         number = file.first - 1
         for item in items:
             if isinstance(item, Unreadable) and not item.number:
@@ -165,7 +178,13 @@ class _Reading:
                     number += 1
                 unknown.append(Damage(self._place(folder, first), f"changes {first} to {number - 1} are missing"))
         unknown += self._lost_ends(folder, missing, last_use)
-        return Recovered(self._applied + 1, records, number - 1, lost, unknown, self._torn(number - 1), last_use)
+        torn = self._torn(number - 1)
+        if self._last:
+            file, _, items = self._last
+            file.proven = min(
+                (each.position for each in items if not 0 < each.number <= self._proven), default=file.end
+            )
+        return Recovered(self._applied + 1, records, number - 1, lost, unknown, torn, self._files, last_use)
 
     def _place(self, folder: Path, number: int) -> str:
         """Say where a lost record should be."""
