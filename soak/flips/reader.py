@@ -1,11 +1,13 @@
 """Reading a store back through the storage's interface, and comparing it with the ledger."""
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from hashlib import sha256
 from random import Random
 from typing import TypeVar
 
+from everbrook.protocol import Snapshot
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import Record, Storage
 from soak.flips.justification import Justified
@@ -136,7 +138,7 @@ class Reader:
         self._read_index(name, stream, start)
         snapshot = stream.head.kept.snapshot
         if snapshot and snapshot.blob:
-            self._read_blob(name, incarnation, (snapshot.owner, snapshot.blob), snapshot.digest)
+            self._read_blob(name, incarnation, snapshot)
 
     def _pieces(self, stream: Stream, start: int, tail: int) -> list[tuple[int, int]]:
         """Choose ranges: everything, single messages, and some that no boundary knows."""
@@ -183,24 +185,25 @@ class Reader:
             if answer is not None and answer != right:
                 self._blame(name, f"{what} gives {answer}, not {right}")
 
-    def _read_blob(self, name: bytes, incarnation: int, blob: tuple[int, int], digest: bytes) -> None:
-        known = name in self.damaged
-        reader = self._ask(name, lambda: self._storage.blobs.open(*blob))
-        if reader is None:
+    def _read_blob(self, name: bytes, incarnation: int, snapshot: Snapshot) -> None:
+        known, blob = name in self.damaged, (snapshot.owner, snapshot.blob)
+        digest = self._ask(name, lambda: self._digest_of(snapshot))
+        if digest is None:
             if blob not in self._justified.blobs and not self._justified.allows(incarnation):
                 self._blame(name, f"its snapshot can't be read: {self.damaged[name]}")
             self.wrong_blobs.append(blob)
             if not known:
                 del self.damaged[name]
             return
-        found = sha256()
-        while data := reader.read(READ_BYTES):
-            found.update(data)
-        reader.close()
-        if found.digest() != digest:
-            self.wrong_blobs.append(blob)
-            if blob not in self._justified.blobs:
-                self._blame(name, "another snapshot")
+        if digest != snapshot.digest:
+            self._blame(name, "another snapshot")
+
+    def _digest_of(self, snapshot: Snapshot) -> bytes:
+        digest = sha256()
+        with closing(self._storage.blobs.open(snapshot.owner, snapshot.blob, snapshot.size)) as reader:
+            while data := reader.read(READ_BYTES):
+                digest.update(data)
+        return digest.digest()
 
     # Lists
 

@@ -47,7 +47,7 @@ def check_blobs(storage: Storage, found: Snapshot) -> None:
         if (
             snapshot
             and not snapshot.automatic
-            and not is_whole(storage.blobs.open(snapshot.owner, snapshot.blob), snapshot)
+            and not is_whole(storage.blobs.open(snapshot.owner, snapshot.blob, snapshot.size), snapshot)
         ):
             raise Violation(f"the snapshot of {name!r} at {snapshot.offset} is not what was published")
 

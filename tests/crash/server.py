@@ -168,7 +168,7 @@ class Server:
         if first < tail and stream.lineage.read(first, tail) != state.content:
             raise Violation(f"a reader of {name!r} gets other bytes")
         snapshot = state.head.kept.snapshot
-        if snapshot and not snapshot.automatic and not is_whole(self._engine.open_blob(snapshot), snapshot):
+        if snapshot and not snapshot.automatic and not is_whole(self._engine.open_blob(stream, snapshot), snapshot):
             raise Violation(f"a reader of {name!r} gets another snapshot")
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.server.downloads import PIECE_BYTES
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults, fill_disk
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Answer, Wire
+from tests.storage.damage import flip
 
 PATH = "/v1/stream/s"
 SNAPSHOT = PATH + "/__ds/snapshot"
@@ -129,3 +131,57 @@ def test_retention_without_room_keeps_everything(wire: Wire, faults: Faults, res
         assert later.get(f"{PATH}?offset={2:016d}").body == b"c"
         assert later.request("PUT", retain).status == 204
         assert later.get(f"{PATH}?offset={2:016d}").status == 410
+
+
+# Damage
+
+
+def flip_in_blob(folder: Path, position: int) -> None:
+    [path] = folder.rglob("*.blob")
+    flip(path, position)
+
+
+def test_a_flipped_bit_is_not_served_and_its_stream_is_damaged_from_then_on(
+    wire: Wire, tmp_path: Path, restart: Restart
+) -> None:
+    assert eventually(lambda: blobs_in(tmp_path) == 1)
+    flip_in_blob(tmp_path, 1)
+    assert wire.get(f"{SNAPSHOT}/{1:016d}").refusal == (500, "stream_damaged")
+    assert eventually(lambda: wire.get("/readyz").body == b"degraded: 1 damaged streams")
+    with restart().connect() as later:
+        assert later.get("/readyz").body == b"degraded: 1 damaged streams"
+        answer = later.append(PATH, b"c")
+        assert answer.refusal == (500, "stream_damaged")
+        assert later.get(f"{PATH}?offset={1:016d}").body == b"b"
+        assert later.request("DELETE", PATH).status == 204
+        assert later.get("/readyz").body == b"ok"
+
+
+def test_a_snapshot_that_is_gone_is_damage(wire: Wire, tmp_path: Path) -> None:
+    assert eventually(lambda: blobs_in(tmp_path) == 1)
+    next(tmp_path.rglob("*.blob")).unlink()
+    assert wire.get(f"{SNAPSHOT}/{1:016d}").refusal == (500, "stream_damaged")
+    assert wire.get("/readyz").body == b"degraded: 1 damaged streams"
+
+
+def test_what_is_sent_before_the_damage_is_right_and_the_rest_is_not_sent(
+    server: RunningServer, wire: Wire, tmp_path: Path
+) -> None:
+    body = bytes(range(256)) * 4096
+    assert publish(wire, 2, body).status == 204
+    assert eventually(lambda: blobs_in(tmp_path) == 1)
+    flip_in_blob(tmp_path, 700_000)
+    with server.connect() as reader:
+        reader.ask("GET", f"{SNAPSHOT}/{2:016d}").read_head()
+        assert reader.rest() == body[: 2 * PIECE_BYTES]
+    assert eventually(lambda: wire.get("/readyz").body == b"degraded: 1 damaged streams")
+
+
+def test_a_bootstrap_ends_before_a_damaged_snapshot(server: RunningServer, wire: Wire, tmp_path: Path) -> None:
+    assert publish(wire, 2, b"the sum of it").status == 204
+    assert eventually(lambda: blobs_in(tmp_path) == 1)
+    flip_in_blob(tmp_path, 2)
+    with server.connect() as reader:
+        reader.ask("GET", f"{PATH}/__ds/bootstrap").read_head()
+        assert b"sum" not in reader.rest()
+    assert eventually(lambda: wire.get("/readyz").body == b"degraded: 1 damaged streams")

@@ -81,7 +81,7 @@ class LookingMachine(ReadingMachine):
         snapshot = stream.committed.kept.snapshot
         if snapshot is None or snapshot.automatic:
             return b""
-        reader = self.engine.open_blob(snapshot)
+        reader = self.engine.open_blob(stream, snapshot)
         return b"".join(iter(lambda: reader.read(4), b""))
 
     def _messages(self, stream: Stream, start: int) -> list[tuple[int, int, int]]:

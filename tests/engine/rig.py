@@ -192,11 +192,11 @@ class Rig:
         """Read the snapshot of a stream."""
         snapshot = self.kept(name).snapshot
         assert snapshot is not None
-        return self.blob(snapshot.owner, snapshot.blob) if snapshot.blob else b""
+        return self.blob(snapshot.owner, snapshot.blob, snapshot.size) if snapshot.blob else b""
 
-    def blob(self, owner: int, number: int) -> bytes:
+    def blob(self, owner: int, number: int, size: int) -> bytes:
         """Read a blob."""
-        reader, pieces = self.storage.blobs.open(owner, number), list[bytes]()
+        reader, pieces = self.storage.blobs.open(owner, number, size), list[bytes]()
         while piece := reader.read(5):
             pieces.append(piece)
         return b"".join(pieces)

@@ -15,7 +15,7 @@ PUBLISH = PublishSnapshot(b"a", 0, 1, TEXT)
 class ScarceBlobs(MemoryBlobs):
     """Blobs of a process that has no descriptor left."""
 
-    def open(self, _owner: int, _number: int) -> MemoryBlobReader:
+    def open(self, _owner: int, _number: int, _size: int) -> MemoryBlobReader:
         raise StorageFull("no file can be opened")
 
 
@@ -93,11 +93,12 @@ def test_an_upload_that_fails_makes_room_when_it_is_cancelled() -> None:
 
 def test_a_reader_counts_until_it_is_closed(rig: Rig) -> None:
     snapshot = published(rig)
-    readers = [rig.engine.open_blob(snapshot), rig.engine.open_blob(snapshot)]
+    stream = rig.engine.find(b"a", rig.engine.clock.now())
+    readers = [rig.engine.open_blob(stream, snapshot) for _ in range(2)]
     with pytest.raises(Unavailable):
-        rig.engine.open_blob(snapshot)
+        rig.engine.open_blob(stream, snapshot)
     readers.pop().close()
-    assert rig.engine.open_blob(snapshot).read(100) == b"some"
+    assert rig.engine.open_blob(stream, snapshot).read(100) == b"some"
 
 
 def test_a_blob_that_can_not_be_opened_is_unavailable_and_not_counted() -> None:
@@ -106,4 +107,4 @@ def test_a_blob_that_can_not_be_opened_is_unavailable_and_not_counted() -> None:
     snapshot = published(rig)
     for _ in range(2):
         with pytest.raises(Unavailable, match="can't be read now: no file can be opened"):
-            rig.engine.open_blob(snapshot)
+            rig.engine.open_blob(rig.engine.find(b"a", rig.engine.clock.now()), snapshot)

@@ -47,14 +47,14 @@ def test_the_bytes_are_a_blob_when_the_upload_is_finished(rig: Rig) -> None:
     for piece in (b"some", b"", b"more"):
         upload.write(piece)
     assert finish(rig, upload) == [None]
-    assert rig.blob(upload.owner, upload.blob) == b"somemore"
+    assert rig.blob(upload.owner, upload.blob, 8) == b"somemore"
     assert (upload.size, upload.digest) == (8, sha256(b"somemore").digest())
 
 
 def test_a_snapshot_may_be_empty(rig: Rig) -> None:
     upload = begin(rig)
     assert finish(rig, upload) == [None]
-    assert rig.blob(upload.owner, upload.blob) == b""
+    assert rig.blob(upload.owner, upload.blob, 0) == b""
     assert rig.engine.publish(upload, at(1)).head.kept.snapshot is not None
 
 

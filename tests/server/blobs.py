@@ -29,8 +29,8 @@ class WatchedBlobs(MemoryBlobs):
     def begin(self, owner: int, number: int) -> "WatchedDraft":
         return WatchedDraft(self, (owner, number))
 
-    def open(self, owner: int, number: int) -> "WatchedReader":
-        blob = super().open(owner, number)
+    def open(self, owner: int, number: int, size: int) -> "WatchedReader":
+        blob = super().open(owner, number, size)
         return WatchedReader(self, list(iter(lambda: blob.read(len(PIECE)), b"")))
 
 
@@ -99,8 +99,8 @@ class HollowBlobs(MemoryBlobs):
     def begin(self, owner: int, number: int) -> HollowDraft:
         return HollowDraft(self, (owner, number))
 
-    def open(self, owner: int, number: int) -> HollowReader:
-        super().open(owner, number)
+    def open(self, owner: int, number: int, size: int) -> HollowReader:
+        super().open(owner, number, size)
         return HollowReader([])
 
 

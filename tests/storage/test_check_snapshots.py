@@ -6,11 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol import Kept
-from everbrook.storage import Storage
-from everbrook.storage.file_blobs import blob_path
+from everbrook.storage import OsDisk, Storage
+from everbrook.storage.file_blobs import FileBlobs, blob_path
 from everbrook.storage.packing import pack_head, pack_identity
+from everbrook.storage.pin import Hold
 from everbrook.storage.rows import INCARNATION, PLACE
 from tests.storage.checking import commit, flip, inspect, open_acid, open_files, rows
+from tests.storage.damage import cut as cut_off
 from tests.storage.drafts import Draft
 
 CONTENT = b"the sum of it all"
@@ -68,15 +70,27 @@ def test_a_snapshot_that_is_gone_is_damage_named_by_its_stream(store: Path) -> N
 
 
 def test_a_snapshot_with_a_flipped_byte_is_damage(store: Path) -> None:
-    flip(blob(store), 3)
+    for place in (3, len(CONTENT) + 1):
+        flip(blob(store), place)
+        [damage] = inspect(store).damages
+        assert "the snapshot of stream 'cut' at offset 100000 is not what was published" in damage
+        assert damage.endswith("the checksum of a block is wrong")
+        flip(blob(store), place)
+
+
+def test_another_snapshot_with_checksums_of_its_own_is_damage(store: Path) -> None:
+    blob(store).unlink()
+    draft = FileBlobs(OsDisk(), store / "blobs", Hold(OsDisk())).begin(1, 50)
+    draft.write(CONTENT[::-1])
+    draft.finish()
     [damage] = inspect(store).damages
-    assert "the snapshot of stream 'cut' at offset 100000 is not what was published" in damage
+    assert damage.endswith("is not what was published: its SHA-256 is another")
 
 
 def test_a_snapshot_that_was_cut_off_is_damage(store: Path) -> None:
-    blob(store).write_bytes(CONTENT[:-1])
+    cut_off(blob(store), 20)
     [damage] = inspect(store).damages
-    assert "the snapshot of stream 'cut' at offset 100000 has 16 bytes, and should have 17" in damage
+    assert "the snapshot of stream 'cut' at offset 100000 is a file of 20 bytes, and should have 21" in damage
 
 
 def test_a_blob_that_no_snapshot_has_is_told_and_fine(store: Path) -> None:

@@ -2,13 +2,18 @@
 
 import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from everbrook.storage import StorageFull
+from everbrook.storage import Damaged, OsDisk, StorageFull
+from everbrook.storage.chunk import BLOCK_BYTES, block_checksums
+from everbrook.storage.disk import Reader
 from everbrook.storage.file_blobs import SYNC_BYTES, FileBlobs, blob_path
 from everbrook.storage.pin import Hold
+from everbrook.storage.rows import PLACE
 from tests.durability.faulty import Faults, FaultyDisk
+from tests.storage.damage import flip
 
 
 class Counting(Faults):
@@ -32,6 +37,23 @@ class CountingDisk(FaultyDisk):
         self.synced.append(folder)
 
 
+class CountingReads(OsDisk):
+    """Counts the bytes that are read at positions."""
+
+    read_bytes = 0
+
+    def reader(self, path: Path) -> Reader:
+        reader = super().reader(path)
+        really_read = reader.read_at
+
+        def read_at(position: int, size: int) -> bytes:
+            self.read_bytes += size
+            return really_read(position, size)
+
+        reader.read_at = read_at  # type: ignore[method-assign]
+        return reader
+
+
 @pytest.fixture
 def faults() -> Counting:
     return Counting()
@@ -51,14 +73,77 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_blob_is_a_file_of_its_bytes(blobs: FileBlobs, tmp_path: Path) -> None:
+def test_a_blob_is_a_file_of_its_bytes_and_their_checksums(blobs: FileBlobs, tmp_path: Path) -> None:
     draft = blobs.begin(3, 0x1234)
     draft.write(b"one")
     draft.write(b"two")
     draft.finish()
     path = blob_path(tmp_path / "blobs", 3, 0x1234)
     assert path == tmp_path / "blobs" / "da" / "0000000000000003-0000000000001234.blob"
-    assert path.read_bytes() == b"onetwo"
+    assert path.read_bytes() == b"onetwo" + block_checksums(PLACE.pack(3, 0x1234), b"onetwo")
+
+
+@pytest.mark.parametrize("size", [1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 7])
+@pytest.mark.parametrize("piece", [1000, BLOCK_BYTES, 100_000])
+def test_the_checksums_do_not_depend_on_the_pieces(blobs: FileBlobs, tmp_path: Path, size: int, piece: int) -> None:
+    data = written(blobs, size, piece)
+    assert blob_path(tmp_path / "blobs", 3, 1).read_bytes() == data + block_checksums(PLACE.pack(3, 1), data)
+
+
+# Damage
+
+
+def written(blobs: FileBlobs, size: int, piece: int = 100_000) -> bytes:
+    """Write a blob, and give its bytes."""
+    data, draft = Random(size).randbytes(size), blobs.begin(3, 1)
+    for start in range(0, size, piece):
+        draft.write(data[start : start + piece])
+    draft.finish()
+    return data
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_only_whole_blocks_are_given_up_to_a_flipped_bit(blobs: FileBlobs, tmp_path: Path, block: int) -> None:
+    size = 3 * BLOCK_BYTES + 7
+    data, path = written(blobs, size), blob_path(tmp_path / "blobs", 3, 1)
+    for place in (block * BLOCK_BYTES + 3, size + 4 * block):
+        flip(path, place)
+        reader = blobs.open(3, 1, size)
+        assert b"".join(reader.read(BLOCK_BYTES) for _ in range(block)) == data[: block * BLOCK_BYTES]
+        for _ in range(2):
+            with pytest.raises(Damaged, match=rf"damaged from offset {block * BLOCK_BYTES} on: blobs/da/0.*a block is"):
+                reader.read(BLOCK_BYTES)
+        reader.close()
+        flip(path, place)
+
+
+@pytest.mark.parametrize("left", [0, 1, BLOCK_BYTES, 2 * BLOCK_BYTES + 7])
+def test_a_blob_that_was_cut_off_is_damaged(blobs: FileBlobs, tmp_path: Path, left: int) -> None:
+    written(blobs, 2 * BLOCK_BYTES)
+    with blob_path(tmp_path / "blobs", 3, 1).open("rb+") as file:
+        file.truncate(left)
+    with pytest.raises(Damaged, match="snapshot of the stream is damaged"):
+        blobs.open(3, 1, 2 * BLOCK_BYTES).read(2 * BLOCK_BYTES)
+
+
+def test_the_bytes_of_another_blob_are_damage(blobs: FileBlobs, tmp_path: Path) -> None:
+    written(blobs, 100)
+    blob_path(tmp_path / "blobs", 3, 1).rename(blob_path(tmp_path / "blobs", 3, 2))
+    with pytest.raises(Damaged):
+        blobs.open(3, 2, 100).read(1)
+
+
+def test_a_read_touches_no_block_that_it_need_not(tmp_path: Path) -> None:
+    disk = CountingReads()
+    blobs = FileBlobs(disk, tmp_path / "blobs", Hold(disk))
+    data = written(blobs, 100 * BLOCK_BYTES)
+    reader = blobs.open(3, 1, len(data))
+    assert reader.read(100) == data[:100]
+    assert disk.read_bytes == BLOCK_BYTES + 4
+    reader.read(BLOCK_BYTES - 100)
+    assert reader.read(2 * BLOCK_BYTES) == data[BLOCK_BYTES : 3 * BLOCK_BYTES]
+    assert disk.read_bytes == 4 * (BLOCK_BYTES + 4)
+    reader.close()
 
 
 def test_a_large_blob_is_synced_on_the_way(blobs: FileBlobs, faults: Counting) -> None:

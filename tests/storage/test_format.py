@@ -398,7 +398,9 @@ def test_a_blob_is_found_and_read_by_hand(tmp_path: Path) -> None:
     write_snapshots(storage)
     storage.close()
     folder = tmp_path / "blobs" / f"{1 * 0x9E3779B97F4A7C15 % 2**64 >> 56:02x}"
-    assert (folder / f"{1:016x}-{0x2A:016x}.blob").read_bytes() == b"sum"
+    data = (folder / f"{1:016x}-{0x2A:016x}.blob").read_bytes()
+    checksum = zlib.crc32(b"sum", zlib.crc32(struct.pack(">QQ", 1, 0x2A)))
+    assert data == b"sum" + struct.pack("<I", checksum)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,6 @@ def test_a_blob_that_can_not_be_read_now_can_be_later(disk: ScarceDisk, blobs: F
     blobs.begin(1, 2).finish()
     disk.error = number
     with pytest.raises(StorageFull):
-        blobs.open(1, 2)
+        blobs.open(1, 2, 0)
     disk.error = None
-    assert blobs.open(1, 2).read(1) == b""
+    assert blobs.open(1, 2, 0).read(1) == b""

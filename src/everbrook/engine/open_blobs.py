@@ -3,9 +3,15 @@
 All calls come from the loop's thread.
 """
 
+from collections.abc import Callable
+
 from everbrook.protocol.errors import Unavailable
+from everbrook.protocol.state import Snapshot
 from everbrook.storage.api import StorageFull
 from everbrook.storage.blobs import BlobReader, Blobs
+from everbrook.storage.damage import Damaged
+
+Tell = Callable[[Damaged], None]
 
 
 class OpenBlobs:
@@ -27,14 +33,18 @@ class OpenBlobs:
         """Count one less."""
         self.count -= 1
 
-    def open(self, owner: int, number: int) -> "CountedReader":
-        """Begin to read a blob, which counts until it is closed."""
+    def open(self, snapshot: Snapshot, tell: Tell) -> "CountedReader":
+        """Begin to read the blob of a snapshot, which counts until it is closed. `tell` is told of damage then."""
         self.enter()
         try:
-            return CountedReader(self._blobs.open(owner, number), self)
+            return CountedReader(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size), self, tell)
         except StorageFull as error:
             self.leave()
             raise Unavailable(f"the snapshot can't be read now: {error}") from error
+        except Damaged as damage:
+            self.leave()
+            tell(damage)
+            raise
         except BaseException:
             self.leave()
             raise
@@ -43,15 +53,23 @@ class OpenBlobs:
 class CountedReader:
     """A blob that is being read. It counts as open until it is closed."""
 
-    def __init__(self, reader: BlobReader, open_blobs: OpenBlobs) -> None:
+    def __init__(self, reader: BlobReader, open_blobs: OpenBlobs, tell: Tell) -> None:
         self._reader = reader
         self._open_blobs = open_blobs
+        self._tell = tell
+        self._damage: Damaged | None = None
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end."""
-        return self._reader.read(size)
+        """Give the next bytes, at most `size`; none at the end. Any thread may call it."""
+        try:
+            return self._reader.read(size)
+        except Damaged as damage:
+            self._damage = damage
+            raise
 
     def close(self) -> None:
         """Let go of it."""
         self._reader.close()
         self._open_blobs.leave()
+        if self._damage:
+            self._tell(self._damage)

@@ -195,9 +195,19 @@ class Reading:
         stream = self._streams.visible(name)
         return stream.committed.tail - stream.committed.kept.earliest if stream else 0
 
-    def open_blob(self, snapshot: Snapshot) -> BlobReader:
-        """Begin to read the bytes of a snapshot that has some. `Unavailable` says that too many are open."""
-        return self._open_blobs.open(snapshot.owner, snapshot.blob)
+    def open_blob(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
+        """Begin to read the bytes of a snapshot of a stream. `Unavailable` says that too many are open."""
+        return self._open_blobs.open(snapshot, lambda damage: self._lose_snapshot(stream, snapshot, damage))
+
+    def _lose_snapshot(self, stream: Stream, snapshot: Snapshot, damage: Damaged) -> None:
+        """Mark a stream whose snapshot is damaged. Its own bytes can be read, all of them."""
+        head = stream.committed
+        if stream.ended or head.kept.snapshot != snapshot:
+            return
+        mark = DamageMark(head.tail, damage.mark.reason)
+        self._storage.mark(head.identity.incarnation, mark)
+        stream.damage = stream.damage or mark
+        self._streams.damaged.add(head.identity.incarnation)
 
     # Live readers
 

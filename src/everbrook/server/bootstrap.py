@@ -77,7 +77,7 @@ class Bootstrap:
         engine.hold(stream)
 
     def _open(self, snapshot: Snapshot | None) -> BlobReader | None:
-        return self._engine.open_blob(snapshot) if snapshot and snapshot.size else None
+        return self._engine.open_blob(self._stream, snapshot) if snapshot and snapshot.size else None
 
     def start(self, exchange: Exchange) -> None:
         """Send the head, and as much as there is room for."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.stream import Stream
 from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, matches
 from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot, Retain
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
@@ -82,11 +83,11 @@ class SnapshotResource:
         if if_none_match is not None and matches(if_none_match, format_snapshot_etag(snapshot)):
             return Response(304, lines)
         response = Response(200, lines, length=snapshot.size)
-        return response if to_head or not snapshot.size else Download(self._open(snapshot), response, common)
+        return response if to_head or not snapshot.size else Download(self._open(stream, snapshot), response, common)
 
-    def _open(self, snapshot: Snapshot) -> BlobReader:
+    def _open(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
         try:
-            return self._engine.open_blob(snapshot)
+            return self._engine.open_blob(stream, snapshot)
         except OSError as error:
             raise Unavailable(f"the snapshot can't be read now: {error}") from error
 

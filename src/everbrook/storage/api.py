@@ -79,6 +79,9 @@ class Storage(Protocol):
     def damage_of(self, incarnation: int) -> DamageMark | None:
         """Give what is known of the damage of a stream, if it has any."""
 
+    def mark(self, incarnation: int, mark: DamageMark, /) -> None:
+        """Remember that a stream is damaged. The mark stays until somebody has repaired the stream."""
+
     @property
     def refusal(self) -> str | None:
         """Why it takes no changes until somebody has repaired it, if so."""

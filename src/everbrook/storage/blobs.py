@@ -37,8 +37,11 @@ class Blobs(Protocol):
     def begin(self, owner: int, number: int) -> Draft:
         """Begin a blob that does not exist. `StorageFull` says that there is no room for it."""
 
-    def open(self, owner: int, number: int) -> BlobReader:
-        """Begin to read a blob. `StreamDamaged` says that it is not there, `StorageFull` that no file can be opened."""
+    def open(self, owner: int, number: int, size: int, /) -> BlobReader:
+        """Begin to read a blob of so many bytes. `StorageFull` says that no file can be opened.
+
+        `Damaged` says that it is not there, and when it is read, that it is not what was written.
+        """
 
     def remove(self, owner: int, number: int) -> None:
         """Remove a blob, if it is there."""

@@ -61,18 +61,54 @@ def block_checksums(key: bytes, data: bytes) -> bytes:
     return Struct(f"<{len(checksums)}I").pack(*checksums)
 
 
+class BlockChecksums:
+    """The checksums of the blocks of something that comes piece by piece."""
+
+    def __init__(self, key: bytes) -> None:
+        self._seed = zlib.crc32(key)
+        self._size = 0
+        self._last = 0
+        self._packed = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take the next bytes."""
+        view = memoryview(data)
+        while view:
+            filled = self._size % BLOCK_BYTES
+            part = view[: BLOCK_BYTES - filled]
+            self._last = zlib.crc32(part, self._last if filled else self._seed ^ self._size)
+            self._size += len(part)
+            view = view[len(part) :]
+            if self._size % BLOCK_BYTES == 0:
+                self._packed += _CHECKSUM.pack(self._last)
+
+    def packed(self) -> bytes:
+        """Give the checksums of all blocks. The last one may be shorter."""
+        return bytes(self._packed) + (_CHECKSUM.pack(self._last) if self._size % BLOCK_BYTES else b"")
+
+
+def checksums_bytes(length: int) -> int:
+    """Give the size of the checksums of so many bytes."""
+    return -(-length // BLOCK_BYTES) * _CHECKSUM.size
+
+
 def block_bounds(start: int, end: int, length: int) -> tuple[int, int]:
     """Give the range of whole blocks that a range of a chunk touches."""
     return start - start % BLOCK_BYTES, min(length, -(-end // BLOCK_BYTES) * BLOCK_BYTES)
 
 
-def damaged_block(key: bytes, blocks: bytes | memoryview, first: int, checksums: bytes | memoryview) -> int | None:
-    """Verify whole blocks that begin at `first` in a chunk. Gives where the first damaged one begins in it."""
+def damaged_block(
+    key: bytes, blocks: bytes | memoryview, first: int, checksums: bytes | memoryview, checked_from: int = 0
+) -> int | None:
+    """Verify whole blocks that begin at `first` in a chunk. Gives where the first damaged one begins in it.
+
+    The checksums are those of the blocks from `checked_from` on.
+    """
     seed = zlib.crc32(key)
     view = memoryview(blocks)
     for position in range(0, len(view), BLOCK_BYTES):
         start = first + position
-        (expected,) = _CHECKSUM.unpack_from(checksums, start // BLOCK_BYTES * _CHECKSUM.size)
+        (expected,) = _CHECKSUM.unpack_from(checksums, (start - checked_from) // BLOCK_BYTES * _CHECKSUM.size)
         if zlib.crc32(view[position : position + BLOCK_BYTES], seed ^ start) != expected:
             return start
     return None
@@ -111,7 +147,7 @@ def parse_location(key: bytes, row: bytes | memoryview) -> tuple[Location, bytes
     if value is None or len(value) < LOCATION.size:
         return None
     _, segment, position, length = LOCATION.unpack_from(value)
-    if len(value) - LOCATION.size != -(-length // BLOCK_BYTES) * _CHECKSUM.size:
+    if len(value) - LOCATION.size != checksums_bytes(length):
         return None
     return Location(segment, position, length), value[LOCATION.size :]
 

@@ -29,9 +29,9 @@ class DamageMark(Struct, frozen=True):
 
 
 class Damaged(StreamDamaged):
-    """A read met damage: of which stream, from which of its offsets on, and where that is."""
+    """A read met damage: of which stream, or of its snapshot, from which of its offsets on, and where that is."""
 
-    def __init__(self, incarnation: int, offset: int, place: str, problem: str) -> None:
-        super().__init__(f"the stream is damaged from offset {offset} on: {place}: {problem}")
+    def __init__(self, incarnation: int, offset: int, place: str, problem: str, what: str = "stream") -> None:
+        super().__init__(f"the {what} is damaged from offset {offset} on: {place}: {problem}")
         self.incarnation = incarnation
         self.mark = DamageMark(offset, f"{place}: {problem}")

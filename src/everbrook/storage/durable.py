@@ -311,6 +311,9 @@ class DurableStorage:
     def damage_of(self, incarnation: int) -> DamageMark | None:
         return self._view.marks.get(incarnation)
 
+    def mark(self, incarnation: int, mark: DamageMark) -> None:
+        self._view.mark(incarnation, mark)
+
     # Pins, and the end
 
     def pin(self) -> StorePin:

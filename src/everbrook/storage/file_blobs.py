@@ -1,22 +1,29 @@
-"""Blobs as files: one for each, named by its owner and number, holding its bytes and nothing else.
+"""Blobs as files: one for each, named by its owner and number, holding its bytes and behind them their checksums.
+
+As of a chunk, each block of 8 KiB has one: a read verifies the blocks that it touches.
 
 A blob has its name from the beginning, so a crash may leave a part of one: nothing refers to it then. What is written
 is synced on the way, a few MiB at a time: a sync of the journal would otherwise have to wait for all of it.
 """
 
+import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.api import refusal, refusal_to_open
+from everbrook.storage.chunk import BlockChecksums, block_bounds, checksums_bytes, damaged_block
+from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk, File, Reader
 from everbrook.storage.pin import ABSENT, Hold
+from everbrook.storage.rows import PLACE
 
 BLOBS = "blobs"
 """What the folder of the blobs is called in that of a store."""
 SYNC_BYTES = 1024 * 1024
+SNAPSHOT = "snapshot of the stream"
+"""What a blob is to whoever reads of its damage."""
 
 _MIX = 0x9E3779B97F4A7C15
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
@@ -32,6 +39,11 @@ def parse_blob_name(name: str) -> tuple[int, int] | None:
     """Read owner and number of a blob off the name of its file, if it is one."""
     parts = _BLOB_NAME.match(name)
     return (int(parts[1], 16), int(parts[2], 16)) if parts else None
+
+
+def blob_file_bytes(size: int) -> int:
+    """Give the size of the file of a blob that has so many bytes."""
+    return size + checksums_bytes(size)
 
 
 class FileBlobs:
@@ -65,7 +77,7 @@ class FileBlobs:
             file = self._disk.create(path)
         except OSError as error:
             raise refusal_to_open(error) from error
-        return FileDraft(self._disk, path, file, self._sync_bytes)
+        return FileDraft(self._disk, path, file, PLACE.pack(owner, number), self._sync_bytes)
 
     def _make(self, folder: Path) -> None:
         """Make a folder, once in the life of a process. Two threads that do it at once do no harm."""
@@ -73,11 +85,13 @@ class FileBlobs:
             self._disk.make_folder(folder)
             self._made.add(folder)
 
-    def open(self, owner: int, number: int) -> Reader:
+    def open(self, owner: int, number: int, size: int) -> "FileBlobReader":
+        path = blob_path(self._folder, owner, number)
+        place = f"{BLOBS}/{path.parent.name}/{path.name}"
         try:
-            return self._disk.reader(blob_path(self._folder, owner, number))
+            return FileBlobReader(self._disk.reader(path), place, owner, number, size)
         except FileNotFoundError:
-            raise StreamDamaged("the snapshot of the stream was lost") from None
+            raise Damaged(owner, 0, place, "the file is missing", SNAPSHOT) from None
         except OSError as error:
             raise refusal_to_open(error) from error
 
@@ -98,20 +112,62 @@ class FileBlobs:
             return []
 
 
+class FileBlobReader:
+    """Reads a blob from its beginning on, and verifies it."""
+
+    def __init__(self, reader: Reader, place: str, owner: int, number: int, size: int) -> None:
+        self._reader = reader
+        self._place = place
+        self._owner = owner
+        self._key = PLACE.pack(owner, number)
+        self._size = size
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        """Give the next bytes, at most `size`; none at the end."""
+        start, end = self._position, min(self._position + size, self._size)
+        if start >= end:
+            return b""
+        first, behind = block_bounds(start, end, self._size)
+        try:
+            blocks = self._reader.read_at(first, behind - first)
+            checksums = self._reader.read_at(self._size + checksums_bytes(first), checksums_bytes(behind - first))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            raise self._damaged(first, f"it can't be read: {error.strerror}") from error
+        if len(checksums) < checksums_bytes(behind - first):
+            raise self._damaged(first, "the file is too short")
+        damaged = damaged_block(self._key, blocks, first, checksums, first)
+        if damaged is not None:
+            raise self._damaged(damaged, "the checksum of a block is wrong")
+        self._position = end
+        return blocks[start - first : end - first]
+
+    def _damaged(self, position: int, problem: str) -> Damaged:
+        return Damaged(self._owner, position, self._place, problem, SNAPSHOT)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._reader.close()
+
+
 class FileDraft:
     """A blob that is being written. After an error nothing is left of it."""
 
-    def __init__(self, disk: Disk, path: Path, file: File, sync_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: Path, file: File, key: bytes, sync_bytes: int) -> None:
         self._disk = disk
         self._path = path
         self._file: File | None = file
         self._sync_bytes = sync_bytes
         self._synced_bytes = 0
+        self._checksums = BlockChecksums(key)
 
     def write(self, data: bytes) -> None:
         file = self._writable()
         try:
             file.write(data)
+            self._checksums.add(data)
             if file.size - self._synced_bytes >= self._sync_bytes:
                 file.sync()
                 self._synced_bytes = file.size
@@ -122,6 +178,7 @@ class FileDraft:
     def finish(self) -> None:
         file = self._writable()
         try:
+            file.write(self._checksums.packed())
             file.sync()
             self._disk.sync_folder(self._path.parent)
         except OSError as error:

@@ -6,7 +6,7 @@ from everbrook.protocol.change import Change, Write
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record
 from everbrook.storage.costs import STREAM_BYTES, producers_bytes
-from everbrook.storage.damage import Damage
+from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.index import Messages
 from everbrook.storage.memory_blobs import MemoryBlobs
 from everbrook.storage.names import Names
@@ -46,6 +46,9 @@ class MemoryStorage:
 
     def damage_of(self, _incarnation: int) -> None:
         """There is no disk."""
+
+    def mark(self, _incarnation: int, _mark: DamageMark) -> None:
+        """There is no damage."""
 
     def seal(self) -> None:
         """There is nothing to prove."""

@@ -26,7 +26,7 @@ class MemoryBlobs:
         with self._lock:
             self.used_bytes += change
 
-    def open(self, owner: int, number: int) -> "MemoryBlobReader":
+    def open(self, owner: int, number: int, _size: int) -> "MemoryBlobReader":
         pieces = self._blobs.get((owner, number))
         if pieces is None:
             raise StreamDamaged("the snapshot of the stream was lost")

@@ -291,7 +291,7 @@ class MergedView:
             return self._base.chunks.index_at(incarnation, offset - 1).boundary_at_or_before(offset)
         except Damaged as error:
             head = self.head(incarnation)
-            if head and offset <= max(head.identity.first_own_offset, self.floor(incarnation)):
+            if head and offset <= max(head.identity.first_own_offset, self._needed_from(head) or 0):
                 return offset
             if head and error.mark.offset == head.tail < offset:
                 return head.tail

@@ -13,10 +13,10 @@ from struct import Struct
 
 from everbrook.protocol.state import Identity
 from everbrook.storage.chunk import (
-    BLOCK_BYTES,
     Chunk,
     Location,
     block_checksums,
+    checksums_bytes,
     damaged_block,
     pack_index,
     unpack_index,
@@ -224,4 +224,4 @@ class SegmentWriter:
 
 def chunk_end(location: Location) -> int:
     """Give where the next chunk begins: behind the checksums of this one."""
-    return location.position + location.length + -(-location.length // BLOCK_BYTES) * _LENGTH.size
+    return location.position + location.length + checksums_bytes(location.length)

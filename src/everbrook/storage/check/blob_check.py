@@ -1,5 +1,6 @@
 """Checking blobs: that the snapshot of every stream is there, with its size and its digest."""
 
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -8,8 +9,9 @@ from msgspec import Struct
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.storage.check.report import Notebook
-from everbrook.storage.disk import OsDisk, Reader
-from everbrook.storage.file_blobs import BLOBS, FileBlobs, blob_path
+from everbrook.storage.damage import Damaged
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.file_blobs import BLOBS, FileBlobs, blob_file_bytes, blob_path
 from everbrook.storage.pin import Hold
 
 READ_BYTES = 1 << 20
@@ -27,7 +29,8 @@ class BlobCheck:
 
     def __init__(self, folder: Path, notebook: Notebook) -> None:
         self._folder = folder / BLOBS
-        self._disk = OsDisk()
+        disk = OsDisk()
+        self._blobs = FileBlobs(disk, self._folder, Hold(disk))
         self._notebook = notebook
         self._expected: dict[tuple[int, int], Expected] = {}
         self._inherited: set[tuple[int, int]] = set()
@@ -45,7 +48,7 @@ class BlobCheck:
         for (owner, blob), expected in self._expected.items():
             self._check(blob_path(self._folder, owner, blob), expected)
         orphans = 0
-        for blobs in FileBlobs(self._disk, self._folder, Hold(self._disk)).all():
+        for blobs in self._blobs.all():
             orphans += len(set(blobs) - self._expected.keys() - self._inherited)
         if orphans:
             self._notebook.remark(f"{orphans} blobs belong to no snapshot; the next start removes them")
@@ -55,29 +58,26 @@ class BlobCheck:
         whose = f"the snapshot of stream {quoted(expected.name)} at offset {snapshot.offset}"
         self._notebook.at(path)
         try:
-            size, digest = self._digest(self._disk.reader(path))
+            size, expected_bytes = path.stat().st_size, blob_file_bytes(snapshot.size)
+            if size != expected_bytes:
+                self._notebook.damage(f"{whose} is a file of {size} bytes, and should have {expected_bytes}")
+            elif self._digest(snapshot) != snapshot.digest:
+                self._notebook.damage(f"{whose} is not what was published: its SHA-256 is another")
         except FileNotFoundError:
             self._notebook.damage(f"{whose} is missing")
-            return
         except OSError as error:
             self._notebook.damage(f"{whose} can't be read: {error.strerror}")
-            return
-        if size != snapshot.size:
-            self._notebook.damage(f"{whose} has {size} bytes, and should have {snapshot.size}")
-        elif digest != snapshot.digest:
-            self._notebook.damage(f"{whose} is not what was published: its SHA-256 is another")
+        except Damaged as damage:
+            self._notebook.damage(f"{whose} is not what was published: {damage.mark.reason}")
 
-    def _digest(self, reader: Reader) -> tuple[int, bytes]:
-        """Read a blob. Gives its size and its SHA-256."""
-        digest, size = sha256(), 0
-        try:
+    def _digest(self, snapshot: Snapshot) -> bytes:
+        """Read a blob. Gives its SHA-256."""
+        digest = sha256()
+        with closing(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size)) as reader:
             while data := reader.read(READ_BYTES):
                 digest.update(data)
-                size += len(data)
                 self._notebook.advance(len(data))
-        finally:
-            reader.close()
-        return size, digest.digest()
+        return digest.digest()
 
 
 def _stored(snapshot: Snapshot | None) -> Snapshot | None:

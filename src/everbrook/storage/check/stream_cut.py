@@ -22,9 +22,10 @@ from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk
-from everbrook.storage.file_blobs import BLOBS, blob_path
+from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.index import MessageIndex
 from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE, with_prefix
 from everbrook.storage.segments import segment_path
@@ -171,15 +172,16 @@ class StreamCut:
     def _owned(self, snapshot: Snapshot, old: int, new: int) -> Snapshot:
         if snapshot.automatic or snapshot.owner != old:
             return snapshot
-        source, target = (blob_path(self._folder / BLOBS, owner, snapshot.blob) for owner in (old, new))
-        with suppress(FileNotFoundError), closing(self._disk.reader(source)) as reader:
-            self._disk.make_folder(target.parent)
-            file = self._disk.create(target)
-            while data := reader.read(_COPY_BYTES):
-                file.write(data)
-            file.sync()
-            file.close()
-            self._disk.sync_folder(target.parent)
+        blobs = FileBlobs(self._disk, self._folder / BLOBS, Hold(self._disk))
+        with suppress(Damaged), closing(blobs.open(old, snapshot.blob, snapshot.size)) as reader:
+            draft = blobs.begin(new, snapshot.blob)
+            try:
+                while data := reader.read(_COPY_BYTES):
+                    draft.write(data)
+            except BaseException:
+                draft.abandon()
+                raise
+            draft.finish()
         return replace(snapshot, owner=new)
 
     # Forks
