@@ -7,8 +7,9 @@ from hashlib import sha256
 from itertools import chain
 
 from everbrook.protocol import Head, Snapshot as Published
-from everbrook.storage import Storage
+from everbrook.storage import DurableStorage, Storage
 from everbrook.storage.blobs import BlobReader
+from everbrook.storage.check.segment_repair import segments_of
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot
 from tests.crash.workload import PREFIXES
@@ -78,6 +79,14 @@ def _needed(found: Snapshot) -> set[Blob]:
     kept = [head.kept for head in heads] + [head.identity.first_kept for head in heads]
     snapshots = [each.snapshot for each in kept if each.snapshot]
     return {(snapshot.owner, snapshot.blob) for snapshot in snapshots if not snapshot.automatic}
+
+
+def check_segments(storage: DurableStorage) -> None:
+    """See that no segment is there that the base does not refer to."""
+    base = storage._base
+    left = set(base.segments.files(None)) - segments_of(base)
+    if left:
+        raise Violation(f"the segments {left} are there, and nothing refers to them")
 
 
 def discard_all(storage: Storage, found: Snapshot) -> None:

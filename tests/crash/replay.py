@@ -12,7 +12,7 @@ from random import Random
 from msgspec import Struct
 
 from everbrook.storage import DurableStorage, StoreError
-from tests.crash.inspection import check_blobs, check_listing, check_swept, discard_all, sweep_blobs
+from tests.crash.inspection import check_blobs, check_listing, check_segments, check_swept, discard_all, sweep_blobs
 from tests.crash.machine import Machine
 from tests.crash.modes import MODES
 from tests.crash.operations import Allocated, Cut, Operation, SyncFailed, Wrote, described
@@ -178,6 +178,8 @@ class Replay:
         sweep_blobs(storage)
         discard_all(storage, found)
         self._machine.jobs.run()
+        if self._mode.durable:
+            check_segments(storage)
 
     def _lead_on(self, crash: Crash, left: Tape, found: Snapshot) -> None:
         if crash.power_failed:

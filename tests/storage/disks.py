@@ -61,7 +61,7 @@ class WatchedFile:
     def sync(self) -> None:
         assert self in self._disk.open_files
         self._disk.step("sync", self._path)
-        self._disk.check_sync()
+        self._disk.check_sync(self._path)
 
     def truncate(self, size: int) -> None:
         self._disk.step("truncate", self._path)
@@ -83,6 +83,8 @@ class WatchedDisk(OsDisk):
         self.copies = False
         """Whether writing again needs room again, as where a file system copies what is written."""
         self.sync_error: int | None = None
+        self.fails_sync_of = ""
+        """The name of a folder: the next sync of a file below it fails."""
         self.open_files: set[WatchedFile] = set()
         self.most_open = 0
 
@@ -107,8 +109,10 @@ class WatchedDisk(OsDisk):
         self.room_bytes -= taken
         return taken
 
-    def check_sync(self) -> None:
+    def check_sync(self, path: Path) -> None:
         """Let the next sync fail, once: a disk that failed may well succeed when it is asked again."""
+        if self.fails_sync_of in path.parts:
+            self.fails_sync_of, self.sync_error = "", errno.EIO
         error, self.sync_error = self.sync_error, None
         if error is not None:
             raise OSError(error, os.strerror(error))
@@ -142,4 +146,4 @@ class WatchedDisk(OsDisk):
 
     def sync_folder(self, folder: Path) -> None:
         self.step("sync", folder)
-        self.check_sync()
+        self.check_sync(Path())

@@ -50,9 +50,24 @@ class Checkpointer:
         self._removed: Removals = []
         self.stats = Checkpoints()
 
-    def remove_leftovers(self) -> None:
-        """Remove the segments that an earlier process had no time to remove."""
+    def remove_leftovers(self, written: set[int] | None) -> None:
+        """Remove the segments that an earlier process had no time to remove, or to refer to.
+
+        A checkpoint that was cut off may have begun some of the streams that are `written` about in the journal.
+        """
         self._remove(self._base.removals())
+        if self._base.segments.used and written != set():
+            # In the background, before the first checkpoint: folders are listed for that.
+            last_incarnation = self._base.state().last_incarnation if written is None else 0
+            self._executor.submit(self._remove_begun, written, last_incarnation)
+
+    def _remove_begun(self, written: set[int] | None, last_incarnation: int) -> None:
+        """Remove segments of streams that are newer than the base. What may be older stays, for a person to judge."""
+        segments = self._base.segments
+        for incarnation, segment in list(segments.files(written)):
+            marked = incarnation in self._view.marks
+            if not marked and self._base.lacks_segment(incarnation, segment, last_incarnation):
+                self._remove_file(segment_path(segments.folder, incarnation, segment), later=False)
 
     def follow(self, applied: int) -> None:
         """End a checkpoint that is done, and begin one if the journal is large enough.
@@ -100,7 +115,7 @@ class Checkpointer:
                 checkpoint.take(recent, marks)
                 checkpoint.set_applied(number, last_incarnation)
                 checkpoint.set_needed(self._journal.needed_after(number))
-                checkpoint.removed(self._removed)
+                checkpoint.removed(self._gone())
                 checkpoint.commit()
             self._removed = []
         except BaseException:
@@ -123,10 +138,15 @@ class Checkpointer:
             if self._remove_file(segment_path(self._base.segments.folder, incarnation, segment)):
                 self._removed.append((incarnation, segment))
 
-    def _remove_file(self, path: Path) -> bool:
+    def _gone(self) -> Removals:
+        """Give the segments that were removed, so that not even a power failure brings them back."""
+        self._base.segments.sync_folders(self._removed)
+        return self._removed
+
+    def _remove_file(self, path: Path, *, later: bool = True) -> bool:
         """Remove a file, unless a pin needs it, and tell whether it is gone."""
         try:
-            return self._hold.remove(path)
+            return self._hold.remove(path, later=later)
         except FileNotFoundError:
             return True
         except OSError as error:
@@ -203,7 +223,7 @@ class Checkpointer:
                 checkpoint.take(self._view.recent, self._view.marks)
                 checkpoint.set_applied(applied, self._view.last_incarnation)
                 checkpoint.set_needed(Needed(self._journal.last_use + 1, self._journal.last_use))
-                checkpoint.removed(self._removed)
+                checkpoint.removed(self._gone())
                 checkpoint.commit()
             self._remove(checkpoint.removals)
         except (OSError, *LMDB_ERRORS) as error:

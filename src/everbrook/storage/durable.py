@@ -198,7 +198,7 @@ class DurableStorage:
         self._opened = (Opened(self._mode.sync, boot), manifest, state.applied)
         self._writable = False
         if not self.refusal:
-            self._checkpointer.remove_leftovers()
+            self._checkpointer.remove_leftovers(recovery.written)
             try:
                 self._begin_writing()
             except StorageFull as error:

@@ -18,12 +18,14 @@ from msgspec import Struct as Value
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.storage.chunk import chunk_length, is_inline, parse_location
 from everbrook.storage.chunk_reader import ChunkReader
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.manifest import BASE, StoreError
 from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity, unpack_producer
 from everbrook.storage.rows import (
+    CHUNKS,
     DAMAGED,
     DATA,
     DATABASES,
@@ -38,7 +40,10 @@ from everbrook.storage.rows import (
     REMOVALS,
     STREAMS,
     RowDamaged,
+    holds,
     place_of,
+    seek_chunk,
+    start_of,
     unseal,
     verified_range,
     with_prefix,
@@ -48,6 +53,7 @@ from everbrook.storage.segments import Segments
 LOCK = "lock.mdb"
 # An address range, not memory and not disk: the file grows as it is written.
 MAP_BYTES = 1 << 40
+MAX_OFFSET = 2**63
 
 APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
     b"applied",
@@ -282,6 +288,31 @@ class LmdbBase:
         with self.reading() as transaction:
             rows = transaction.cursor(self.databases[REMOVALS])
             return [PLACE.unpack(key) for key, sealed in rows if is_removal(key, sealed)]
+
+    def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
+        """Tell whether a segment is certainly newer than all that the base has of its stream.
+
+        It is not certain if the rows of the stream do not lead up to its tail: one that is lost may be about it. A
+        stream that the base does not have is newer than the base if it is younger than `last_incarnation`.
+        """
+        try:
+            head = self.head(incarnation)
+            with self.reading(incarnation) as transaction:
+                cursor = transaction.cursor(self.databases[CHUNKS])
+                there = seek_chunk(cursor, incarnation, MAX_OFFSET)
+                if head is None:
+                    return not there and incarnation > last_incarnation
+                end = head.tail
+                while there and holds(cursor, incarnation):
+                    row, start = cursor.value(), start_of(cursor)
+                    if start + chunk_length(row) != end:
+                        return False
+                    if not is_inline(row):
+                        return parse_location(bytes(cursor.key()), row) is not None and segment >= end
+                    end, there = start, cursor.prev()
+        except StreamDamaged:
+            return False
+        return end <= max(head.identity.first_own_offset, head.kept.earliest)
 
     def close(self) -> None:
         """Close the environment and the segments."""

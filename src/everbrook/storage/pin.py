@@ -85,9 +85,14 @@ class Hold:
         for lengths in self._pinned:
             lengths.setdefault(path, size)
 
-    def remove(self, path: Path) -> bool:
-        """Remove a file that is there, now or when nobody needs it any more. Tells whether it is gone."""
+    def remove(self, path: Path, *, later: bool = True) -> bool:
+        """Remove a file that is there, now or when nobody needs it any more. Tells whether it is gone.
+
+        Without `later` it stays where it is if there is a pin: its name may be used again before that is released.
+        """
         with self._lock:
+            if self._pinned and not later:
+                return False
             if self._pinned:
                 self._disk.read(path, 0, 1)
                 self._put_off[path] = None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from everbrook.protocol.change import Drop, Edit
+from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
 from everbrook.storage.damage import Damage, DamageMark
@@ -33,12 +33,17 @@ class Recovery:
         self.remarks: list[str] = []
         """What a person should know that is no damage."""
         self.refusal: str | None = None
+        self.written: set[int] | None = set()
+        """The streams that the journal has bytes of. A checkpoint that was cut off has begun segments of no others.
+
+        None: a part of the journal ended with the machine, and nobody knows.
+        """
         self._lost: set[int] = set()
         """Streams of which the journal lacks a change. Others may have taken changes before their damage was known."""
 
     def prefix_of(self, recovered: Recovered) -> Recovered:
         """Take what a machine had written before it went down: the changes up to the first that is missing."""
-        prefix = recovered.written_prefix()
+        prefix, self.written = recovered.written_prefix(), None
         lost = f"those after {prefix.last} are lost" if recovered.damages else "some of them may be lost"
         self.remark(f"the machine has been restarted since the last changes; {lost}")
         return prefix
@@ -77,6 +82,8 @@ class Recovery:
             if incarnation in self._lost or not follows:
                 self._lose((incarnation,), "a change before this one is lost")
                 return
+        if self.written is not None and isinstance(edit, Write) and edit.data:
+            self.written.add(incarnation)
         self._view.take(edit)
 
     def _lose(self, streams: Sequence[int], reason: str) -> None:

@@ -8,6 +8,8 @@ the next write. Segments are synced before the base refers to them.
 import re
 import zlib
 from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
@@ -132,6 +134,22 @@ class Segments:
         """Begin to write what one checkpoint brings."""
         return SegmentWriter(self._disk, self.folder, self._hold, self._max_bytes, self._max_open, self._made)
 
+    def files(self, incarnations: Collection[int] | None) -> Iterator[tuple[int, int]]:
+        """Give the segments that are there of some streams, or of all: their streams, and the offsets they begin at."""
+        streams = {f"{n:02x}": None for n in range(256)} if incarnations is None else {}
+        for incarnation in incarnations or ():
+            streams.setdefault(segment_path(self.folder, incarnation, 0).parent.name)
+        for folder in streams:
+            with suppress(FileNotFoundError):
+                for parts in filter(None, map(parse_segment_name, self._disk.names(self.folder / folder))):
+                    if incarnations is None or parts[0] in incarnations:
+                        yield parts
+
+    def sync_folders(self, segments: list[tuple[int, int]]) -> None:
+        """Return when the names of segments that were removed are gone from the disk."""
+        for folder in {segment_path(self.folder, *each).parent for each in segments}:
+            self._disk.sync_folder(folder)
+
     def forget(self, incarnation: int, segment: int) -> None:
         """Close a segment that is gone."""
         reader = self._open.pop(segment_path(self.folder, incarnation, segment), None)
@@ -161,6 +179,7 @@ class SegmentWriter:
         self._made = made
         self._files: dict[Path, File] = {}
         self._folders: set[Path] = set()
+        self._created: list[Path] = []
 
     def write(self, identity: Identity, chunk: Chunk, last: Location | None) -> tuple[Location, bytes]:
         """Write a chunk behind the last one of its stream. Gives where it is, and its checksums."""
@@ -196,6 +215,7 @@ class SegmentWriter:
             exists = begun or path.name in self._disk.names(path.parent)
             if not exists:
                 self._hold.note(path, ABSENT)
+                self._created.append(path)
             file = self._files[path] = self._disk.open(path) if exists else self._disk.create(path)
             self._hold.note(path, file.size)
             if not begun:
@@ -208,6 +228,8 @@ class SegmentWriter:
             self._finish(next(iter(self._files)))
         for folder in self._folders:
             self._disk.sync_folder(folder)
+        # From here on the base may refer to them, even if the commit reports an error.
+        self._created.clear()
 
     def _finish(self, path: Path) -> None:
         file = self._files.pop(path)
@@ -217,9 +239,12 @@ class SegmentWriter:
             file.close()
 
     def abandon(self) -> None:
-        """Close the files after an error. The base does not refer to what was written."""
+        """Close the files after an error, and remove the new ones. The base does not refer to what was written."""
         while self._files:
             self._files.popitem()[1].close()
+        for path in self._created:
+            with suppress(OSError):
+                self._hold.remove(path, later=False)
 
 
 def chunk_end(location: Location) -> int:
