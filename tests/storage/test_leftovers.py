@@ -17,8 +17,8 @@ from tests.storage.drafts import Draft
 CHUNK_BYTES = 100
 
 
-def opened(folder: Path, mode: DurableMode = FILE_DURABLE, boot: str = "", **sizes: int) -> HeldStorage:
-    return HeldStorage(folder, mode=mode, boot=boot, chunk_bytes=CHUNK_BYTES, **sizes)
+def opened(folder: Path, mode: DurableMode = FILE_DURABLE, boot: str = "") -> HeldStorage:
+    return HeldStorage(folder, mode=mode, boot=boot, chunk_bytes=CHUNK_BYTES)
 
 
 def cut_off(folder: Path, mode: DurableMode = FILE_DURABLE) -> tuple[Path, Draft, Draft]:
