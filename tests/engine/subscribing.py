@@ -157,14 +157,21 @@ class SubscribingRig(Rig):
     ) -> Subscription:
         """Create a webhook subscription."""
         config = Config("webhook", pattern, streams, HOOK, lease_ttl_ms=LEASE_MS)
-        return self.subscriptions.subscribe(root, subscription_id, "http://here", config)[0]
+        return self.subscribe(subscription_id, config, root)[0]
 
     def pull(
         self, subscription_id: str = "s", pattern: str | None = "events/*", streams: tuple[str, ...] = ()
     ) -> Subscription:
         """Create a pull-wake subscription."""
         config = Config("pull-wake", pattern, streams, wake_stream="wake", lease_ttl_ms=LEASE_MS)
-        return self.subscriptions.subscribe(STREAM_ROOT, subscription_id, "http://here", config)[0]
+        return self.subscribe(subscription_id, config)[0]
+
+    def subscribe(self, subscription_id: str, config: Config, root: bytes = STREAM_ROOT) -> tuple[Subscription, bool]:
+        """Create a subscription, or find it, with everything that its pattern links looked up in one go."""
+        backfill = self.subscriptions.begin_backfill(root, subscription_id, config)
+        while backfill and not backfill.step():
+            pass
+        return self.subscriptions.subscribe(root, subscription_id, "http://here", config, backfill)
 
     def found(self, subscription_id: str = "s", root: bytes = STREAM_ROOT) -> Subscription:
         """Give a subscription as memory has it."""

@@ -186,7 +186,7 @@ def test_a_subscription_is_found_again_or_refused(rig: SubscribingRig) -> None:
     """§6.2: 200 and 409."""
     same = Config("webhook", "events/*", (), "https://worker.example/hook", lease_ttl_ms=LEASE_MS)
 
-    assert rig.subscriptions.subscribe(STREAM_ROOT, "s", "http://there", same) == (rig.found(), False)
+    assert rig.subscribe("s", same) == (rig.found(), False)
     with pytest.raises(SubscriptionExists):
         rig.hook(pattern="other/*")
 

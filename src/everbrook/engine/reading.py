@@ -56,6 +56,14 @@ class Reading:
         """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
         return self._streams.list_some(prefix, after, limit, self.clock.now())
 
+    def newest_some(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[Head], bytes | None]:
+        """Do what `list_some` does, but give the newest heads. Those that are not durable yet are not among them."""
+        return self._streams.newest_some(prefix, after, limit, self.clock.now())
+
+    def arriving(self, prefix: bytes) -> list[Head]:
+        """Give the streams whose names begin with `prefix` and that are not durable yet."""
+        return self._streams.arriving_heads(prefix)
+
     def find_bucket(self, bucket_id: bytes) -> Head:
         """Give a bucket that is there (002 §1.3)."""
         bucket = self._streams.visible(bucket_record(bucket_id))

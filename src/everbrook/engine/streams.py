@@ -159,20 +159,24 @@ class Streams:
         end = deadline(head.identity, last_touch(head.written_at, self._started_at, now))
         return end is None or now < end
 
-    def living(self, prefix: bytes, now: int) -> Iterator[Head]:
-        """Give the streams that live and whose names begin with `prefix`, in the newest state."""
-        after = b""
-        while found := self.listed(prefix, after, self._tuning.population_slice, now):
-            for name, head in found:
-                newest = self._newest.get(name)
-                if newest:
-                    yield newest.head
-                elif head and name not in self._visible:
-                    yield head
-            after = found[-1][0]
-        for stream in tuple(self._arriving.values()):
-            if stream.head.identity.name.startswith(prefix) and stream.head.identity.name not in self._visible:
-                yield stream.head
+    def newest_some(self, prefix: bytes, after: bytes, limit: int, now: int) -> tuple[list[Head], bytes | None]:
+        """Do what `list_some` does, but give the newest heads. Those that are not durable yet are not among them."""
+        found, go_on_after = self.list_some(prefix, after, limit, now)
+        heads: list[Head] = []
+        for name, head in found:
+            newest = self._newest.get(name)
+            if newest:
+                heads.append(newest.head)
+            elif head and name not in self._visible:
+                heads.append(head)
+        return heads, go_on_after
+
+    def arriving_heads(self, prefix: bytes) -> list[Head]:
+        """Give the streams whose names begin with `prefix` and that are not durable yet."""
+        heads = (stream.head for stream in self._arriving.values())
+        return [
+            head for head in heads if head.identity.name.startswith(prefix) and head.identity.name not in self._visible
+        ]
 
     def heads(self, prefix: bytes) -> Iterator[Head]:
         """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""

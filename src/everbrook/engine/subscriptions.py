@@ -5,10 +5,12 @@ What may have news is not stored: it is surveyed anew at every start, and after 
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import product
 
 from msgspec import Struct
 
+from everbrook.engine.backfill import Backfill
 from everbrook.engine.clock import Scheduler, Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.records import SUBSCRIPTION_RECORDS
@@ -18,7 +20,7 @@ from everbrook.engine.subscription import Active, Trouble
 from everbrook.engine.usage import Held
 from everbrook.engine.waking import Deliverer, Delivery, Waking
 from everbrook.protocol.commands import Delete
-from everbrook.protocol.errors import NoPendingWork
+from everbrook.protocol.errors import NoPendingWork, ProtocolError
 from everbrook.protocol.outcomes import Untouched
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT, bucket_of, bucket_record
 from everbrook.protocol.subscriptions.commands import (
@@ -140,21 +142,46 @@ class Subscriptions:
         failing = sum(subscription.failures > 0 for subscription in found)
         return Surveyed(dict(by_kind), awake, failing, sum(active.trouble is not None for active in actives))
 
-    def subscribe(self, root: bytes, subscription_id: str, base_url: str, config: Config) -> tuple[Subscription, bool]:
-        """Create a subscription, or find it. Tells whether it is new."""
-        name, engine = record_name(root, subscription_id), self._engine
+    def begin_backfill(self, root: bytes, subscription_id: str, config: Config) -> Backfill | None:
+        """Begin to look for the streams that a subscription is to be linked to, or raise why it can't be created.
+
+        None: it is there already. Whoever began closes the backfill, by `subscribe` or else by itself.
+        """
+        name = record_name(root, subscription_id)
         if name in self._roster.damaged:
             self._roster.find(root, subscription_id)
-        if self._roster.get(name) is None:
+        if self._roster.get(name):
+            return None
+        self._require_room(root, 1, size_of(config, config.streams))
+        return Backfill(self._engine, root, config, self._tuning.backfill_slice)
+
+    def subscribe(
+        self, root: bytes, subscription_id: str, base_url: str, config: Config, backfill: Backfill | None
+    ) -> tuple[Subscription, bool]:
+        """Create a subscription, or find it. Tells whether it is new."""
+        name, engine = record_name(root, subscription_id), self._engine
+        matched = backfill.finish() if backfill else {}
+        moved = backfill.close() if backfill else ()
+        if backfill and self._roster.get(name) is None:
+            # Others may have been created since it began.
             self._require_room(root, 1, size_of(config, config.streams))
-        outcome = engine.execute(
-            Subscribe(name, engine.clock.now(), engine.new_incarnation(), subscription_id, root, base_url, config)
-        )
+        now, incarnation = engine.clock.now(), engine.new_incarnation()
+        outcome = engine.execute(Subscribe(name, now, incarnation, subscription_id, root, base_url, config, matched))
         if isinstance(outcome, Confirmed):
             return outcome.subscription, False
         subscription = fold(None, outcome.events[0])
         self._roster.add(name, subscription, outcome.size)
+        if moved:
+            self._go_on(self._catch_up(moved))
         return subscription, True
+
+    def _catch_up(self, moved: tuple[bytes, ...]) -> Iterator[None]:
+        """Look at streams for news that came before their subscription was there."""
+        for start in range(0, len(moved), self._tuning.survey_slice):
+            for name in moved[start : start + self._tuning.survey_slice]:
+                with suppress(ProtocolError):
+                    self._waking.note_news(name, self._engine.find(name, self._engine.clock.now()).committed)
+            yield
 
     def _require_room(self, root: bytes, more: int, more_bytes: int) -> None:
         self._engine.check_subscriptions(root, self._roster.subscribers.held(root), Held(more, more_bytes))

@@ -86,6 +86,8 @@ class WakingTuning(Struct, frozen=True, kw_only=True):
 
     load_slice: int = 256
     survey_slice: int = 256
+    backfill_slice: int = 64
+    """How many streams are looked at in one step for whether a new subscription links them."""
     wakes_at_once: int = 64
     max_wake_streams: int = MAX_WAKE_STREAMS
     max_remembered: int = 200_000

@@ -1,6 +1,5 @@
 """Views: the records that a decision rests on, as the engine or a transaction has loaded them."""
 
-from collections.abc import Iterable
 from typing import Protocol
 
 from everbrook.protocol.state import Head, Producer
@@ -63,9 +62,6 @@ class View(Protocol):
 
     def populated(self, prefix: bytes) -> bool:
         """Tell whether there is a stream whose name begins with `prefix`."""
-
-    def living(self, prefix: bytes, now: int) -> Iterable[Head]:
-        """Give the streams that live and whose names begin with `prefix`."""
 
     def subscription(self, name: bytes) -> Subscription | None:
         """Give a subscription as it is now, by the name of its record."""

@@ -273,7 +273,7 @@ class Application:
         method = methods.get(request.method)
         return method(request, common, route) if method else self._options_or_refuse(request, b", ".join(methods))
 
-    def _handle_control(self, request: Request, common: bytes, route: Route) -> Response:
+    def _handle_control(self, request: Request, common: bytes, route: Route) -> Reply:
         methods = CONTROL[route.resource]
         method = methods.get(request.method)
         if method is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.subscriptions.state import Subscription, Wake
-from everbrook.server.exchange import OnDelivery, Request, Response
+from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.location import Locator
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
@@ -68,7 +68,7 @@ class Control:
     def _deliver(self, subscription: Subscription, wake: Wake) -> None:
         self._wakes.deliver(self.subscriptions, subscription, wake)
 
-    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
+    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
         """Answer a request for a control resource, refusals in the form of the specification."""
         return self._resource.handle(request, common, route, method)
 

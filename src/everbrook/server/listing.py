@@ -13,8 +13,10 @@ from everbrook.server.auth.identity import Verb
 from everbrook.server.auth.visible import Span, visible_spans
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.gathering import Found, Gathering
+from everbrook.server.problem import problem_response
 from everbrook.server.render import json_response
 from everbrook.server.routes import Route
+from everbrook.server.slices import answer_in_slices
 
 MAX_LIMIT = 1000
 
@@ -100,14 +102,14 @@ class ListingResource:
         if window.changed_since is not None:
             return _respond(common, self._moved(page, root, window, spans, window.changed_since))
         # The registry may be among them, and it is not told of.
-        return Gathering(
+        gathering = Gathering(
             self._engine,
-            common,
             spans,
             root + window.after,
             window.limit + 2,
             lambda found: _page(common, page, root, window, found),
         )
+        return answer_in_slices(self._engine, gathering.steps(), lambda error: problem_response(error, common))
 
     def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
         # One more tells that there are more, and the registry may be among them, which is not told of.

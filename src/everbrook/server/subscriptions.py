@@ -1,6 +1,6 @@
 """The subscription resources: each method parses its request, lets the engine decide, renders the outcome (§6, §7)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,16 +13,17 @@ from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest
 from everbrook.protocol.offset import Sentinel, parse_offset
 from everbrook.protocol.path import decode_path
 from everbrook.protocol.query import parse_parameters
-from everbrook.protocol.subscriptions.config import parse_config, parse_path, parse_paths, parse_subscription_id
+from everbrook.protocol.subscriptions.config import Config, parse_config, parse_path, parse_paths, parse_subscription_id
 from everbrook.protocol.subscriptions.state import Subscription, format_position
 from everbrook.server.control import REPORTS
-from everbrook.server.exchange import Request, Response
+from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.routes import Resource, Route
-from everbrook.server.wakes import Wakes, status_of
+from everbrook.server.slices import Steps, answer_in_slices
+from everbrook.server.wakes import SLICE, LinkInfo, Wakes, status_of
 from everbrook.server.webhooks.guard import check_url
 
 Body = TypeVar("Body")
-Method = Callable[[Request, bytes, Route], Response]
+Method = Callable[[Request, bytes, Route], Reply]
 
 JWKS_MAX_AGE_SECS = 300
 
@@ -126,7 +127,7 @@ class SubscriptionResource:
         self._wakes = wakes
         self._allow_loopback_http = allow_loopback_http
 
-    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Response:
+    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
         """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
         try:
             if route.bucket_id is not None and not _hides_bucket(request, route):
@@ -136,26 +137,52 @@ class SubscriptionResource:
         except ProtocolError as error:
             return refuse(error, common, self._engine.last_change)
 
-    def create(self, request: Request, common: bytes, route: Route) -> Response:
+    def create(self, request: Request, common: bytes, route: Route) -> Reply:
         """PUT (§6.2)."""
         config = parse_config(request.body, route.root)
         if config.webhook_url is not None:
             check_url(config.webhook_url, allow_loopback_http=self._allow_loopback_http)
         base_url = self._wakes.base_url(request, route.root)
-        subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config)
-        return self._describe(201 if new else 200, common, subscription)
+        return self._in_slices(common, self._creating(common, route, base_url, config))
 
-    def read(self, _request: Request, common: bytes, route: Route) -> Response:
+    def _creating(self, common: bytes, route: Route, base_url: str, config: Config) -> Steps:
+        backfill = self._subscriptions.begin_backfill(route.root, _id(route), config)
+        try:
+            yield from self._loading(route.root, config.streams)
+            while backfill and not backfill.step():
+                yield None
+            if route.bucket_id is not None:
+                # It may have been deleted meanwhile.
+                self._engine.find_bucket(route.bucket_id)
+            subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config, backfill)
+        finally:
+            if backfill:
+                backfill.close()
+        yield from self._describing(201 if new else 200, common, subscription)
+
+    def _loading(self, root: bytes, paths: Sequence[str]) -> Steps:
+        """Bring streams into memory that a decision will look at all at once."""
+        for start in range(0, len(paths), SLICE):
+            for path in paths[start : start + SLICE]:
+                self._engine.exists(root + path.encode())
+            yield None
+
+    def read(self, _request: Request, common: bytes, route: Route) -> Reply:
         """GET (§6.3)."""
-        return self._describe(200, common, self._subscriptions.find(route.root, _id(route)))
+        subscription = self._subscriptions.find(route.root, _id(route))
+        return self._in_slices(common, self._describing(200, common, subscription))
 
-    def _describe(self, status: int, common: bytes, subscription: Subscription) -> Response:
-        return _json(
-            status,
-            common,
-            self._wakes.describe(subscription, self._subscriptions.trouble(subscription)),
-            self._engine.last_change,
-        )
+    def _describing(self, status: int, common: bytes, subscription: Subscription) -> Steps:
+        streams: dict[str, LinkInfo] = {}
+        for some in self._wakes.links(subscription):
+            streams |= some
+            yield None
+        trouble = self._subscriptions.trouble(subscription)
+        description = self._wakes.describe(subscription, list(streams.values()), trouble)
+        yield _json(status, common, description, self._engine.last_change)
+
+    def _in_slices(self, common: bytes, steps: Steps) -> Reply:
+        return answer_in_slices(self._engine, steps, lambda error: refuse(error, common, self._engine.last_change))
 
     def list_all(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/subscriptions: those of the stream root, or those that one stream wakes."""
@@ -185,11 +212,15 @@ class SubscriptionResource:
         self._subscriptions.unsubscribe(route.root, _id(route))
         return Response(204, common, b"", self._engine.last_change)
 
-    def link(self, request: Request, common: bytes, route: Route) -> Response:
+    def link(self, request: Request, common: bytes, route: Route) -> Reply:
         """POST …/streams (§6.4)."""
         paths = parse_paths(_decode(request.body, StreamsBody).streams, route.root)
+        return self._in_slices(common, self._linking(common, route, paths))
+
+    def _linking(self, common: bytes, route: Route, paths: list[str]) -> Steps:
+        yield from self._loading(route.root, paths)
         self._subscriptions.link(route.root, _id(route), tuple(paths))
-        return Response(204, common, b"", self._engine.last_change)
+        yield Response(204, common, b"", self._engine.last_change)
 
     def unlink(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE …/streams/:path (§6.4)."""

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
 from importlib import import_module
 from urllib.parse import quote
 
@@ -28,8 +29,9 @@ from everbrook.settings import WebhookSettings
 
 logger = logging.getLogger(__name__)
 
-# A description tells of at most so many streams.
+# A description tells of at most so many streams that a pattern may match, and looks at so many of them in one step.
 MAX_DESCRIBED_STREAMS = 10_000
+SLICE = 16
 # A token outlives its lease, which acks extend: it bounds how long one wake may be worked on.
 TOKEN_SECS = 7 * 24 * 3600
 MAX_IDLE_CONNECTIONS = 20
@@ -129,8 +131,12 @@ class Wakes:
 
     # Descriptions
 
-    def describe(self, subscription: Subscription, trouble: Trouble | None = None) -> Description:
-        """Describe a subscription and its streams (§6.3), and why it can't wake anybody if it can't."""
+    def describe(
+        self, subscription: Subscription, streams: list[LinkInfo], trouble: Trouble | None = None
+    ) -> Description:
+        """Describe a subscription (§6.3), with its streams as `links` gave them, and why it can't wake anybody if it
+        can't.
+        """
         config = subscription.config
         webhook: WebhookInfo | UnsetType = UNSET
         if config.webhook_url is not None:
@@ -141,7 +147,7 @@ class Wakes:
             subscription.id,
             config.type,
             config.pattern,
-            [self._link(subscription, path, head) for path, head in self._linked(subscription).items()],
+            streams,
             webhook,
             config.wake_stream,
             config.lease_ttl_ms,
@@ -151,19 +157,27 @@ class Wakes:
             ProblemInfo(trouble.code.upper(), trouble.detail) if trouble else UNSET,
         )
 
-    def _linked(self, subscription: Subscription) -> dict[str, Head | None]:
-        """Give the streams of a subscription, those included that are linked and not there yet."""
+    def links(self, subscription: Subscription) -> Iterator[dict[str, LinkInfo]]:
+        """Give the streams of a subscription, some at a time, those included that are linked and not there yet."""
         root = subscription.root.encode()
-        linked: dict[str, Head | None] = {}
-        for path in sorted(subscription.explicit):
-            linked[path] = self._head(root + path.encode())
-        if subscription.config.pattern:
-            prefix = root + literal_prefix(subscription.config.pattern).encode()
-            for name, head in self._engine.listed(prefix, b"", MAX_DESCRIBED_STREAMS):
-                path = name[len(root) :].decode()
-                if matched_by_pattern(subscription, path):
-                    linked[path] = head
-        return linked
+        explicit = sorted(subscription.explicit)
+        for start in range(0, len(explicit), SLICE):
+            paths = explicit[start : start + SLICE]
+            yield {path: self._link(subscription, path, self._head(root + path.encode())) for path in paths}
+        if not subscription.config.pattern:
+            return
+        prefix = root + literal_prefix(subscription.config.pattern).encode()
+        go_on_after: bytes | None = b""
+        for _ in range(0, MAX_DESCRIBED_STREAMS, SLICE):
+            if go_on_after is None:
+                return
+            found, go_on_after = self._engine.list_some(prefix, go_on_after, SLICE)
+            named = ((name[len(root) :].decode(), head) for name, head in found)
+            yield {
+                path: self._link(subscription, path, head)
+                for path, head in named
+                if matched_by_pattern(subscription, path)
+            }
 
     def _head(self, name: bytes) -> Head | None:
         try:

@@ -16,6 +16,7 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
+from everbrook.protocol.subscriptions.decide import backfill
 from tests.protocol.views import JSON, NOW, TEXT, Streams
 
 ROOT = b"/v1/stream/"
@@ -60,7 +61,8 @@ class Desk(Streams):
 
     def subscribe(self, config: Config = HOOK) -> Outcome:
         """Create the subscription, or find it."""
-        return self.run(Subscribe(RECORD, NOW, self.next_incarnation(), "s", ROOT, "http://here", config))
+        matched = backfill(config, ROOT, self.living(ROOT, NOW))
+        return self.run(Subscribe(RECORD, NOW, self.next_incarnation(), "s", ROOT, "http://here", config, matched))
 
     def unsubscribe(self) -> Outcome:
         """Delete the subscription."""

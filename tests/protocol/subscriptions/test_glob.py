@@ -1,9 +1,13 @@
 """Globs over paths: one pattern against a matcher that can be read at a glance, and many at once."""
 
+import sys
+from itertools import product
+from types import FrameType
+
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
+from everbrook.protocol.subscriptions.glob import GlobTrie, compile_glob, literal_prefix, normal_form
 from tests.protocol.generated import generated
 
 # A stream may well be called `*`: in a path that is a segment like any other.
@@ -60,6 +64,51 @@ def test_a_star_in_a_path_is_a_segment_like_any_other(path: str, matched: list[s
         trie.add(pattern, pattern)
 
     assert sorted(trie.match(path)) == matched
+
+
+@pytest.mark.parametrize(
+    "pattern, normal",
+    [
+        ("**/**/**", ("**",)),
+        ("a/**/*/**/*/b", ("a", "*", "*", "**", "b")),
+        ("*/*", ("*", "*")),
+        ("a/**", ("a", "**")),
+    ],
+)
+def test_wildcards_that_follow_each_other_become_as_few_as_they_can_be(pattern: str, normal: tuple[str, ...]) -> None:
+    assert normal_form(pattern) == normal
+
+
+@generated
+@given(st.lists(segments, min_size=1, max_size=12), st.lists(segments, min_size=1, max_size=8))
+def test_a_compiled_pattern_matches_what_it_says(pattern: list[str], path: list[str]) -> None:
+    assert compile_glob("/".join(pattern)).matches("/".join(path)) is matches(pattern, path)
+
+
+@generated
+@given(st.lists(segments, min_size=9, max_size=14), st.lists(segments, min_size=1, max_size=8))
+def test_a_long_pattern_among_many_matches_what_it_says(pattern: list[str], path: list[str]) -> None:
+    assert bool(found("/".join(pattern), "/".join(path))) is matches(pattern, path)
+
+
+def test_no_pattern_makes_a_path_cost_more_than_its_length() -> None:
+    """A path of which each segment could belong anywhere in each pattern."""
+    trie: GlobTrie[str] = GlobTrie()
+    chosen = ["/".join(("**", *middle, *["a/**"] * 40, "b")) for middle in product("ab*", repeat=3)]
+    for pattern in chosen:
+        trie.add(pattern, pattern)
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        assert trie.match("/".join(["a"] * 200)) == []
+    finally:
+        sys.setprofile(None)
+    assert calls < 10 * len(chosen)
 
 
 @generated

@@ -3,10 +3,14 @@
 from msgspec import Struct
 
 from everbrook.protocol.subscriptions.config import Config
+from everbrook.protocol.subscriptions.state import Link
 
 
 class Subscribe(Struct, frozen=True):
-    """Create a subscription under a stream root, whose URL is `base_url`, or find it as described (§6.2)."""
+    """Create a subscription under a stream root, whose URL is `base_url`, or find it as described (§6.2).
+
+    `matched` are the streams that its pattern links. Whoever commands has looked them up, because that may take turns.
+    """
 
     name: bytes
     now: int
@@ -15,6 +19,7 @@ class Subscribe(Struct, frozen=True):
     root: bytes
     base_url: str
     config: Config
+    matched: dict[str, Link] = {}
 
 
 class Unsubscribe(Struct, frozen=True):

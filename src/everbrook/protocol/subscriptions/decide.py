@@ -4,6 +4,8 @@ A decision is events for the subscription's own stream and, for a pull-wake, the
 one change: a generation and its wake are there together or not at all.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -34,8 +36,8 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
-from everbrook.protocol.subscriptions.config import MAX_STREAMS, require_others
-from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
+from everbrook.protocol.subscriptions.config import MAX_STREAMS, Config, require_others
+from everbrook.protocol.subscriptions.glob import compile_glob
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import (
     BEFORE_FIRST,
@@ -67,9 +69,8 @@ def decide_subscribe(view: View, command: Subscribe) -> Decision:
             raise SubscriptionExists(f"the subscription {command.id!r} exists with another configuration")
         return Decision(Confirmed(present))
     config = command.config
-    links = {path: _link_at_tail(view, command.root, path) for path in config.streams}
-    if config.pattern:
-        links = {**_backfill(view, command, config.pattern), **links}
+    named = {path: _link_at_tail(view, command.root, path) for path in config.streams}
+    links = {**command.matched, **named}
     subscription = Subscription(
         command.id, command.root.decode(), command.base_url, command.now, config, set(config.streams), links
     )
@@ -80,18 +81,10 @@ def decide_subscribe(view: View, command: Subscribe) -> Decision:
     return Decision(Changed(command.name, events, len(data)), (Write(head, data, ends, created=True),))
 
 
-def _backfill(view: View, command: Subscribe, pattern: str) -> dict[str, Link]:
-    """Link the streams that a pattern matches, at their tails (§6.2)."""
-    trie: GlobTrie[None] = GlobTrie()
-    trie.add(pattern, None)
-    root = command.root
-    found = view.living(root + literal_prefix(pattern).encode(), command.now)
-    named = ((head.identity.name[len(root) :].decode(), head) for head in found)
-    return {
-        path: Link(head.identity.incarnation, head.tail)
-        for path, head in named
-        if path != command.config.wake_stream and trie.match(path)
-    }
+def backfill(config: Config, root: bytes, heads: Iterable[Head]) -> dict[str, Link]:
+    """Link those of some streams that the pattern of a new subscription matches, at their tails (§6.2)."""
+    named = ((head.identity.name[len(root) :].decode(), head) for head in heads)
+    return {path: Link(head.identity.incarnation, head.tail) for path, head in named if links_by_pattern(config, path)}
 
 
 def _link_at_tail(view: View, root: bytes, path: str) -> Link:
@@ -155,12 +148,13 @@ def decide_unlink(view: View, command: UnlinkStream) -> Decision:
 
 def matched_by_pattern(subscription: Subscription, path: str) -> bool:
     """Tell whether a subscription's glob links a stream."""
-    pattern = subscription.config.pattern
-    if pattern is None or path == subscription.config.wake_stream:
-        return False
-    trie: GlobTrie[None] = GlobTrie()
-    trie.add(pattern, None)
-    return bool(trie.match(path))
+    return links_by_pattern(subscription.config, path)
+
+
+def links_by_pattern(config: Config, path: str) -> bool:
+    """Tell whether the glob of a configuration links a stream; its wake stream it never does."""
+    pattern = config.pattern
+    return pattern is not None and path != config.wake_stream and compile_glob(pattern).matches(path)
 
 
 def is_linked(subscription: Subscription, path: str) -> bool:

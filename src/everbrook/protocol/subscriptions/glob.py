@@ -1,15 +1,23 @@
 """Globs over stream paths (§6.2): `*` is one segment, `**` any number of them, none included.
 
-Many patterns are matched at once by a trie of their segments: what a path costs grows with its length, not with the
-number of patterns.
+One pattern is matched by an NFA whose states are the bits of one number: a path costs one step per segment, whatever
+the pattern. Many patterns are matched at once by a trie of their segments: what a path costs grows with its length, not
+with the number of patterns.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
+from itertools import groupby
 from typing import Generic, TypeVar
 
 ONE, MANY = "*", "**"
 
 Value = TypeVar("Value")
+
+# In the trie a path may be at every place behind the first `**` at once. A pattern with more of them is matched apart.
+MAX_TRIE_SEGMENTS = 8
+# How many patterns stay compiled.
+COMPILED_GLOBS = 256
 
 
 def literal_prefix(pattern: str) -> str:
@@ -20,6 +28,59 @@ def literal_prefix(pattern: str) -> str:
             return "".join(f"{each}/" for each in segments) if segment == ONE else "/".join(segments)
         segments.append(segment)
     return pattern
+
+
+def normal_form(pattern: str) -> tuple[str, ...]:
+    """Give the segments of a pattern in which wildcards that follow each other are as few as they can be.
+
+    A run of them with at least one `**` means: at least as many segments as it has `*`.
+    """
+    segments: list[str] = []
+    for wild, run in groupby(pattern.split("/"), key=lambda segment: segment in {ONE, MANY}):
+        found = list(run)
+        if wild:
+            segments += [ONE] * found.count(ONE) + [MANY] * (MANY in found)
+        else:
+            segments += found
+    return tuple(segments)
+
+
+class Glob:
+    """One pattern. Bit n of a state is set where the first n segments besides `**` are matched."""
+
+    __slots__ = ("_any", "_final", "_literals", "_loops")
+
+    def __init__(self, segments: tuple[str, ...]) -> None:
+        """Take the segments of a pattern in its normal form."""
+        literals: dict[str, int] = {}
+        self._any = self._loops = 0
+        bit = 1
+        for segment in segments:
+            if segment == MANY:
+                self._loops |= bit
+                continue
+            if segment == ONE:
+                self._any |= bit
+            else:
+                literals[segment] = literals.get(segment, 0) | bit
+            bit <<= 1
+        self._final = bit
+        self._literals = {segment: bits | self._any for segment, bits in literals.items()}
+
+    def matches(self, path: str) -> bool:
+        """Tell whether the pattern matches a path."""
+        state, literals, anything, loops = 1, self._literals, self._any, self._loops
+        for segment in path.split("/"):
+            state = (state & literals.get(segment, anything)) << 1 | state & loops
+            if not state:
+                return False
+        return bool(state & self._final)
+
+
+@lru_cache(COMPILED_GLOBS)
+def compile_glob(pattern: str) -> Glob:
+    """Compile a pattern, or find it compiled."""
+    return Glob(normal_form(pattern))
 
 
 class _Node(Generic[Value]):
@@ -36,11 +97,16 @@ class GlobTrie(Generic[Value]):
 
     def __init__(self) -> None:
         self._root: _Node[Value] = _Node(many=False)
+        self._apart: dict[tuple[str, ...], tuple[Glob, dict[Value, None]]] = {}
 
     def add(self, pattern: str, value: Value) -> None:
         """Take a pattern in."""
+        segments = normal_form(pattern)
+        if _is_long(segments):
+            self._apart.setdefault(segments, (Glob(segments), {}))[1][value] = None
+            return
         node = self._root
-        for segment in pattern.split("/"):
+        for segment in segments:
             child = node.children.get(segment)
             if child is None:
                 child = node.children[segment] = _Node(many=segment == MANY)
@@ -49,8 +115,15 @@ class GlobTrie(Generic[Value]):
 
     def remove(self, pattern: str, value: Value) -> None:
         """Let a pattern go, and what only it needed."""
+        form = normal_form(pattern)
+        if _is_long(form):
+            values = self._apart[form][1]
+            del values[value]
+            if not values:
+                del self._apart[form]
+            return
         nodes = [self._root]
-        segments = pattern.split("/")
+        segments = list(form)
         for segment in segments:
             nodes.append(nodes[-1].children[segment])
         del nodes[-1].values[value]
@@ -60,12 +133,17 @@ class GlobTrie(Generic[Value]):
 
     def match(self, path: str) -> list[Value]:
         """Give the values of the patterns that match a path."""
+        apart = [value for glob, values in self._apart.values() if glob.matches(path) for value in values]
         active = _with_none([self._root])
         for segment in path.split("/"):
             active = _with_none([reached for node in active for reached in _steps(node, segment)])
             if not active:
-                return []
-        return [value for node in active for value in node.values]
+                return apart
+        return [value for node in active for value in node.values] + apart
+
+
+def _is_long(segments: tuple[str, ...]) -> bool:
+    return MANY in segments and len(segments) - segments.index(MANY) > MAX_TRIE_SEGMENTS
 
 
 def _steps(node: _Node[Value], segment: str) -> Iterator[_Node[Value]]:
