@@ -1,14 +1,32 @@
 """Lineages: a fork's bytes, whoever of its chain holds them (§4.2)."""
 
 import tracemalloc
+from functools import partial
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, strategies as st
 
-from everbrook.protocol.errors import InvalidOffset
+from everbrook.engine.limits import Limits
+from everbrook.engine.reading import MAX_PAGE_PARTS
+from everbrook.protocol import Existing
+from everbrook.protocol.errors import ForkTooDeep, InvalidOffset
+from everbrook.storage import MemoryStorage
 from tests.engine.rig import JSON, Rig, residents
+from tests.protocol.generated import generated
+from tests.work import count_lines
 
 DEPTH = 2000
+
+
+class CountingStorage(MemoryStorage):
+    """A storage that counts the streams that it reads."""
+
+    reads = 0
+
+    def read(self, incarnation: int, start: int, end: int) -> bytes:
+        self.reads += 1
+        return super().read(incarnation, start, end)
 
 
 def chain(rig: Rig, depth: int) -> None:
@@ -118,6 +136,47 @@ def test_a_chain_of_many_forks_is_read(rig: Rig) -> None:
     assert rig.engine.page(rig.open(last), 1000).start == 1000
 
 
+def test_the_holder_of_an_offset_is_found_in_a_few_steps_however_deep_the_chain(rig: Rig) -> None:
+    chain(rig, DEPTH)
+    lineage = rig.open(b"%d" % DEPTH).lineage
+    lines = [count_lines(partial(lineage.is_boundary, offset)) for offset in range(0, DEPTH, 97)]
+    assert max(lines) < 200
+
+
+def test_a_page_has_bytes_of_a_bounded_number_of_streams() -> None:
+    storage = CountingStorage()
+    rig = Rig(storage=storage)
+    chain(rig, DEPTH)
+    stream = rig.open(b"%d" % DEPTH)
+    page = rig.engine.page(stream, 100)
+    assert (page.start, page.end, page.up_to_date) == (100, 100 + MAX_PAGE_PARTS, False)
+    assert rig.engine.page(stream, 100, until=110).end == 110
+    storage.reads = 0
+    assert rig.engine.read(stream, page) == b"y" * MAX_PAGE_PARTS
+    assert storage.reads == MAX_PAGE_PARTS
+
+
+@generated
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 12)), min_size=1, max_size=30), st.integers(0, 40))
+def test_a_chain_is_searched_as_if_part_by_part(forks: list[tuple[int, int]], offset: int) -> None:
+    """Each fork begins some bytes before the end of the one before it, and adds bytes of its own."""
+    rig, content, name = Rig(), b"x", b"0"
+    rig.create(name, b"x")
+    for number, (own, back) in enumerate(forks):
+        source, name = name, b"%d" % (number + 1)
+        content = content[: max(0, len(content) - back)]
+        rig.fork(name, source, len(content))
+        for _ in range(own):
+            rig.append(name, b"%c" % (97 + number % 26))
+            content += b"%c" % (97 + number % 26)
+    offset = min(offset, len(content))
+    lineage = rig.open(name).lineage
+    assert rig.content(name) == content
+    assert lineage.read(offset, len(content)) == content[offset:]
+    assert all(lineage.is_boundary(each) for each in range(len(content)))
+    assert list(lineage.messages(0, len(content)).ends) == list(range(1, len(content) + 1))
+
+
 def test_a_chain_of_many_forks_is_loaded(rig: Rig) -> None:
     chain(rig, DEPTH)
     rig.restart()
@@ -146,3 +205,23 @@ def test_a_chain_takes_memory_in_proportion_to_its_depth() -> None:
         taken.append(tracemalloc.get_traced_memory()[0])
         tracemalloc.stop()
     assert taken[1] < 6 * taken[0]
+
+
+def test_a_fork_has_a_bounded_number_of_streams_before_it() -> None:
+    rig = Rig(Limits(max_fork_depth=2))
+    chain(rig, 2)
+    with pytest.raises(ForkTooDeep, match="at most 2 streams before it in its chain, this one would have 3"):
+        rig.fork(b"3", b"2")
+    rig.fork(b"other", b"1")
+    assert isinstance(rig.fork(b"2", b"1", 2), Existing)
+
+
+def test_a_chain_that_is_deeper_than_it_may_be_stays_readable_and_can_be_appended_to() -> None:
+    rig = Rig()
+    chain(rig, 5)
+    rig.limits = Limits(max_fork_depth=2)
+    rig.restart()
+    rig.append(b"5", b"z")
+    assert rig.content(b"5") == b"xyyyyyz"
+    with pytest.raises(ForkTooDeep):
+        rig.fork(b"6", b"5")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.server.conftest import Connect, Start
 from tests.server.wire import Wire
 
 ZERO = "0000000000000000_0000000000000000"
@@ -107,3 +108,13 @@ def test_a_fork_reads_like_any_stream_across_the_divergence(wire: Wire, path: st
     assert (answer.body, answer.next_offset) == (b"fork", f"{9:016d}")
     follower = wire.follow(f"{fork}?offset=-1&live=sse")
     assert [follower.data(), follower.data()] == [b"hello", b"fork"]
+
+
+def test_a_fork_that_is_too_deep_is_refused(start: Start, connect: Connect, path: str) -> None:
+    """The chain that is there stays readable."""
+    wire = connect(start(limits__max_fork_depth=1))
+    wire.create(path, body=b"hello")
+    wire.create(f"{path}/1", stream_forked_from=path)
+    refused = wire.request("PUT", f"{path}/2", stream_forked_from=f"{path}/1")
+    assert refused.refusal == (409, "fork_too_deep")
+    assert wire.get(f"{path}/1").body == b"hello"

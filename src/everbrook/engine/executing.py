@@ -224,6 +224,8 @@ class Executing(Reading):
                 self._check_wake(decision.change)
             else:
                 self._check_limits(decision.change[-1])
+                if command.__class__ is Create:
+                    self._check_fork(command)
                 if self._quotas.active:
                     self._quotas.follow(decision.change, self._quotas.check(decision.change))
             self._streams.prepare(decision.change)
@@ -232,6 +234,12 @@ class Executing(Reading):
             stream.touched_at = command.now
             self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
+
+    def _check_fork(self, command: Create) -> None:
+        """Refuse a fork that would be too deep."""
+        source = self._streams.stream(command.fork.source) if command.fork else None
+        if source:
+            self.limits.check_fork_depth(source.fork_depth + 1)
 
     def _require_storage(self) -> None:
         if self._committer.failure:

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from everbrook.engine.records import is_own
 from everbrook.protocol.change import Write
-from everbrook.protocol.errors import MemoryFull, StreamFull, TooManyProducers, WakeStreamFull
+from everbrook.protocol.errors import ForkTooDeep, MemoryFull, StreamFull, TooManyProducers, WakeStreamFull
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
 
@@ -29,6 +29,7 @@ class Limits(Struct, frozen=True):
     max_producers_per_stream: int = UNLIMITED
     max_subscriptions: int = UNLIMITED
     max_wake_stream_bytes: int = UNLIMITED
+    max_fork_depth: int = UNLIMITED
     max_page_bytes: int = 16 << 20
     max_open_blobs: int = UNLIMITED
     producer_idle_ms: int | None = None
@@ -68,6 +69,14 @@ class Limits(Struct, frozen=True):
         size = _own_bytes(head)
         if size > self.max_stream_bytes and not is_own(head.identity.name):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {size}")
+
+    def check_fork_depth(self, depth: int) -> None:
+        """Refuse a fork with so many streams before it in its chain. Deeper ones that are there stay readable."""
+        if depth > self.max_fork_depth:
+            raise ForkTooDeep(
+                f"a fork has at most {self.max_fork_depth} streams before it in its chain, this one would have "
+                f"{depth}; fork one of those, or write the messages to a new stream"
+            )
 
     def check_producers(self, known: int) -> None:
         """Refuse one more producer on a stream that knows as many as it may."""

@@ -2,6 +2,10 @@
 
 Every position belongs to exactly one stream of the chain: the nearest one that begins at or before it. A stream's own
 part is in the storage up to `applied`; what is on its way there is in `unapplied`.
+
+Parts begin the earlier the further up the chain they are. So the holder of a position is found by bisection: each part
+knows, beside the one before it, one far up, so that a chain of n parts is searched in O(log n) steps and takes O(n)
+memory (skew-binary jump pointers, Myers 1983).
 """
 
 from array import array
@@ -18,16 +22,23 @@ OPEN_END = 2**63
 class Lineage:
     """One stream's part of a chain of forks, linked to the part before it."""
 
-    __slots__ = ("applied", "incarnation", "source", "start", "storage", "unapplied")
+    __slots__ = ("applied", "depth", "incarnation", "jump", "source", "start", "storage", "unapplied")
 
     def __init__(self, storage: Storage, identity: Identity, applied: int, source: "Lineage | None") -> None:
         self.storage = storage
         self.incarnation = identity.incarnation
         self.start = identity.first_own_offset
-        while source and source.start >= self.start:
+        if source and source.start >= self.start:
             # Nothing of this source's own part is inherited.
-            source = source.source
+            source = source.holder_of(self.start - 1)[0] if self.start else None
         self.source: Lineage | None = source
+        self.depth = 0
+        self.jump: Lineage | None = None
+        if source:
+            self.depth = source.depth + 1
+            jump = source.jump or source
+            far = jump.jump or jump
+            self.jump = far if source.depth - jump.depth == jump.depth - far.depth else source
         self.applied = applied
         self.unapplied: list[Write] = []
 
@@ -36,7 +47,7 @@ class Lineage:
         if start >= self.start:
             return self.storage.read(self.incarnation, start, end)
         parts: list[bytes] = []
-        holder: Lineage | None = self
+        holder: Lineage | None = self.holder_of(end - 1)[0]
         while holder and start < end:
             if holder.start < end:
                 first = max(start, holder.start)
@@ -45,13 +56,27 @@ class Lineage:
             holder = holder.source
         return b"".join(reversed(parts))
 
-    def _holder(self, offset: int) -> "tuple[Lineage, int]":
+    def holder_of(self, offset: int) -> "tuple[Lineage, int]":
         """Give the part that a position belongs to, and where that part ends for this stream."""
         holder, end = self, OPEN_END
-        while holder.source and offset < holder.start:
-            end = holder.start
-            holder = holder.source
+        while offset < holder.start and (source := holder.source):
+            jump = holder.jump
+            if jump and offset < jump.start:
+                holder = jump
+            else:
+                holder, end = source, holder.start
         return holder, end
+
+    def end_of_parts(self, start: int, parts: int) -> int:
+        """Give where the last of so many parts ends, counted from the one that holds `start`."""
+        depth = self.holder_of(start)[0].depth + parts
+        behind = self
+        if depth > self.depth:
+            return OPEN_END
+        while behind.source and behind.depth > depth:
+            jump, source = behind.jump, behind.source
+            behind = jump if jump and jump.depth >= depth else source
+        return behind.start
 
     def is_boundary(self, offset: int) -> bool:
         """Tell whether a message begins or ends at `offset`."""
@@ -59,7 +84,7 @@ class Lineage:
 
     def boundary_at_or_before(self, offset: int) -> int:
         """Give the last message boundary not greater than `offset`. A divergence point is one."""
-        holder, _ = self._holder(offset)
+        holder, _ = self.holder_of(offset)
         if offset == holder.start:
             return offset
         if offset > holder.applied:
@@ -69,7 +94,7 @@ class Lineage:
 
     def boundary_after(self, offset: int) -> int:
         """Give the first message boundary greater than `offset`."""
-        holder, part_end = self._holder(offset)
+        holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
             return min(part_end, self.storage.boundary_after(holder.incarnation, offset))
         ends = chain.from_iterable(write.ends for write in holder.unapplied)
@@ -77,7 +102,7 @@ class Lineage:
 
     def append_end(self, offset: int) -> int:
         """Give the end of the append that holds the byte at `offset`, as far as this stream has it."""
-        holder, part_end = self._holder(offset)
+        holder, part_end = self.holder_of(offset)
         if offset < holder.applied:
             return min(part_end, self.storage.append_end(holder.incarnation, offset))
         ends = (write.ends[-1] for write in holder.unapplied if write.ends)
@@ -85,7 +110,7 @@ class Lineage:
 
     def time_at(self, offset: int) -> int:
         """Give the time of the append that holds the byte at `offset`."""
-        holder, _ = self._holder(offset)
+        holder, _ = self.holder_of(offset)
         if offset < holder.applied:
             return self.storage.time_at(holder.incarnation, offset)
         writes = (write for write in holder.unapplied if write.ends)
@@ -114,7 +139,7 @@ class Lineage:
 
     def _forward(self, offset: int, count: int, bound: int) -> int:
         while count and offset < bound:
-            holder, part_end = self._holder(offset)
+            holder, part_end = self.holder_of(offset)
             if offset >= holder.applied:
                 ends = (end for write in holder.unapplied for end in write.ends if end > offset)
                 return next(islice(ends, count - 1, None), bound)
@@ -130,7 +155,7 @@ class Lineage:
 
     def _back(self, offset: int, count: int, bound: int) -> int:
         while count and offset > bound:
-            holder, _ = self._holder(offset - 1)
+            holder, _ = self.holder_of(offset - 1)
             if offset > holder.applied:
                 ends = (end for write in holder.unapplied for end in write.ends if end < offset)
                 boundaries = [holder.applied, *ends]
@@ -148,7 +173,7 @@ class Lineage:
         """Give the messages between two boundaries, all of which are in the storage."""
         ends, times = array("Q"), array("Q")
         while start < end:
-            holder, part_end = self._holder(start)
+            holder, part_end = self.holder_of(start)
             stop = min(end, part_end)
             found = self._messages_in(holder, start, stop)
             ends.extend(found.ends)

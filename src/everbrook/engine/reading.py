@@ -26,6 +26,9 @@ from everbrook.storage.blobs import BlobReader
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import Messages
 
+# A page has bytes of at most so many streams of a chain of forks: each is read apart.
+MAX_PAGE_PARTS = 64
+
 
 class Reading:
     """Finds streams, and reads what is durable of them, at once or as it comes."""
@@ -119,6 +122,8 @@ class Reading:
         start = locate(head, lineage, offset)
         if until is not None:
             until = end_of_read(head, lineage, start, until)
+        if lineage.depth > MAX_PAGE_PARTS:
+            until = min(head.tail if until is None else until, lineage.end_of_parts(start, MAX_PAGE_PARTS))
         if stream.damage:
             until = self._readable_end(stream, stream.damage, start, until)
         return page_from(head, lineage, start, max_bytes or self.batch_bytes, until)

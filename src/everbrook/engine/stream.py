@@ -24,6 +24,7 @@ class Stream:
         "ended",
         "feed",
         "fork_count",
+        "fork_depth",
         "head",
         "lineage",
         "pending_forks",
@@ -42,6 +43,7 @@ class Stream:
         self.producer_bytes = 0
         self.producer_idle_ms = producer_idle_ms
         self.fork_count = 0
+        self.fork_depth = 0
         self.pending_forks = 0
         self.touched_at = head.written_at
         self.damage: DamageMark | None = None

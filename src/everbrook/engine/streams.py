@@ -240,6 +240,7 @@ class Streams:
         source = self._source(identity.fork) if identity.fork else None
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
+        stream.fork_depth = source.fork_depth + 1 if source else 0
         stream.touched_at = last_touch(head.written_at, self._started_at, self._clock.now())
         self._observer.arrived(stream)
         return stream

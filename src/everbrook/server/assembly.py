@@ -169,6 +169,7 @@ def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listen
         max_producers_per_stream=limits.max_producers_per_stream,
         max_subscriptions=limits.max_subscriptions,
         max_wake_stream_bytes=limits.max_wake_stream_bytes,
+        max_fork_depth=limits.max_fork_depth,
         max_page_bytes=limits.max_page_bytes,
         max_open_blobs=allot(settings, descriptor_limit(), tuning).blobs if mode.durable else UNLIMITED,
         # What is on a disk is kept as long as its stream.

@@ -18,7 +18,7 @@ ProtocolError
 ├── Conflict 409
 │   ├── StreamExists, StreamClosed, ContentTypeMismatch
 │   ├── SequenceRegression, SequenceGap
-│   ├── PathBlocked, SourceDeleted
+│   ├── PathBlocked, SourceDeleted, ForkTooDeep
 │   ├── BucketExists, BucketNotEmpty
 │   ├── SnapshotBeyondTail, SnapshotSuperseded, SnapshotNeeded, SnapshotBeyondFork
 │   ├── RetentionBeyondSnapshot, NothingToBackUp
@@ -90,6 +90,7 @@ from everbrook.protocol.errors.snapshots import (
 from everbrook.protocol.errors.streams import (
     ContentTypeMismatch,
     EpochMustStartAtZero,
+    ForkTooDeep,
     OffsetGone,
     PathBlocked,
     SequenceGap,
@@ -133,6 +134,7 @@ __all__ = [
     "EpochMustStartAtZero",
     "Fenced",
     "Forbidden",
+    "ForkTooDeep",
     "Headers",
     "HeadersTooLarge",
     "InvalidAck",

@@ -79,6 +79,12 @@ class SourceDeleted(Conflict):
     code = "source_deleted"
 
 
+class ForkTooDeep(Conflict):
+    """The chain of forks would be longer than the server allows."""
+
+    code = "fork_too_deep"
+
+
 class EpochMustStartAtZero(BadRequest):
     """A producer opened a new epoch with another sequence than 0 (§5.2.1)."""
 

@@ -185,6 +185,15 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max_producers_per_stream: Annotated[Count, Meta(description="Idempotent producers remembered for one stream.")] = (
         10_000
     )
+    max_fork_depth: Annotated[
+        Count,
+        Meta(
+            description=(
+                "Streams before a fork in its chain: a fork of a fork has two. A deeper one is answered 409; those "
+                "that are there stay readable."
+            )
+        ),
+    ] = 64
 
     max_subscriptions: Annotated[
         Count,
