@@ -93,3 +93,25 @@ def test_json_mode_is_told_by_the_media_type(wire: Wire, path: str, content_type
     wire.create(path, content_type)
     wire.append(path, b"[1,2]", JSON)
     assert (wire.get(path).body, wire.get(path).headers["content-type"]) == (b"[1,2]", content_type)
+
+
+def test_a_batch_of_very_many_messages_is_stored_whole_and_in_its_turn(wire: Wire, path: str) -> None:
+    wire.create(path, content_type=JSON)
+    numbers = b",".join(b"%d" % number for number in range(200_000))
+    wire.ask("POST", path, b"[" + numbers + b"]", content_type=JSON)
+    wire.ask("POST", path, b'"last"', content_type=JSON)
+    assert [wire.read().status for _ in range(2)] == [204, 204]
+    assert wire.get(path).body[:20] == b"[" + numbers[:19]
+    assert wire.get(f"{path}?last=2").body == b'[199999,"last"]'
+
+
+def test_a_stream_begins_with_a_batch_of_very_many_messages(wire: Wire, path: str) -> None:
+    wire.create(path, content_type=JSON, body=b"[" + b"1," * 100_000 + b"2]")
+    assert wire.get(f"{path}?last=2").body == b"[1,2]"
+
+
+def test_a_batch_of_very_many_messages_with_a_fault_at_its_end_leaves_nothing(wire: Wire, path: str) -> None:
+    wire.create(path, content_type=JSON)
+    refused = wire.request("POST", path, b"[" + b"1," * 200_000 + b"nul]", content_type=JSON)
+    assert refused.refusal == (400, "invalid_json")
+    assert wire.get(path).body == b"[]"

@@ -93,7 +93,7 @@ def _append(head: Head, command: Append) -> tuple[Head, bytes, tuple[int, ...]]:
     """Give the head after the append, the bytes to store, and where their messages end."""
     _check_content_type(head, command)
     _check_stream_seq(head, command)
-    data, ends = pack(head.identity, command.body, head.tail)
+    data, ends = pack(head.identity, command.body, head.tail, command.split)
     if command.body and not data:
         raise EmptyAppend("the body is an empty array: an append needs at least one message")
     if command.expected_tail is not None and command.expected_tail != head.tail:

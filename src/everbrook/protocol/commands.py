@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from everbrook.protocol.split import Split
 from everbrook.protocol.state import Claim, Retention
 
 
@@ -26,6 +27,8 @@ class Create(Struct, frozen=True, gc=False):
     expires_at: int | None = None
     fork: ForkFrom | None = None
     retention: Retention | None = None
+    split: Split | None = None
+    """The body as it is to be stored in JSON mode, if it is so large that it was split before."""
 
 
 class Append(Struct, frozen=True, gc=False):
@@ -39,6 +42,8 @@ class Append(Struct, frozen=True, gc=False):
     claim: Claim | None = None
     stream_seq: bytes | None = None
     expected_tail: int | None = None
+    split: Split | None = None
+    """The body as it is to be stored in JSON mode, if it is so large that it was split before."""
 
 
 class Delete(Struct, frozen=True, gc=False):

@@ -32,7 +32,7 @@ def decide_create(view: View, command: Create) -> Decision:
 def _create(view: View, command: Create, cleared: Change) -> Decision:
     identity = _identity(view, command)
     start = identity.first_own_offset
-    data, ends = pack(identity, command.body, start)
+    data, ends = pack(identity, command.body, start, command.split)
     source = view.stream(identity.fork.source) if identity.fork else None
     # The times of appends never go back, also from a source to its fork.
     written_at = max(command.now, source.head.written_at) if source else command.now

@@ -4,15 +4,16 @@ A message is the unit of boundaries: one body in byte mode, one flattened elemen
 """
 
 from everbrook.protocol.json_mode import join_messages, join_part, joined_bytes, pack_messages
+from everbrook.protocol.split import Split
 from everbrook.protocol.state import Identity
 
 
-def pack(identity: Identity, body: bytes, tail: int) -> tuple[bytes, tuple[int, ...]]:
+def pack(identity: Identity, body: bytes, tail: int, split: Split | None = None) -> tuple[bytes, tuple[int, ...]]:
     """Turn a body appended at `tail` into stored bytes and the offsets at which its messages end."""
     if not body:
         return b"", ()
     if identity.json:
-        return pack_messages(body, tail)
+        return split.pack(tail) if split else pack_messages(body, tail)
     return body, (tail + len(body),)
 
 

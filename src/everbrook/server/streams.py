@@ -24,13 +24,16 @@ from everbrook.protocol.producer import parse_claim
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page
 from everbrook.protocol.retaining import parse_retention
+from everbrook.protocol.split import LARGE_BYTES, Split, is_large_batch, split_in_pieces
 from everbrook.server.compression import Compressor, choose_coding
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
+from everbrook.server.problem import problem_response
 from everbrook.server.render import CLOSED, kept_lines, page_lines
 from everbrook.server.roots import StreamRoots
+from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.settings import Settings
 
 Method = Callable[[Request, bytes], Reply]
@@ -58,8 +61,22 @@ class StreamResource:
             b"DELETE": self.delete,
         }
 
-    def create(self, request: Request, common: bytes) -> Response:
+    def _in_pieces(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
+        """Split the body of a request, a large batch, and then answer it by a method."""
+
+        def steps() -> Steps:
+            split = yield from split_in_pieces(request.body)
+            reply = method(request, common, split)
+            assert isinstance(reply, Response)  # noqa: S101 - what is split is answered at once
+            yield reply
+
+        engine = self._engine
+        return answer_in_slices(engine, steps(), lambda error: problem_response(error, common, engine.last_change))
+
+    def create(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
         """PUT (§5.1)."""
+        if len(request.body) >= LARGE_BYTES and split is None and is_large_batch(request.headers, request.body):
+            return self._in_pieces(request, common, self.create)
         headers, now = request.headers, self._engine.clock.now()
         ttl, expires_at = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         command = Create(
@@ -73,6 +90,7 @@ class StreamResource:
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
             fork=_parse_fork(request, self._roots),
             retention=parse_retention(headers.get(b"stream-retention")),
+            split=split,
         )
         outcome = self._engine.execute(command)
         head = outcome.head
@@ -87,8 +105,10 @@ class StreamResource:
         location = self._locator.url(request, request.path)
         return Response(201, b"%bLocation: %b\r\n" % (lines, location), b"", self._engine.last_change)
 
-    def append(self, request: Request, common: bytes) -> Response:
+    def append(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
         """POST (§5.2, §5.3)."""
+        if len(request.body) >= LARGE_BYTES and split is None and is_large_batch(request.headers, request.body):
+            return self._in_pieces(request, common, self.append)
         headers = request.headers
         stream_seq, expected = headers.get(b"stream-seq"), headers.get(b"if-match")
         command = Append(
@@ -100,6 +120,7 @@ class StreamResource:
             parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
             None if stream_seq is None else parse_stream_seq(stream_seq),
             None if expected is None else parse_expected_tail(expected),
+            split,
         )
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer

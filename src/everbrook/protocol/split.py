@@ -1,0 +1,74 @@
+"""Splits: a large batch of JSON messages is split before a decision needs it, a piece at a time (§9.1).
+
+To split a million messages takes longer than one turn of the loop may. A piece ends at a comma. Where that is not one
+between two messages, the piece within brackets is no JSON, because a text or a bracket is left open: it is tried again
+with more behind it. So the pieces are valid if and only if the batch is.
+"""
+
+from array import array
+from collections.abc import Generator, Sequence
+from itertools import accumulate, islice
+
+from msgspec import Raw, Struct
+
+from everbrook.protocol.content_type import JSON, parse_media_type
+from everbrook.protocol.errors import InvalidJson, ProtocolError
+from everbrook.protocol.json_mode import MAX_BATCH_VALUES, SEPARATOR, split_messages
+
+PIECE_BYTES = 64 * 1024
+# From so many values on, which take about 7 ms, a batch is split in pieces.
+MANY_VALUES = 65_536
+LARGE_BYTES = 2 * MANY_VALUES
+"""A shorter body can't have so many values."""
+
+
+class Split(Struct, frozen=True):
+    """A batch as it is to be stored, with the lengths of its messages; or why it can't be."""
+
+    data: bytes = b""
+    lengths: Sequence[int] = ()
+    error: ProtocolError | None = None
+
+    def pack(self, tail: int) -> tuple[bytes, tuple[int, ...]]:
+        """Give the stored bytes, and where the messages end when they are appended at `tail`."""
+        if self.error:
+            raise self.error
+        return self.data, tuple(islice(accumulate(self.lengths, initial=tail), 1, None))
+
+
+def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
+    """Tell whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is better split in pieces."""
+    content_type = headers.get(b"content-type")
+    if content_type is None or parse_media_type(content_type) != JSON:
+        return False
+    # One with even more values is refused before it is split.
+    return MANY_VALUES <= body.count(SEPARATOR) < MAX_BATCH_VALUES and body.lstrip().startswith(b"[")
+
+
+def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
+    """Split a large batch, one piece in each step."""
+    parts: list[bytes] = []
+    lengths = array("Q")
+    start, size = body.index(b"[") + 1, PIECE_BYTES
+    while True:
+        end = body.find(SEPARATOR, start + size)
+        try:
+            messages = _split_piece(b"[" + body[start:] if end < 0 else b"[%b]" % body[start:end])
+        except InvalidJson as error:
+            if end < 0:
+                return Split(error=InvalidJson(f"{error.detail}, in what begins at byte {start}"))
+            size *= 2
+        else:
+            parts.append(SEPARATOR.join(messages) + SEPARATOR)
+            lengths.extend(len(message) + len(SEPARATOR) for message in messages)
+            if end < 0:
+                return Split(b"".join(parts), lengths)
+            start, size = end + 1, PIECE_BYTES
+        yield None
+
+
+def _split_piece(piece: bytes) -> list[Raw]:
+    messages = split_messages(piece)
+    if not messages:
+        raise InvalidJson("the body must be JSON: nothing follows a comma")
+    return messages
