@@ -20,6 +20,7 @@ from everbrook.server.exchange import Gate
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.limits.descriptors import allot, descriptor_limit
 from everbrook.server.limits.holdings import Holdings
+from everbrook.server.limits.long_turns import TimedScheduler
 from everbrook.server.limits.rates import address_gate, identity_gate
 from everbrook.server.observe.assembling import observer_of
 from everbrook.server.roots import StreamRoots
@@ -112,12 +113,13 @@ def assemble(
 ) -> Application:
     """Put an application together on the running loop."""
     limits = limits_of(settings, tuning.listener)
-    engine = Engine(storage, asyncio.get_running_loop(), clock or Clock(), limits, tuning=tuning.engine)
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
+    observer = observer_of(settings, proxies.client_address)
+    scheduler = TimedScheduler(asyncio.get_running_loop(), observer.turns)
+    engine = Engine(storage, scheduler, clock or Clock(), limits, tuning=tuning.engine)
     holdings = Holdings(settings.limits, proxies)
     authenticator = Authenticator(settings.auth, proxies, tuning.auth) if settings.auth.configured else None
     gates = gates_of(settings, proxies, holdings, authenticator, tuning.auth)
-    observer = observer_of(settings, proxies.client_address)
     return Application(engine, settings, gates, holdings, authenticator, observer, tuning)
 
 

@@ -54,6 +54,7 @@ class Listener:
         self._max_connections = limits.max_connections if max_connections is None else max_connections
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
         self.pulse = Pulse(application.engine, self.loop, bounds, application.tuning.pulse)
+        application.observer.turns.worked = self.pulse.worked
         self.buffered_bytes = 0
         self.max_buffered_bytes = limits.max_buffered_bytes
         self.certificates = certificates_of(application)

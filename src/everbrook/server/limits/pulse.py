@@ -60,6 +60,10 @@ class Pulse:
         self._counted_at, self._counted = 0.0, 0
         self._durable_per_sec = self._assumed_per_sec
 
+    def worked(self) -> float | None:
+        """Give for how many seconds the thread of the loop has worked since the last beat; None where there is none."""
+        return thread_time() - self._worked_secs if self._on and self.beat_at < inf else None
+
     @property
     def begun(self) -> bool:
         """Whether there was ever a beat to schedule."""

@@ -5,6 +5,11 @@ Each begins at zero, so that the first event is seen as one: a series that begin
 
 from msgspec import Struct
 
+from everbrook.server.observe.operations import OPERATIONS
+
+BACKGROUND = "background"
+"""What the server does by itself."""
+
 
 class Counted(Struct, frozen=True):
     """What is counted: what its label is, the words that it may have, and what it means."""
@@ -22,6 +27,11 @@ COUNTED = {
     ),
     "connections_refused": Counted(
         "reason", ("unavailable", "too_many_requests"), "Connections that were refused, by reason."
+    ),
+    "long_turns": Counted(
+        "operation",
+        (*OPERATIONS, BACKGROUND),
+        "Turns of the event loop with more than 50 ms of work, by what ran in them; the log names callbacks.",
     ),
     "reloads": Counted("outcome", ("ok", "failed"), "Times that certificates, keys and policy were to be read anew."),
 }

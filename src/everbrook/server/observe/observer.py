@@ -11,6 +11,7 @@ from typing import Protocol
 
 from everbrook.engine.histogram import Histogram
 from everbrook.server.exchange import Request, Response
+from everbrook.server.limits.long_turns import LongTurns
 from everbrook.server.observe.audit import Audit
 from everbrook.server.observe.counters import Counters
 from everbrook.server.observe.survey import NOTHING, Transport
@@ -46,8 +47,9 @@ class Observer:
     ) -> None:
         """Tell watchers of every answer; the audit log and the tracer are among them where they do anything."""
         self.audit = audit
-        self.tallies = Tallies()
         self.counters = Counters()
+        self.turns = LongTurns(self.counters)
+        self.tallies = Tallies(self.turns)
         self.deliveries = {True: 0, False: 0}
         self.delivery_secs = Histogram(BOUNDS_SECS)
         self.transport: Transport = NOTHING

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from time import monotonic
 
 from everbrook.server.exchange import Request, Response
+from everbrook.server.limits.long_turns import LONG_SECS, LongTurns
 from everbrook.server.observe.operations import METHODS, OTHER, operation_of
 
 BOUNDS_SECS = (
@@ -69,7 +70,9 @@ NONE: dict[int, Tally] = {}
 class Tallies:
     """All tallies of a server, and how often each refusal was given."""
 
-    def __init__(self) -> None:
+    def __init__(self, turns: LongTurns) -> None:
+        """Tell `turns` of answers that took long to be put together."""
+        self.turns = turns
         self._tallies: dict[tuple[str, str, int], Tally] = {}
         self._plain: dict[bytes | str, dict[int, Tally]] = {method: {} for method in METHODS}
         self.refusals: dict[str, int] = {}
@@ -84,6 +87,10 @@ class Tallies:
             tally.soon += 1
         else:
             tally.later[bisect_left(BOUNDS_SECS, secs)] += 1
+            if secs >= LONG_SECS:
+                began = request.parked_at or monotonic()
+                if began - received >= LONG_SECS:
+                    self.turns.answered(tally.operation, began - received)
         tally.secs += secs
         if response.body:
             tally.sent_bytes += len(response.body)
