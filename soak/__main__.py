@@ -29,6 +29,7 @@ from soak.server import ServerFailed
 from soak.spark.killing import soak_spark
 from soak.subscriptions.killing import soak_subscriptions
 from soak.sync.controls import ALL, CONTROLS
+from soak.turns import measure_turns
 
 MODES = ("acid", "file-durable", "file-fast")
 SYNCING = ("acid", "file-durable")
@@ -40,6 +41,7 @@ SYNC_SECS = 180.0
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
 FLIP_CASES = 3_000
+TURN_STREAMS = 100_000
 BACKUP_STREAMS, BACKUP_MEGABYTES = 10_000, 1_000
 # Beside the code and not in the system's folder for temporary files, which may be memory: a sync has to meet a disk.
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -244,6 +246,12 @@ def _backup(options: argparse.Namespace) -> None:
             soak_backup(mode, Path(folder), streams=BACKUP_STREAMS, megabytes=BACKUP_MEGABYTES)
 
 
+def _turns(options: argparse.Namespace) -> None:
+    for mode in options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            measure_turns(mode, Path(folder), streams=min(options.streams, TURN_STREAMS))
+
+
 PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "flips": _flips,
     "freeze": _freeze,
@@ -258,6 +266,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "crash": _crash,
     "scale": _scale,
     "backup": _backup,
+    "turns": _turns,
 }
 
 if __name__ == "__main__":

@@ -110,6 +110,11 @@ class Subscriptions:
 
     # Requests
 
+    @property
+    def exist(self) -> bool:
+        """Whether there is one."""
+        return bool(self._roster)
+
     def find(self, root: bytes, subscription_id: str) -> Subscription:
         """Give a subscription that is there."""
         return self._roster.find(root, subscription_id).subscription

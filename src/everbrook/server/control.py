@@ -1,16 +1,20 @@
 """The control resources of subscriptions, with everything that they need (§6, §7).
 
 Signing and sending take libraries that most servers never use: they are imported when the first subscription needs
-them.
+them. That takes more than half a second, so it is done in a thread while the first request waits.
 """
 
+import asyncio
+import sys
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.subscriptions.state import Subscription, Wake
 from everbrook.server.exchange import OnDelivery, Reply, Request
+from everbrook.server.loading import Loading
 from everbrook.server.location import Locator
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
@@ -18,6 +22,8 @@ from everbrook.settings import WebhookSettings
 if TYPE_CHECKING:
     from everbrook.server.subscriptions import SubscriptionResource
     from everbrook.server.wakes import Wakes
+
+MODULE = "everbrook.server.subscriptions"
 
 CONTROL = {
     Resource.JWKS: {b"GET": "keys", b"HEAD": "keys"},
@@ -36,6 +42,12 @@ REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
 """Where workers say how far they are. Each shows the token that it was given for that, whatever policy there is."""
 
 
+def _import() -> None:
+    """Import everything that subscriptions need."""
+    for name in ("everbrook.server.secrets", "everbrook.server.wakes", MODULE):
+        import_module(name)
+
+
 class Control:
     """Subscriptions at work, and their URLs."""
 
@@ -48,6 +60,10 @@ class Control:
         self._locator = locator
         self._on_delivery = on_delivery
         self.subscriptions = Subscriptions(engine, self._deliver)
+        self._importing: asyncio.Future[object] | None = None
+        if self.subscriptions.exist:
+            # Nobody waits for it yet, and the first wake may be due at once.
+            _import()
 
     @cached_property
     def _wakes(self) -> "Wakes":
@@ -70,7 +86,14 @@ class Control:
 
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
         """Answer a request for a control resource, refusals in the form of the specification."""
-        return self._resource.handle(request, common, route, method)
+        imported = self._importing.done() if self._importing else MODULE in sys.modules
+        if imported:
+            return self._resource.handle(request, common, route, method)
+        if self._importing is None:
+            self._importing = asyncio.get_running_loop().run_in_executor(None, _import)
+        return Loading(
+            self._engine, common, self._importing, lambda: self._resource.handle(request, common, route, method)
+        )
 
     def require_token(self, request: Request, route: Route) -> None:
         """Refuse a report of who shows no token that was issued for its subscription."""
