@@ -6,6 +6,7 @@ Slices are bounded by time, too: a slow machine does less in one turn, and no ma
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 
 import pytest
 
@@ -15,7 +16,6 @@ from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol import STREAM_ROOT, Change, Create, ForkFrom, Head
 from everbrook.server.application import Application
 from everbrook.server.exchange import Reply, Request, Response
-from everbrook.server.subscriptions import SubscriptionResource
 from everbrook.settings import Settings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
 from everbrook.storage import MemoryStorage
@@ -128,8 +128,8 @@ class Server:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """A server that has loaded what subscriptions need."""
-    assert SubscriptionResource
+    """A server that has loaded what subscriptions need: it is imported in a thread otherwise, which takes no turns."""
+    import_module("everbrook.server.subscriptions")
     with asyncio.Runner() as runner:
 
         async def made() -> Server:

@@ -3,6 +3,7 @@
 from everbrook.protocol import Head
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
+from tests.work import count_lines
 
 
 def heads(store: Store, slice_size: int = 100) -> list[Head]:
@@ -43,3 +44,14 @@ def test_dropped_streams_are_not_among_them(durable_store: Store) -> None:
     durable_store.commit((one.drop(),))
     durable_store.reopen()
     assert heads(durable_store) == [two.head]
+
+
+def test_a_slice_costs_the_same_however_many_were_dropped_before_it(durable_store: Store) -> None:
+    """While very many streams expire, what is gone already lies behind."""
+    mortals = [Draft(b"%d" % number, number, ttl_secs=1) for number in range(1, 601)]
+    durable_store.commit(*((stream.write(b"x"),) for stream in mortals))
+    durable_store.reopen()
+    before = count_lines(lambda: durable_store.storage.mortal(500, 10))
+    durable_store.commit(*((stream.drop(),) for stream in mortals[:500]))
+    assert count_lines(lambda: durable_store.storage.mortal(500, 10)) < 2 * before
+    assert heads(durable_store, 10) == [stream.head for stream in mortals[500:]]

@@ -142,13 +142,22 @@ class MergedView:
             if incarnation > after and stream.head.identity.mortal
         }
         dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
-        stored = self._base.mortal(after, limit + len(dropped))
+        stored = self._stored_mortal(after, limit, dropped)
         heads: dict[int, Head] = {}
         for incarnation in sorted({*stored, *recent} - dropped)[:limit]:
             head = recent.get(incarnation) or self._readable_head(incarnation)
             if head:
                 heads[incarnation] = head
         return list(heads.values())
+
+    def _stored_mortal(self, after: int, limit: int, dropped: set[int]) -> list[int]:
+        """Ask the base for so many that are not dropped. While very many expire, few of them lie ahead."""
+        living: list[int] = []
+        found = [after]
+        while found and len(living) < limit:
+            found = self._base.mortal(found[-1], limit)
+            living += [incarnation for incarnation in found if incarnation not in dropped]
+        return living
 
     def _readable_head(self, incarnation: int) -> Head | None:
         try:
