@@ -64,6 +64,11 @@ def test_a_batch_that_does_not_end_as_it_should_is_refused(end: bytes) -> None:
         split(b"[" + b"1," * PIECE_BYTES + b"1" + end).pack(0)
 
 
+def test_a_comma_at_the_end_is_refused_also_where_a_piece_ends() -> None:
+    with pytest.raises(InvalidJson, match="nothing follows a comma"):
+        split(b"[" + b"1," * (PIECE_BYTES // 2 + 1) + b"]").pack(0)
+
+
 def test_a_step_splits_one_piece() -> None:
     steps: list[None] = []
     split(b"[" + b"1," * (5 * PIECE_BYTES) + b"1]", steps)
