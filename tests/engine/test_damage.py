@@ -26,6 +26,11 @@ class RottenStorage(LastingStorage):
         """What the storage knows of when a stream is loaded."""
         self.hidden: dict[int, int] = {}
         """Incarnations, and the offset of the byte that can't be read."""
+        self.marked: set[int] = set()
+        """Incarnations that the storage has found to be damaged by itself."""
+
+    def damage_of(self, incarnation: int) -> DamageMark | None:
+        return MARK if incarnation in self.marked else None
 
     def load(self, name: bytes) -> Record | None:
         found = super().load(name)
@@ -157,3 +162,37 @@ def test_a_damaged_subscription_is_stopped_alone_and_can_be_deleted(
         rig.subscriptions.find(STREAM_ROOT, "one")
     storage.noted.clear()
     rig.hook("one")
+
+
+# Readers at the tail
+
+
+def test_readers_at_the_tail_are_told_of_damage_that_another_read_meets(rig: Rig, storage: RottenStorage) -> None:
+    """A damaged stream takes nothing more: they would wait for ever."""
+    stream = rig.engine.find(b"a", rig.clock.now())
+    reader, other = rig.follow(b"a"), rig.follow(b"b")
+    storage.hidden[stream.head.identity.incarnation] = 5
+    read(rig, stream, 0)
+    assert [type(error) for error in reader.errors] == [Damaged]
+    assert other.errors == []
+
+
+def test_readers_at_the_tail_are_told_when_a_change_is_refused_for_damage(rig: Rig, storage: RottenStorage) -> None:
+    reader = rig.follow(b"a")
+    storage.damaged_streams = 1
+    storage.marked.add(rig.engine.find(b"a", rig.clock.now()).head.identity.incarnation)
+    with pytest.raises(StreamDamaged, match="takes no changes"):
+        rig.append(b"a", b"gh")
+    assert [type(error) for error in reader.errors] == [StreamDamaged]
+
+
+def test_damage_of_a_source_ends_who_waits_there_and_not_at_its_fork(rig: Rig, storage: RottenStorage) -> None:
+    rig.fork(b"f", b"a")
+    at_source, at_fork = rig.follow(b"a"), rig.follow(b"f")
+    storage.hidden[rig.engine.find(b"a", rig.clock.now()).head.identity.incarnation] = 5
+    fork = rig.engine.find(b"f", rig.clock.now())
+    read(rig, fork, 0)
+    assert len(at_source.errors) == 1
+    rig.append(b"f", b"gh")
+    rig.scheduler.settle()
+    assert (at_fork.received, at_fork.errors) == (b"gh", [])

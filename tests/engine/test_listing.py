@@ -2,6 +2,7 @@
 
 import pytest
 
+from everbrook.engine.engine import EXPIRED_AT_ONCE
 from everbrook.protocol import Deleted, bucket_prefix
 from everbrook.protocol.errors import BucketNotEmpty, BucketNotFound
 from everbrook.storage import StorageFull
@@ -216,6 +217,29 @@ def test_a_stream_that_lives_keeps_its_bucket_whichever_of_them_comes_first(rig:
     with pytest.raises(BucketNotEmpty):
         rig.engine.delete_bucket(b"agents")
     assert listed(rig, AGENTS) == [b"/ds/agents/b"]
+
+
+def test_many_streams_whose_time_has_run_out_go_a_slice_at_a_time(rig: Rig) -> None:
+    rig.create_bucket(b"agents")
+    for number in range(2 * EXPIRED_AT_ONCE + 1):
+        rig.create(b"/ds/agents/%04d" % number, ttl_secs=1)
+    rig.clock.micros += 1_000_000
+    first = rig.engine.expire_some(b"agents", b"")
+    assert first == b"/ds/agents/%04d" % (EXPIRED_AT_ONCE - 1)
+    second = rig.engine.expire_some(b"agents", first)
+    assert second is not None
+    assert rig.engine.expire_some(b"agents", second) is None
+    assert isinstance(rig.engine.delete_bucket(b"agents"), Deleted)
+
+
+def test_nothing_more_expires_behind_a_stream_for_which_the_bucket_stays(rig: Rig) -> None:
+    rig.create_bucket(b"agents")
+    rig.create(b"/ds/agents/0000")
+    for number in range(1, EXPIRED_AT_ONCE + 1):
+        rig.create(b"/ds/agents/%04d" % number, ttl_secs=1)
+    rig.clock.micros += 1_000_000
+    assert rig.engine.expire_some(b"agents", b"") is None
+    assert rig.engine.count(b"/ds/agents/") == EXPIRED_AT_ONCE + 1
 
 
 def test_a_soft_deleted_stream_keeps_its_bucket(rig: Rig) -> None:

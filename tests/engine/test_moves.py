@@ -70,6 +70,20 @@ def test_what_moved_too_long_ago_is_forgotten() -> None:
     assert since(noted, later) == [b"b", b"c"]
 
 
+def test_names_are_remembered_up_to_so_many_bytes() -> None:
+    noted = noting(MovesTuning(max_name_bytes=8))
+    early = noted.token()
+    noted.note(b"long")
+    noted.note(b"long")
+    later = noted.token()
+    noted.note(b"four")
+    assert since(noted, early) == [b"long", b"four"]
+    noted.note(b"x")
+    assert since(noted, later) == [b"four", b"x"]
+    with pytest.raises(TokenGone):
+        noted.since(early.encode(), b"", 1000)
+
+
 def test_a_stream_that_moves_again_and_again_takes_one_place() -> None:
     noted = noting(MovesTuning(max_moves=2))
     early = noted.token()

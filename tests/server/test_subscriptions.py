@@ -286,3 +286,9 @@ def test_those_that_a_stream_wakes_are_listed_with_how_far_they_came(api: Api) -
     told = {each["subscription_id"]: each for each in listed(api, "?stream=waking/one")}[name]
     assert (told["pattern"], told["awake"]) == ("waking/*", False)
     assert name not in {each["subscription_id"] for each in listed(api, "?stream=sleeping/one")}
+
+
+def test_subscriptions_of_a_stream_whose_name_is_not_utf8_are_refused(api: Api) -> None:
+    answer = api.wire.request("GET", f"{api.root}/__ds/subscriptions?stream=%ff")
+    assert refusal(answer)[0] == 400
+    assert "stream must be UTF-8" in document(answer)["error"]["message"]

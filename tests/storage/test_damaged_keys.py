@@ -136,6 +136,17 @@ def test_streams_that_expire_are_found_without_their_rows(store: Path) -> None:
     storage.close()
 
 
+def test_streams_that_expire_are_found_behind_damaged_ones(store: Path) -> None:
+    """A slice of damaged streams alone is not the end of them."""
+    with rows(store) as changed:
+        for number in (10, 11, 12):
+            changed.flip(b"streams", INCARNATION.pack(number), 3)
+    storage = HeldStorage(store)
+    assert [head.identity.incarnation for head in storage.mortal(0, 2)] == [13]
+    assert [head.identity.incarnation for head in storage.mortal(13, 2)] == [14]
+    storage.close()
+
+
 def test_a_mark_of_an_unknown_stream_is_kept(store: Path) -> None:
     with rows(store) as changed:
         changed.put(b"damaged", b"short", b"what it says")

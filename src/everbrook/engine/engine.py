@@ -32,13 +32,24 @@ class Engine(Executing):
 
     # Buckets
 
-    def delete_bucket(self, bucket_id: bytes) -> Deleted | Untouched:
-        """Delete a bucket. Streams in it whose time has run out are none, even if nobody has noticed yet."""
+    def expire_some(self, bucket_id: bytes, after: bytes) -> bytes | None:
+        """Expire the streams of a bucket whose time has run out, among those that follow a name.
+
+        Gives the name after which to go on; None if that was all, or a stream lives, for which the bucket stays.
+        """
         now = self.clock.now()
-        for name, head in self._storage.scan(bucket_prefix(bucket_id), b"", EXPIRED_AT_ONCE):
-            if head and head.identity.mortal:
+        found = self._storage.scan(bucket_prefix(bucket_id), after, EXPIRED_AT_ONCE)
+        for name, head in found:
+            if head is None or self._streams.lives(head, now):
+                return None
+            if head.identity.mortal:
                 self._execute_due(Expire(name, now))
-        outcome = self.execute(DeleteBucket(bucket_id, now))
+        return found[-1][0] if len(found) == EXPIRED_AT_ONCE else None
+
+    def delete_bucket(self, bucket_id: bytes) -> Deleted | Untouched:
+        """Delete a bucket in which no stream lives. Where many have run out of time, `expire_some` ends them before."""
+        self.expire_some(bucket_id, b"")
+        outcome = self.execute(DeleteBucket(bucket_id, self.clock.now()))
         self._quotas.forget_bucket(bucket_id)
         return outcome
 

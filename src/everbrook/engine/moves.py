@@ -22,6 +22,8 @@ class Moves:
         """Begin anew. `run` is a random number of 64 bits that tells this run of the server from others."""
         self._run = run
         self._max_moves = tuning.max_moves
+        self._max_name_bytes = tuning.max_name_bytes
+        self._name_bytes = 0
         self._min_log = tuning.min_log
         self._numbers: dict[bytes, int] = {}
         self._log: list[tuple[int, bytes]] = []
@@ -49,13 +51,15 @@ class Moves:
 
     def note(self, name: bytes) -> None:
         """Note that a stream moved."""
-        self._numbers.pop(name, None)
+        if self._numbers.pop(name, None) is None:
+            self._name_bytes += len(name)
         self._last += 1
         self._numbers[name] = self._last
         self._log.append((self._last, name))
-        if len(self._numbers) > self._max_moves:
+        while len(self._numbers) > self._max_moves or self._name_bytes > self._max_name_bytes:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
+            self._name_bytes -= len(oldest)
         if len(self._log) > 2 * len(self._numbers) + self._min_log:
             # Most of it is past: the streams have moved again since.
             self._log = [(number, name) for name, number in self._numbers.items()]

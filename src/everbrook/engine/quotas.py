@@ -156,3 +156,6 @@ class Quotas:
     def forget_bucket(self, bucket_id: bytes) -> None:
         """Count again what a bucket holds: it is gone. Its quota stays."""
         self._usage.forget(bucket_id)
+        if self._own.get(bucket_id) is None:
+            # Nothing is remembered of it. A quota of its own outlives it, and may not be durable yet.
+            self._own.pop(bucket_id, None)

@@ -156,7 +156,7 @@ class Reading:
             return stream.lineage.read(page.start, page.end)
         except Damaged as error:
             stream.damage = stream.damage or error.mark
-            self._streams.damaged.add(error.incarnation)
+            self._streams.note_damage(stream, error)
             raise
 
     def read_part(self, stream: Stream, start: int, end: int) -> bytes:

@@ -28,7 +28,8 @@ class Roster:
         self.active: dict[bytes, Active] = {}
         self.damaged: set[bytes] = set()
         """The names of records that can't be read: their subscriptions are stopped, and can be deleted."""
-        self.subscribers = Subscribers(engine.tuning.waking.max_remembered)
+        waking = engine.tuning.waking
+        self.subscribers = Subscribers(waking.max_remembered, waking.max_remembered_bytes)
 
     def __bool__(self) -> bool:
         return bool(self.active)

@@ -25,6 +25,7 @@ from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
 from everbrook.storage.costs import STREAM_BYTES
+from everbrook.storage.damage import Damaged
 
 BASE = b""
 """What stands for the base surface where bytes are counted by bucket."""
@@ -146,10 +147,10 @@ class Streams:
     ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
         """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
         found = self._storage.scan(prefix, after, limit)
-        living = [(name, head) for name, head in found if head is None or self._lives(head, now)]
+        living = [(name, head) for name, head in found if head is None or self.lives(head, now)]
         return living, found[-1][0] if len(found) == limit else None
 
-    def _lives(self, head: Head, now: int) -> bool:
+    def lives(self, head: Head, now: int) -> bool:
         """Tell whether a stream has neither been deleted nor run out of time, without loading it."""
         if head.deleted or not head.identity.mortal:
             return not head.deleted
@@ -306,7 +307,27 @@ class Streams:
             incarnation = edit.head.identity.incarnation
             known = incarnation in self.damaged or self._storage.damage_of(incarnation)
             if known and isinstance(edit, Write) and not edit.head.deleted:
-                raise StreamDamaged(f"the stream at {quoted(edit.head.identity.name)} is damaged and takes no changes")
+                name = edit.head.identity.name
+                error = StreamDamaged(f"the stream at {quoted(name)} is damaged and takes no changes")
+                self._dismiss(name, incarnation, error)
+                raise error
+
+    def note_damage(self, stream: Stream, error: Damaged) -> None:
+        """Note what was found in reading a stream: it, or what it was forked from, takes nothing more."""
+        self.damaged.add(error.incarnation)
+        identity = stream.committed.identity
+        while identity.incarnation != error.incarnation and identity.fork:
+            source = self._visible.get(identity.fork.source)
+            if source is None:
+                return
+            identity = source.committed.identity
+        self._dismiss(identity.name, error.incarnation, error)
+
+    def _dismiss(self, name: bytes, incarnation: int, error: StreamDamaged) -> None:
+        """Tell those who wait at the tail of a damaged stream: nothing more will come."""
+        stream = self._visible.get(name)
+        if stream and stream.feed and stream.committed.identity.incarnation == incarnation:
+            stream.feed.end(error)
 
     def prepare(self, change: Change) -> None:
         """Take over a change that is on its way to the disk."""

@@ -48,8 +48,11 @@ class _Root:
 class Subscribers:
     """All links of all subscriptions."""
 
-    def __init__(self, max_remembered: int) -> None:
+    def __init__(self, max_remembered: int, max_remembered_bytes: int) -> None:
+        """Remember what so many names match, which have at most so many bytes together."""
         self._max_remembered = max_remembered
+        self._max_remembered_bytes = max_remembered_bytes
+        self._remembered_bytes = 0
         self._roots: dict[bytes, _Root] = {}
         self._remembered: dict[bytes, tuple[Active, ...]] = {}
 
@@ -65,7 +68,7 @@ class Subscribers:
             root.explicit.setdefault(path, {})[active] = None
         if subscription.config.wake_stream:
             root.wake_streams.setdefault(subscription.config.wake_stream, {})[active] = None
-        self._remembered.clear()
+        self._forget()
 
     def remove(self, active: Active) -> None:
         """Take the links of a subscription out."""
@@ -80,8 +83,19 @@ class Subscribers:
             if not root.explicit[path]:
                 del root.explicit[path]
         if subscription.config.wake_stream:
-            del root.wake_streams[subscription.config.wake_stream][active]
-        self._remembered.clear()
+            told = root.wake_streams[subscription.config.wake_stream]
+            del told[active]
+            if not told:
+                del root.wake_streams[subscription.config.wake_stream]
+        if not root.subscriptions:
+            # Clients choose the names of buckets: one without subscriptions leaves nothing behind.
+            del self._roots[subscription.root.encode()]
+        self._forget()
+
+    @property
+    def roots(self) -> int:
+        """How many stream roots have subscriptions."""
+        return len(self._roots)
 
     def held(self, root: bytes) -> Held:
         """Give how many subscriptions a stream root has, and how many bytes they count for."""
@@ -89,14 +103,20 @@ class Subscribers:
         return Held(found.subscriptions, found.size) if found else Held()
 
     def of(self, name: bytes) -> tuple[Active, ...]:
-        """Give the subscriptions that a stream wakes."""
+        """Give the subscriptions that a stream wakes. The name must be that of a stream: it is remembered."""
         found = self._remembered.get(name)
         if found is None:
-            found = self._find(name)
-            if len(self._remembered) >= self._max_remembered:
-                self._remembered.clear()
+            found = self.find(name)
+            self._remembered_bytes += len(name)
+            if len(self._remembered) >= self._max_remembered or self._remembered_bytes > self._max_remembered_bytes:
+                self._forget()
+                self._remembered_bytes = len(name)
             self._remembered[name] = found
         return found
+
+    def _forget(self) -> None:
+        self._remembered.clear()
+        self._remembered_bytes = 0
 
     def told_in(self, name: bytes) -> tuple[Active, ...]:
         """Give the subscriptions whose wake stream has a name."""
@@ -104,7 +124,8 @@ class Subscribers:
         root = self._roots.get(parted[0]) if parted else None
         return tuple(root.wake_streams.get(path_of(name), ())) if root else ()
 
-    def _find(self, name: bytes) -> tuple[Active, ...]:
+    def find(self, name: bytes) -> tuple[Active, ...]:
+        """Find the subscriptions that a stream of this name would wake, whether or not it is there."""
         parted = split_name(name)
         root = self._roots.get(parted[0]) if parted else None
         if parted is None or root is None:

@@ -135,7 +135,7 @@ class Subscriptions:
 
     def woken_by(self, name: bytes) -> list[Subscription]:
         """Give the subscriptions that a stream wakes."""
-        return [active.subscription for active in self._roster.subscribers.of(name)]
+        return [active.subscription for active in self._roster.subscribers.find(name)]
 
     def survey(self) -> Surveyed:
         """Count the subscriptions, by type and by how they stand."""

@@ -61,6 +61,8 @@ class MovesTuning(Struct, frozen=True, kw_only=True):
     """How many streams are remembered as moved, and how many stale entries their log may have at least."""
 
     max_moves: int = 200_000
+    max_name_bytes: int = 32 * 1024 * 1024
+    """How many bytes the names of those streams have."""
     min_log: int = 1_000
 
 
@@ -92,6 +94,8 @@ class WakingTuning(Struct, frozen=True, kw_only=True):
     max_wake_streams: int = MAX_WAKE_STREAMS
     max_remembered: int = 200_000
     """For how many streams the cache holds the subscriptions that they wake."""
+    max_remembered_bytes: int = 16 * 1024 * 1024
+    """How many bytes the names of those streams have."""
     first_retry_ms: int = 1_000
     last_retry_ms: int = 60_000
     jitter: float = 0.2

@@ -97,6 +97,15 @@ def _parse_seeking(values: dict[bytes, bytes]) -> tuple[int | None, int | None, 
     return _parse_at(values.get(b"at")), last, skip
 
 
+def require_utf8(key: bytes, value: bytes) -> bytes:
+    """Give the value of a parameter that names something, which must be UTF-8."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        raise InvalidQuery(f"{key.decode()} must be UTF-8, got {quoted(value)}") from None
+    return value
+
+
 def parse_parameters(query: bytes, known: set[bytes]) -> dict[bytes, bytes]:
     """Take the known parameters out of a query, each of which may stand there once."""
     values: dict[bytes, bytes] = {}

@@ -13,7 +13,8 @@ from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket
 from everbrook.protocol.retaining import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.grants import below
-from everbrook.server.exchange import Request, Response
+from everbrook.server.deletion import Deletion
+from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.listing import parse_window
 from everbrook.server.location import Locator
@@ -82,20 +83,29 @@ class BucketResource:
         bucket.live_readers = UNSET if readers is None else readers
         return json_response(200, common, msgspec.json.encode(bucket))
 
-    def delete(self, _request: Request, common: bytes, route: Route) -> Response:
-        """DELETE (002 §1.5)."""
-        self._engine.delete_bucket(route.bucket_id or b"")
-        self._subscriptions.drop_root(bucket_prefix(route.bucket_id or b""))
-        return Response(204, common, b"", self._engine.last_change)
+    def delete(self, _request: Request, common: bytes, route: Route) -> Reply:
+        """DELETE (002 §1.5). Streams in it whose time has run out are none, even if nobody has noticed yet."""
+        bucket_id = route.bucket_id or b""
+        if after := self._engine.expire_some(bucket_id, b""):
+            return Deletion(self._engine, common, bucket_id, after, self._delete)
+        return Response(204, common, b"", self._delete(bucket_id))
+
+    def _delete(self, bucket_id: bytes) -> int:
+        """Delete a bucket that is empty. Gives the change that an answer rests on."""
+        self._engine.delete_bucket(bucket_id)
+        self._subscriptions.drop_root(bucket_prefix(bucket_id))
+        return self._engine.last_change
 
     def list_all(self, request: Request, common: bytes, _route: Route) -> Response:
         """GET of all buckets."""
         window = parse_window(request.query)
         prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
         found = self._found(request, prefix, after, window.limit + 1)
-        buckets = [_bucket(head) for _, head in found[: window.limit] if head]
+        told = found[: window.limit]
         more = len(found) > window.limit
-        page = Buckets(buckets, buckets[-1].bucket_id if more else None, more)
+        # The cursor follows the names: of a bucket that is damaged nothing else is known.
+        cursor = told[-1][0][len(BUCKET_RECORDS) :].decode() if more else None
+        page = Buckets([_bucket(head) for _, head in told if head], cursor, more)
         return json_response(200, common, msgspec.json.encode(page))
 
     def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:

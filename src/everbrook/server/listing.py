@@ -5,9 +5,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.records import REGISTRY
-from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
 from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
-from everbrook.protocol.query import parse_count, parse_parameters
+from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head
 from everbrook.server.auth.identity import Verb
 from everbrook.server.auth.visible import Span, visible_spans
@@ -71,16 +71,8 @@ def parse_window(query: bytes) -> Window:
     changed_since = values.get(b"changed_since")
     if changed_since is not None and b"after" in values:
         raise InvalidQuery("changed_since goes on by its token; it does not go with after")
-    prefix, after = (_utf8(key, values.get(key, b"")) for key in (b"prefix", b"after"))
+    prefix, after = (require_utf8(key, values.get(key, b"")) for key in (b"prefix", b"after"))
     return Window(prefix, after, limit, changed_since)
-
-
-def _utf8(key: bytes, text: bytes) -> bytes:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        raise InvalidQuery(f"{key.decode()} must be UTF-8, got {quoted(text)}") from None
-    return text
 
 
 class ListingResource:

@@ -12,7 +12,7 @@ from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
 from everbrook.protocol.offset import Sentinel, parse_offset
 from everbrook.protocol.path import decode_path
-from everbrook.protocol.query import parse_parameters
+from everbrook.protocol.query import parse_parameters, require_utf8
 from everbrook.protocol.subscriptions.config import Config, parse_config, parse_path, parse_paths, parse_subscription_id
 from everbrook.protocol.subscriptions.state import Subscription, format_position
 from everbrook.server.control import REPORTS
@@ -187,6 +187,8 @@ class SubscriptionResource:
     def list_all(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/subscriptions: those of the stream root, or those that one stream wakes."""
         stream = parse_parameters(request.query, {b"stream"}).get(b"stream")
+        if stream is not None:
+            require_utf8(b"stream", stream)
         if stream is None:
             found = self._subscriptions.below(route.root)
         else:
@@ -195,7 +197,7 @@ class SubscriptionResource:
         return _json(200, common, {"subscription_count": len(found), "subscriptions": told}, self._engine.last_change)
 
     def _summary(self, subscription: Subscription, stream: bytes | None) -> Summary:
-        link = subscription.links.get(stream.decode("utf-8", "replace")) if stream is not None else None
+        link = subscription.links.get(stream.decode()) if stream is not None else None
         return Summary(
             subscription.id,
             subscription.config.type,

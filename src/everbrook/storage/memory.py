@@ -44,8 +44,9 @@ class MemoryStorage:
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
 
-    def damage_of(self, _incarnation: int) -> None:
+    def damage_of(self, _incarnation: int) -> DamageMark | None:
         """There is no disk."""
+        return None
 
     def mark(self, _incarnation: int, _mark: DamageMark) -> None:
         """There is no damage."""

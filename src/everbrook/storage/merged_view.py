@@ -134,7 +134,18 @@ class MergedView:
         return producers
 
     def mortal(self, after: int, limit: int) -> list[Head]:
-        """Give streams that time acts on: those in the base that live, and those that have not got there."""
+        """Give streams that time acts on: those in the base that live, and those that have not got there.
+
+        Those whose heads can't be read are passed over: what comes behind them is none the less due.
+        """
+        found: list[Head] = []
+        while not found and (incarnations := self._mortal(after, limit)):
+            found = [head for head in incarnations.values() if head]
+            after = max(incarnations)
+        return found
+
+    def _mortal(self, after: int, limit: int) -> dict[int, Head | None]:
+        """Give the next streams that time acts on, in their order; None for a head that can't be read."""
         recent = {
             incarnation: stream.head
             for layer in reversed(self._layers())
@@ -143,12 +154,10 @@ class MergedView:
         }
         dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
         stored = self._stored_mortal(after, limit, dropped)
-        heads: dict[int, Head] = {}
-        for incarnation in sorted({*stored, *recent} - dropped)[:limit]:
-            head = recent.get(incarnation) or self._readable_head(incarnation)
-            if head:
-                heads[incarnation] = head
-        return list(heads.values())
+        return {
+            incarnation: recent.get(incarnation) or self._readable_head(incarnation)
+            for incarnation in sorted({*stored, *recent} - dropped)[:limit]
+        }
 
     def _stored_mortal(self, after: int, limit: int, dropped: set[int]) -> list[int]:
         """Ask the base for so many that are not dropped. While very many expire, few of them lie ahead."""
