@@ -5,6 +5,7 @@ from itertools import product
 from hypothesis import given, settings, strategies as st
 
 from everbrook.engine import Stream
+from everbrook.engine.faults import Faults
 from everbrook.engine.streams import Streams
 from everbrook.protocol import Append, Change, Command, Create, ForkFrom
 from everbrook.protocol.decide import decide
@@ -26,7 +27,9 @@ class Tree:
 
     def __init__(self, *, json: bool) -> None:
         self._storage = MemoryStorage()
-        self.streams = Streams(self._storage, FakeScheduler(FakeClock()), FakeClock(), None, Bystander())
+        self.streams = Streams(
+            self._storage, FakeClock(), None, Bystander(), Faults(FakeClock(), FakeScheduler(FakeClock()))
+        )
         self.naive = views.Streams()
         self.json = json
         self.names = [b"0"]

@@ -2,8 +2,8 @@
 
 from everbrook.engine.subscribers import Subscribers
 from everbrook.engine.subscription import Active
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.engine.usage import Held
+from everbrook.protocol.subscriptions import Config, Subscription
 
 ROOT = "/ds/agents/"
 
@@ -41,5 +41,5 @@ def test_a_root_without_subscriptions_leaves_nothing_behind() -> None:
     assert subscribers.find(b"/ds/agents/x") == (other,)
     assert subscribers.told_in(b"/ds/agents/told") == (other,)
     subscribers.remove(other)
-    assert (subscribers.roots, subscribers.held(b"/ds/agents/")) == (0, (0, 0))
+    assert (subscribers.roots, subscribers.held(b"/ds/agents/")) == (0, Held())
     assert subscribers.find(b"/ds/agents/x") == ()

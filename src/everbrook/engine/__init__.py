@@ -7,6 +7,7 @@ from everbrook.lazy_imports import lazy_imports
 if TYPE_CHECKING:
     from everbrook.engine.clock import Clock as Clock
     from everbrook.engine.engine import Engine as Engine
+    from everbrook.engine.faults import Callback as Callback, Faults as Faults
     from everbrook.engine.feed import Batch as Batch
     from everbrook.engine.limits import (
         MAX_COST_BYTES as MAX_COST_BYTES,
@@ -28,6 +29,7 @@ __getattr__, __dir__ = lazy_imports(
     {
         ".clock": "Clock",
         ".engine": "Engine",
+        ".faults": "Callback Faults",
         ".feed": "Batch",
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
         ".records": "REGISTRY",

@@ -5,18 +5,19 @@ parked until what it rests on is durable. If a group fails the store is poisoned
 later write, until the store is opened anew; after a failed sync nobody knows what the disk holds.
 
 Each callback is guarded by itself: an answer or a follower that raises stops no other, and no later group.
-Only an exception in `apply` or `publish`, which keep the state that readers see, poisons the store.
+Only an exception in the committer's own steps, or in `apply` or `publish`, which keep the state that readers see,
+poisons the store.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import get_ident
 
 from msgspec import Struct
 
-from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.clock import Clock, Timer
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import Commits
 from everbrook.engine.stall import StallWatch, stack_of
@@ -58,7 +59,6 @@ class Committer:
     def __init__(
         self,
         storage: Storage,
-        scheduler: Scheduler,
         clock: Clock,
         outcomes: Outcomes,
         faults: Faults,
@@ -71,13 +71,12 @@ class Committer:
         committer. The default is a thread.
         """
         self._storage = storage
-        self._scheduler = scheduler
         self._clock = clock
         self._publish = outcomes.publish
         self._outcomes = outcomes
         self._faults = faults
         self._executor = (executor or ThreadPoolExecutor(1, "everbrook-commit")) if storage.blocking else None
-        self._watch = StallWatch(scheduler, tuning, lambda: self.silent_secs, self._where)
+        self._watch = StallWatch(faults, tuning, lambda: self.silent_secs, self._where)
         self._queue: list[Change] = []
         self._under_way = False
         self._queue_since = 0.0
@@ -124,17 +123,24 @@ class Committer:
         self._queue.append(change)
         if not self._under_way:
             self._under_way = True
-            self._scheduler.call_soon(self._start)
+            self._faults.soon(Callback.COMMIT, self._start, failed=self._break)
 
     def _apply_at_once(self, change: Change) -> None:
         """Take a change into a storage that has nothing to wait for."""
         try:
+            # In place, as every append to memory comes here.
             self._storage.apply((change,))
             self.durable = self.last
             self._publish(change)
         except Exception as error:
             self._faults.note(Callback.COMMIT)
             raise self.poison(f"a change could not be applied: {error!r}") from error
+
+    def _apply(self, group: Sequence[Change]) -> None:
+        self._storage.apply(group)
+        self.durable += len(group)
+        for change in group:
+            self._publish(change)
 
     def park(self, number: int, answer: Parked) -> None:
         """Call `answer` when change `number` is durable, or with the reason why it never will be."""
@@ -155,10 +161,7 @@ class Committer:
     def _call_between(self) -> None:
         between, self._between = self._between, []
         for call in between:
-            try:
-                call()
-            except Exception:  # noqa: BLE001 - one that fails stops no other
-                self._faults.note(Callback.BETWEEN_GROUPS)
+            self._faults.run(Callback.BETWEEN_GROUPS, call)
 
     def _start(self) -> None:
         group, self._queue = self._queue, []
@@ -169,7 +172,7 @@ class Committer:
         except RuntimeError as error:
             # There is no thread to be had. Later: what is durable by now is answered first.
             reason = f"the storage takes no more writes until it is restarted: {error}"
-            self._scheduler.call_soon(self.poison, reason, error)
+            self._faults.soon(Callback.COMMIT, self.poison, reason, error, failed=self._break)
         else:
             self._group_since = self._queue_since
 
@@ -183,7 +186,7 @@ class Committer:
             error = raised
         self.commits.sync.observe(self._clock.elapsed() - began)
         self._persisting = None
-        self._scheduler.call_soon_threadsafe(self._finish, group, error)
+        self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, failed=self._break)
 
     def _where(self) -> str:
         """Say what the commit thread does at this moment."""
@@ -203,13 +206,8 @@ class Committer:
         if error:
             self.poison(f"the storage failed and takes no more writes until it is restarted: {error}", error)
             return
-        try:
-            self._storage.apply(group)
-            self.durable += len(group)
-            for change in group:
-                self._publish(change)
-        except Exception as raised:  # noqa: BLE001 - whatever it is, nobody knows what of the group is visible
-            self._faults.note(Callback.COMMIT)
+        if raised := self._faults.run(Callback.COMMIT, self._apply, group):
+            # Nobody knows what of the group is visible.
             self.poison(f"changes that are durable could not be applied: {raised!r}")
             return
         # Now nothing is on its way.
@@ -226,7 +224,14 @@ class Committer:
     def _seal_later(self) -> None:
         """Prove the last group if no other one follows it within a moment."""
         if self._seal_timer is None:
-            self._seal_timer = self._scheduler.call_later(self._seal_secs, self._seal_if_idle, self.last)
+            self._seal_timer = self._faults.later(
+                Callback.COMMIT, self._seal_secs, self._seal_if_idle, self.last, failed=self._seal_again
+            )
+
+    def _seal_again(self) -> None:
+        self._seal_timer = None
+        if not self.failure:
+            self._seal_later()
 
     def _seal_if_idle(self, last: int) -> None:
         self._seal_timer = None
@@ -245,15 +250,16 @@ class Committer:
             return
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody knows what the disk holds
             reason = f"the storage failed and takes no more writes until it is restarted: {error}"
-            self._scheduler.call_soon_threadsafe(self.poison, reason, error)
+            self._faults.soon_threadsafe(Callback.COMMIT, self.poison, reason, error, failed=self._break)
 
     def _release(self) -> None:
-        while self._parked and self._parked[0][0] <= self.durable:
-            answer = self._parked.popleft()[1]
-            try:
-                answer(None)
-            except Exception:  # noqa: BLE001 - one that fails stops no other
-                self._faults.note(Callback.ANSWER)
+        self._faults.each(Callback.ANSWER, self._due(), None)
+
+    def _due(self) -> Iterator[Parked]:
+        """Take the answers out that rest on what is durable."""
+        parked = self._parked
+        while parked and parked[0][0] <= self.durable:
+            yield parked.popleft()[1]
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
         """Give up what there is no room for, and all that was decided on top of it. The storage is as it was.
@@ -269,10 +275,8 @@ class Committer:
         # What is decided from now on rests on a number that no change has.
         self.last += 1
         self.durable = self.last
-        try:
-            self._outcomes.roll_back(refused)
-        except Exception as raised:  # noqa: BLE001 - whatever it is, decisions may rest on what was not stored
-            self._faults.note(Callback.COMMIT)
+        if raised := self._faults.run(Callback.COMMIT, self._outcomes.roll_back, refused):
+            # Decisions may rest on what was not stored.
             self.poison(f"changes that there was no room for could not be rolled back: {raised!r}")
             return
         self._answer_all(failure)
@@ -283,11 +287,7 @@ class Committer:
 
     def _answer_all(self, failure: Unavailable) -> None:
         parked, self._parked = self._parked, deque()
-        for _, answer in parked:
-            try:
-                answer(failure)
-            except Exception:  # noqa: BLE001 - one that fails stops no other
-                self._faults.note(Callback.ANSWER)
+        self._faults.each(Callback.ANSWER, (answer for _, answer in parked), failure)
 
     def poison(self, reason: str, error: BaseException | None = None) -> Unavailable:
         """Take nothing more after an error that leaves the store in doubt, and say so; with its stack if given."""
@@ -295,11 +295,14 @@ class Committer:
             return self.failure
         logger.critical("the store takes no more writes: %s", reason, exc_info=error)
         failure = self.stop(reason)
-        try:
-            self._outcomes.fail(failure)
-        except Exception:  # noqa: BLE001 - what was answered stays answered
-            self._faults.note(Callback.FAILURE)
+        if self._faults.run(Callback.FAILURE, self._outcomes.fail, failure):
+            # Whoever ends the process must hear of it.
+            self._faults.soon(Callback.FAILURE, self._outcomes.fail, failure)
         return failure
+
+    def _break(self) -> None:
+        """Take nothing more: a step failed, and without it nothing would become durable any more."""
+        self.poison("a step of the commits failed; the log says how")
 
     def stop(self, reason: str) -> Unavailable:
         """Take nothing more, and answer everything that waits with the reason."""

@@ -100,7 +100,7 @@ class Engine(Executing):
         upload = Upload(
             self._storage,
             self._blob_executor,
-            self.scheduler,
+            self.faults,
             lambda: self.last_change,
             (command.owner, command.blob),
             self.limits.max_memory_bytes,

@@ -97,16 +97,16 @@ class Executing(Reading):
         """Called when the store is poisoned, after everything that waited was answered."""
         self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
-        self._reclaimer = Reclaimer(storage, scheduler, self._blob_executor)
-        self._upkeep = Upkeep(storage, scheduler, clock, tuning, self._reclaimer, self._execute_due, self.faults)
+        self._reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
+        self._upkeep = Upkeep(storage, clock, tuning, self._reclaimer, self._execute_due, self.faults)
         self._streams = Streams(
-            storage, scheduler, clock, limits.producer_idle_ms, self, tuning.streams, limits.max_loaded_bytes
+            storage, clock, limits.producer_idle_ms, self, self.faults, tuning.streams, limits.max_loaded_bytes
         )
         outcomes = Outcomes(self._streams.publish, self._roll_back, self._fail)
-        self._committer = Committer(storage, scheduler, clock, outcomes, self.faults, tuning.commit, commit_executor)
+        self._committer = Committer(storage, clock, outcomes, self.faults, tuning.commit, commit_executor)
         if storage.refusal:
             self._committer.stop(storage.refusal)
-        self._ownership = Ownership(storage, scheduler, self._lose_folder, tuning.ownership)
+        self._ownership = Ownership(storage, self._lose_folder, self.faults, tuning.ownership)
         usage = Usage(self._streams.heads, self._streams.newest_head)
         self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
         self._usage = usage
@@ -296,12 +296,10 @@ class Executing(Reading):
             self._appended_bytes += len(edit.data)
         if self.moves.noting:
             self.moves.note(edit.head.identity.name)
-        for follow in self.followers:
-            try:
-                follow(edit)
-            except Exception:  # noqa: BLE001 - one that fails stops no other
-                self.faults.note(Callback.FOLLOWER)
+        if self.followers:
+            self.faults.each(Callback.FOLLOWER, self.followers, edit)
         try:
+            # Guarded in place, as every append comes here.
             self._upkeep.follow(stream, edit, before)
         except Exception:  # noqa: BLE001 - what it missed is found by the patrol, or when the stream is loaded
             self.faults.note(Callback.FOLLOWER)
@@ -313,10 +311,9 @@ class Executing(Reading):
             self._upkeep.watch_again(stream, not_before)
         self._quotas.forget_changes()
         if self.on_roll_back:
-            try:
-                self.on_roll_back({edit.head.identity.name for change in changes for edit in change})
-            except Exception:  # noqa: BLE001 - the engine's own state is rolled back by now
-                self.faults.note(Callback.ROLL_BACK)
+            # The engine's own state is rolled back by now.
+            names = {edit.head.identity.name for change in changes for edit in change}
+            self.faults.run(Callback.ROLL_BACK, self.on_roll_back, names)
 
     def _fail(self, failure: Unavailable) -> None:
         if self.on_failure:

@@ -4,10 +4,9 @@ What becomes durable within one turn of the loop is one batch, read once and han
 encodes it leaves the encoding in the batch for the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from everbrook.engine.clock import Scheduler
 from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.reading import Page
@@ -49,14 +48,14 @@ class Reader(Protocol):
 class Feed:
     """The readers at the tail of one stream."""
 
-    def __init__(self, scheduler: Scheduler, next_batch: Callable[[int], Batch | None], faults: Faults) -> None:
+    def __init__(self, next_batch: Callable[[int], Batch | None], faults: Faults) -> None:
         """Take readers in. `next_batch` gives what is to be delivered from a position on, or None."""
-        self._scheduler = scheduler
         self._next_batch = next_batch
         self._faults = faults
         self._readers: dict[Reader, None] = {}
         self._position = 0
         self._awake = False
+        self._served: Reader | None = None
 
     def __len__(self) -> int:
         return len(self._readers)
@@ -76,7 +75,7 @@ class Feed:
         """Deliver what is new, soon: everything that becomes durable in this turn of the loop goes out together."""
         if self._readers and not self._awake:
             self._awake = True
-            self._scheduler.call_soon(self._deliver_soon)
+            self._faults.soon(Callback.READER, self._deliver_soon, failed=self._break_off)
 
     def _deliver_soon(self) -> None:
         self._awake = False
@@ -85,15 +84,16 @@ class Feed:
     def _deliver(self) -> None:
         while self._readers and (batch := self._read()):
             self._position = batch.page.end
-            for reader in tuple(self._readers):
-                if reader in self._readers:
-                    try:
-                        reader.deliver(batch)
-                    except Exception:  # noqa: BLE001 - one that fails stops no other
-                        self._faults.note(Callback.READER)
-                        self._give_up(reader)
+            # A reader may have others delivered to before it is done.
+            served = self._served
+            self._faults.each(Callback.READER, self._deliveries(), batch, self._give_up)
+            self._served = served
             if batch.page.up_to_date:
                 break
+
+    def _break_off(self) -> None:
+        self._awake = False
+        self.end(ProtocolError(UNREADABLE))
 
     def _read(self) -> Batch | None:
         """Give the next batch. If it can't be read, no reader waits for it any longer."""
@@ -106,16 +106,22 @@ class Feed:
             self.end(ProtocolError(UNREADABLE))
         return None
 
-    def _give_up(self, reader: Reader) -> None:
+    def _deliveries(self) -> Iterator[Callable[[Batch], None]]:
+        """Give what takes a batch, of everybody who is there still when their turn comes."""
+        for reader in tuple(self._readers):
+            if reader in self._readers:
+                self._served = reader
+                yield reader.deliver
+
+    def _give_up(self) -> None:
         """End a reader that failed in the middle of a delivery: nobody knows what it has."""
-        self._readers.pop(reader, None)
-        self._fail(reader, ProtocolError(UNREADABLE))
+        reader = self._served
+        if reader is not None:
+            self._readers.pop(reader, None)
+            self._fail(reader, ProtocolError(UNREADABLE))
 
     def _fail(self, reader: Reader, error: ProtocolError) -> None:
-        try:
-            reader.fail(error)
-        except Exception:  # noqa: BLE001 - one that fails stops no other
-            self._faults.note(Callback.READER)
+        self._faults.run(Callback.READER, reader.fail, error)
 
     def end(self, error: ProtocolError) -> None:
         """Tell every reader that the stream has ended."""

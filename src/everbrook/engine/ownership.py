@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.tuning import OwnershipTuning
 from everbrook.storage.api import Storage
 
@@ -13,25 +14,18 @@ logger = logging.getLogger(__name__)
 class Ownership:
     """Asks the storage periodically whether it still owns its folder. A loss is final until a restart."""
 
-    def __init__(
-        self, storage: Storage, scheduler: Scheduler, fail: Callable[[str], None], tuning: OwnershipTuning
-    ) -> None:
+    def __init__(self, storage: Storage, fail: Callable[[str], None], faults: Faults, tuning: OwnershipTuning) -> None:
         """Call `fail` once, with the reason, when the folder is lost."""
         self._storage = storage
-        self._scheduler = scheduler
         self._fail = fail
-        self._check_secs = tuning.check_secs
         self._timer: Timer | None = None
         self.lost: str | None = None
         if storage.blocking:
-            self._wait()
-
-    def _wait(self) -> None:
-        self._timer = self._scheduler.call_later(self._check_secs, self._look)
+            self._timer = faults.every(Callback.LOCK, tuning.check_secs, self._look)
 
     def _look(self) -> None:
-        if self.verify():
-            self._wait()
+        if not self.verify():
+            self.stop()
 
     def verify(self) -> bool:
         """Ask the storage now. Gives whether it still owns its folder."""

@@ -41,8 +41,7 @@ class Reading:
         self.clock = clock
         self.limits = limits
         self.tuning = tuning
-        self.scheduler = scheduler
-        self.faults = Faults(clock)
+        self.faults = Faults(clock, scheduler)
         self.batch_bytes = min(limits.max_page_bytes, tuning.feed.batch_bytes)
         self._storage = storage
         self._open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
@@ -228,7 +227,7 @@ class Reading:
         """Let a reader wait that has everything up to the committed tail."""
         feed = stream.feed
         if feed is None:
-            feed = Feed(self.scheduler, lambda position: self._next_batch(stream, position), self.faults)
+            feed = Feed(lambda position: self._next_batch(stream, position), self.faults)
         feed.join(reader, stream.committed.tail)
         stream.feed = feed
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
 
-from everbrook.engine.clock import Scheduler
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stream import Stream
 from everbrook.protocol.state import Head, Kept, Snapshot
 from everbrook.storage.api import Storage
@@ -17,9 +17,9 @@ from everbrook.storage.api import Storage
 class Reclaimer:
     """Discards bytes and blobs of a storage. `worker` runs what waits for a disk."""
 
-    def __init__(self, storage: Storage, scheduler: Scheduler, worker: Executor) -> None:
+    def __init__(self, storage: Storage, worker: Executor, faults: Faults) -> None:
         self._storage = storage
-        self._scheduler = scheduler
+        self._faults = faults
         self._worker = worker
         self._holds: Counter[int] = Counter()
         self._stopped = False
@@ -48,7 +48,7 @@ class Reclaimer:
 
     def _discard(self, incarnation: int) -> None:
         """Discard, soon: what became durable together is published first, and readers at the tail get it."""
-        self._scheduler.call_soon(self._discard_now, incarnation)
+        self._faults.soon(Callback.SPACE, self._discard_now, incarnation)
 
     def _discard_now(self, incarnation: int) -> None:
         if incarnation not in self._holds and not self._stopped:
@@ -75,25 +75,25 @@ class Reclaimer:
 
     def _remove_unless_kept(self, owner: int, blob: int) -> None:
         if not self._stopped and not self._storage.keeps(owner, blob):
-            self._worker.submit(self._storage.blobs.remove, owner, blob)
+            self._worker.submit(self._faults.run, Callback.SPACE, self._storage.blobs.remove, owner, blob)
 
     def sweep(self, before: int) -> None:
         """Look for orphans among the blobs of earlier runs, whose numbers are all less than `before`."""
-        self._worker.submit(self._sweep_on, self._storage.blobs.all(), before)
+        self._worker.submit(self._faults.run, Callback.SPACE, self._sweep_on, self._storage.blobs.all(), before)
 
     def _sweep_on(self, batches: Iterator[list[tuple[int, int]]], before: int) -> None:
         """Look for the next blobs of earlier runs, in the worker's thread. Whether they are kept the loop's knows."""
         for batch in batches:
             earlier = [(owner, blob) for owner, blob in batch if blob < before]
             if earlier:
-                self._scheduler.call_soon_threadsafe(self._look_at, earlier, batches, before)
+                self._faults.soon_threadsafe(Callback.SPACE, self._look_at, earlier, batches, before)
                 return
 
     def _look_at(self, found: list[tuple[int, int]], batches: Iterator[list[tuple[int, int]]], before: int) -> None:
         for owner, blob in found:
-            self._remove_unless_kept(owner, blob)
+            self._faults.run(Callback.SPACE, self._remove_unless_kept, owner, blob)
         if not self._stopped:
-            self._worker.submit(self._sweep_on, batches, before)
+            self._worker.submit(self._faults.run, Callback.SPACE, self._sweep_on, batches, before)
 
     def stop(self) -> None:
         """Begin nothing any more."""

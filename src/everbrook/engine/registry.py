@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.records import REGISTRY
 from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Append, Create, Delete
@@ -107,7 +108,7 @@ class Registry:
             # The storage takes nothing now, or has not got the stream yet.
             self._give_up()
         else:
-            self._engine.scheduler.call_soon(self._go_on, steps)
+            self._engine.faults.soon(Callback.REGISTRY, self._go_on, steps, failed=self._give_up)
 
     def _fill(self) -> Iterator[None]:
         """Read what the registry says, then say what it does not."""
@@ -154,7 +155,7 @@ class Registry:
                 # One that is created again in the same millisecond, or by a clock that was set back, is another.
                 self._known[name] = GONE
             if not self._noted:
-                self._engine.scheduler.call_later(self._tuning.flush_secs, self._flush)
+                self._engine.faults.later(Callback.REGISTRY, self._tuning.flush_secs, self._flush, failed=self._give_up)
             self._noted[name] = None
 
     def _flush(self) -> None:
@@ -185,8 +186,11 @@ class Registry:
 
     def _give_up(self) -> None:
         if self._awake and not self._engine.failure:
-            self._awake = self._filled = False
-            self._engine.scheduler.call_later(self._tuning.retry_secs, self.wake)
+            self._try_later()
+
+    def _try_later(self) -> None:
+        self._awake = self._filled = False
+        self._engine.faults.later(Callback.REGISTRY, self._tuning.retry_secs, self.wake, failed=self._try_later)
 
     def _news_of(self, name: bytes, head: Head | None) -> Iterator[Message]:
         known = self._known.get(name)

@@ -9,7 +9,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.tuning import CommitTuning
 
 logger = logging.getLogger(__name__)
@@ -26,13 +27,13 @@ class StallWatch:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        faults: Faults,
         tuning: CommitTuning,
         silent_secs: Callable[[], float | None],
         where: Callable[[], str],
     ) -> None:
         """Ask `silent_secs` for how long there was no progress (None: no change waits), and `where` for the stack."""
-        self._scheduler = scheduler
+        self._faults = faults
         self._tuning = tuning
         self._silent_secs = silent_secs
         self._where = where
@@ -42,7 +43,14 @@ class StallWatch:
     def start(self) -> None:
         """Begin to watch, unless somebody does."""
         if self._timer is None:
-            self._timer = self._scheduler.call_later(self._tuning.stall_secs, self._look)
+            self._look_in(self._tuning.stall_secs)
+
+    def _look_in(self, secs: float) -> None:
+        self._timer = self._faults.later(Callback.STALL, secs, self._look, failed=self._look_again)
+
+    def _look_again(self) -> None:
+        self.stop()
+        self._look_in(self._tuning.stall_secs)
 
     def _look(self) -> None:
         self._timer = None
@@ -57,7 +65,7 @@ class StallWatch:
         self._told = stalled
         if secs is not None:
             delay_secs = self._tuning.recheck_secs if stalled else bound - secs
-            self._timer = self._scheduler.call_later(delay_secs, self._look)
+            self._look_in(delay_secs)
 
     def stop(self) -> None:
         """Watch no more."""

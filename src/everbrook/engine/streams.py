@@ -12,7 +12,8 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.clock import Clock
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.limits import MAX_LOADED_BYTES
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import Stream
@@ -50,10 +51,10 @@ class Streams:
     def __init__(
         self,
         storage: Storage,
-        scheduler: Scheduler,
         clock: Clock,
         producer_idle_ms: int | None,
         observer: Observer,
+        faults: Faults,
         tuning: StreamsTuning = DEFAULT_TUNING.streams,
         max_loaded_bytes: int = MAX_LOADED_BYTES,
     ) -> None:
@@ -67,7 +68,7 @@ class Streams:
         self._clock = clock
         self._started_at = clock.now()
         self._producer_idle_ms = producer_idle_ms
-        self._scheduler = scheduler
+        self._faults = faults
         self._tuning = tuning
         self._max_resident = tuning.max_resident
         self._max_loaded_bytes = max_loaded_bytes
@@ -270,7 +271,7 @@ class Streams:
         if len(self._visible) > self._max_resident or self.loaded_bytes > self._max_loaded_bytes:
             self._crowded = True
             # Later: whoever is at work may still need them.
-            self._scheduler.call_soon(self.trim)
+            self._faults.soon(Callback.EVICTION, self.trim, failed=self._end_trim)
 
     def trim(self) -> None:
         """Let idle streams go, those first that came first; the others get another turn."""
@@ -298,6 +299,10 @@ class Streams:
             self._producer_bytes_of[bucket_id] += more_bytes
             if not self._producer_bytes_of[bucket_id]:
                 del self._producer_bytes_of[bucket_id]
+
+    def _end_trim(self) -> None:
+        """Let the next stream that comes have others leave: this time it failed."""
+        self._crowded = False
 
     # Changes
 

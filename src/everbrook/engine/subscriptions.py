@@ -11,8 +11,9 @@ from itertools import product
 from msgspec import Struct
 
 from everbrook.engine.backfill import Backfill
-from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.records import SUBSCRIPTION_RECORDS
 from everbrook.engine.roster import Roster, record_name
 from everbrook.engine.subscribers import size_of
@@ -62,7 +63,6 @@ class Subscriptions:
         """Take up what the storage has. `deliver` sends a wake to its webhook, and tells `delivered`."""
         self._engine = engine
         self._tuning = engine.tuning.waking
-        self._scheduler: Scheduler = engine.scheduler
         self._roster = Roster(engine)
         self._waking = Waking(engine, self._roster, deliver)
         self._taken_up: list[Active] = []
@@ -87,11 +87,29 @@ class Subscriptions:
             if bucket_id is not None and not self._engine.exists(bucket_record(bucket_id)):
                 self.drop_root(active.subscription.root.encode())
         if self._roster:
-            self._scheduler.call_soon(self._go_on, self._survey(self._roster.all()))
+            self._go_on_soon(self._survey(self._roster.all()))
 
     def _go_on(self, steps: Iterator[None]) -> None:
         if next(steps, self) is not self:
-            self._scheduler.call_soon(self._go_on, steps)
+            self._go_on_soon(steps)
+
+    def _go_on_soon(self, steps: Iterator[None]) -> None:
+        self._engine.faults.soon(Callback.SUBSCRIPTION, self._go_on, steps, failed=self._survey_again)
+
+    def _survey_again(self) -> None:
+        """Begin the survey anew after a while: it failed."""
+        self._taken_up = list(self._roster.all())
+        self._recover_later()
+
+    def _recover_later(self) -> None:
+        if self._recovery is None:
+            self._recovery = self._engine.faults.later(
+                Callback.SUBSCRIPTION, self._tuning.refused_secs, self._recover, failed=self._recover_again
+            )
+
+    def _recover_again(self) -> None:
+        self._recovery = None
+        self._survey_again()
 
     def _survey(self, taken_up: tuple[Active, ...]) -> Iterator[None]:
         """Look at every stream for news that nobody has told of, and go on with what was taken up."""
@@ -100,12 +118,12 @@ class Subscriptions:
             while found := self._engine.listed(root, after, self._tuning.survey_slice):
                 for name, head in found:
                     if head:
-                        self._waking.note_news(name, head)
+                        self._engine.faults.run(Callback.SUBSCRIPTION, self._waking.note_news, name, head)
                 after = found[-1][0]
                 yield
         for active in taken_up:
             if self._roster.holds(active):
-                self._waking.resume(active)
+                self._engine.faults.run(Callback.SUBSCRIPTION, self._waking.resume, active)
             yield
 
     # Requests
@@ -267,8 +285,8 @@ class Subscriptions:
                 self._roster.forget(active)
             if active := self._roster.take_up(name):
                 self._taken_up.append(active)
-        if self._roster and not self._recovery:
-            self._recovery = self._scheduler.call_later(self._tuning.refused_secs, self._recover)
+        if self._roster:
+            self._recover_later()
 
     def _recover(self) -> None:
         self._recovery = None

@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable
 from contextlib import suppress
 
-from everbrook.engine.clock import Clock, Scheduler, Timer
+from everbrook.engine.clock import Clock, Timer
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import Watched
 from everbrook.engine.stream import Stream
@@ -26,17 +26,16 @@ class Sweep:
 
     def __init__(
         self,
-        scheduler: Scheduler,
         clock: Clock,
         tuning: SweepTuning,
         look_at: Callable[[Stream, int], None],
         faults: Faults,
     ) -> None:
         """Call `look_at` with a stream and the time when its moment has come. It is not watched any more then."""
-        self._scheduler = scheduler
         self._clock = clock
         self._slice_streams = tuning.slice_streams
         self._slice_pause_secs = tuning.slice_pause_secs
+        self._retry_secs = tuning.retry_secs
         self._look_at = look_at
         self._faults = faults
         self._heap: list[tuple[int, int]] = []
@@ -86,7 +85,7 @@ class Sweep:
             self._timer.cancel()
         delay = max(pause_secs, (moment - self._clock.now()) / 1000)
         self._timer_at = moment
-        self._timer = self._scheduler.call_later(delay, self._sweep)
+        self._timer = self._faults.later(Callback.TIMER, delay, self._sweep, failed=self._go_on)
 
     def _sweep(self) -> None:
         self._timer = None
@@ -98,11 +97,16 @@ class Sweep:
             watched = self._watched.get(incarnation)
             if watched and watched[0] == moment:
                 del self._watched[incarnation]
-                try:
-                    self._look_at(watched[1], now)
-                except Exception:  # noqa: BLE001 - the patrol or the next command finds what it missed
-                    self._faults.note(Callback.TIMER)
+                # What it misses the patrol finds, or the next command.
+                self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
         self._set_timer(self._slice_pause_secs)
+
+    def _go_on(self) -> None:
+        """Sweep again after a while: the last time failed."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        self._set_timer(self._retry_secs)
 
     def stop(self) -> None:
         """Look at nothing any more."""
@@ -118,14 +122,12 @@ class Patrol:
     def __init__(
         self,
         storage: Storage,
-        scheduler: Scheduler,
         clock: Clock,
         tuning: SweepTuning,
         execute: Callable[[Expire | Trim], None],
         faults: Faults,
     ) -> None:
         self._storage = storage
-        self._scheduler = scheduler
         self._clock = clock
         self._tuning = tuning
         self._execute = execute
@@ -133,25 +135,20 @@ class Patrol:
         self._started_at = clock.now()
         self._after = 0
         self._first_round = True
-        self._timer = scheduler.call_later(tuning.patrol_secs, self._look) if storage.blocking else None
+        self._timer = faults.every(Callback.TIMER, self._pause_secs, self._look) if storage.blocking else None
+
+    def _pause_secs(self) -> float:
+        return self._tuning.patrol_pause_secs if self._after else self._tuning.patrol_secs
 
     def _look(self) -> None:
-        heads: list[Head] = []
-        try:
-            heads = self._storage.mortal(self._after, self._tuning.slice_streams)
-        except Exception:  # noqa: BLE001 - it begins anew after a pause
-            self._faults.note(Callback.TIMER)
-        else:
-            self._first_round = self._first_round and bool(heads)
+        # If the storage raises, the next round begins after a pause.
+        after, self._after = self._after, 0
+        heads = self._storage.mortal(after, self._tuning.slice_streams)
+        self._first_round = self._first_round and bool(heads)
         self._after = heads[-1].identity.incarnation if heads else 0
-        pause_secs = self._tuning.patrol_pause_secs if heads else self._tuning.patrol_secs
-        self._timer = self._scheduler.call_later(pause_secs, self._look)
         now = self._clock.now()
         for head in heads:
-            try:
-                self._look_at(head, now)
-            except Exception:  # noqa: BLE001 - one that fails stops no other
-                self._faults.note(Callback.TIMER)
+            self._faults.run(Callback.TIMER, self._look_at, head, now)
 
     def _look_at(self, head: Head, now: int) -> None:
         identity = head.identity

@@ -44,6 +44,8 @@ class SweepTuning(Struct, frozen=True, kw_only=True):
 
     slice_streams: int = 256
     slice_pause_secs: float = 0.0005
+    retry_secs: float = 1.0
+    """How long a sweep pauses that has failed."""
     patrol_secs: float = 10.0
     """How long the patrol pauses after each round over all stored streams."""
     patrol_pause_secs: float = 0.05

@@ -6,7 +6,7 @@ The sweeps know the moments of the streams in memory; the patrol goes round thos
 from collections.abc import Callable
 from contextlib import suppress
 
-from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Faults
 from everbrook.engine.inspection import Watched
 from everbrook.engine.reclaiming import Reclaimer
@@ -27,7 +27,6 @@ class Upkeep:
     def __init__(
         self,
         storage: Storage,
-        scheduler: Scheduler,
         clock: Clock,
         tuning: EngineTuning,
         reclaimer: Reclaimer,
@@ -38,9 +37,9 @@ class Upkeep:
         self._reclaimer = reclaimer
         self._execute = execute
         self._trim_delay_ms = tuning.upkeep.trim_delay_ms
-        self._expiry = Sweep(scheduler, clock, tuning.sweep, self._expire, faults)
-        self._trimming = Sweep(scheduler, clock, tuning.sweep, self._trim, faults)
-        self._patrol = Patrol(storage, scheduler, clock, tuning.sweep, execute, faults)
+        self._expiry = Sweep(clock, tuning.sweep, self._expire, faults)
+        self._trimming = Sweep(clock, tuning.sweep, self._trim, faults)
+        self._patrol = Patrol(storage, clock, tuning.sweep, execute, faults)
 
     @property
     def expiring(self) -> Watched:

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from contextlib import suppress
 from hashlib import sha256
 
-from everbrook.engine.clock import Scheduler
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.tuning import UploadTuning
 from everbrook.protocol.errors import MemoryFull, ProtocolError, Unavailable
 from everbrook.storage.api import Storage, StorageFull
@@ -27,7 +27,7 @@ class Upload:
         self,
         storage: Storage,
         worker: Executor,
-        scheduler: Scheduler,
+        faults: Faults,
         last_change: Callable[[], int],
         key: tuple[int, int],
         max_memory_bytes: int,
@@ -39,7 +39,7 @@ class Upload:
         """
         self._storage = storage
         self._worker = worker
-        self._scheduler = scheduler
+        self._faults = faults
         self._last_change = last_change
         self._seen_change = last_change()
         self._pausing = False
@@ -82,9 +82,9 @@ class Upload:
         with suppress(RuntimeError):
             self._worker.submit(step, *args)
 
-    def finish(self, then: Finished) -> None:
-        """Call `then` when the blob is durable, or with the reason why it is not."""
-        self._submit(self._finish, then)
+    def finish(self, then: Finished, failed: Callable[[], None] | None = None) -> None:
+        """Call `then` when the blob is durable, or with the reason why it is not; and `failed` if that raises."""
+        self._submit(self._finish, then, failed)
 
     def keep(self) -> None:
         """Let the blob stay: a change refers to it."""
@@ -106,7 +106,7 @@ class Upload:
     def _write(self, data: bytes) -> None:
         if not self._removed and self._failure is None:
             self._attempt(lambda: self._add(data))
-        self._scheduler.call_soon_threadsafe(self._relieve, len(data))
+        self._faults.soon_threadsafe(Callback.UPLOAD, self._relieve, len(data), failed=self._break_off)
 
     def _add(self, data: bytes) -> None:
         self._hash.update(data)
@@ -126,18 +126,21 @@ class Upload:
                 logger.exception("a snapshot could not be stored")
             self._failure = Unavailable(f"the snapshot can't be stored now: {error}")
 
-    def _finish(self, then: Finished) -> None:
+    def _finish(self, then: Finished, failed: Callable[[], None] | None) -> None:
         if self._failure is None:
             self._attempt(lambda: self._begun().finish())
         if self._failure is None:
-            self._scheduler.call_soon_threadsafe(self._close)
-        self._scheduler.call_soon_threadsafe(then, self._failure)
+            self._close_soon()
+        self._faults.soon_threadsafe(Callback.UPLOAD, then, self._failure, failed=failed)
 
     def _abandon(self) -> None:
         if self._draft is not None:
             draft = self._draft
             self._attempt(draft.abandon)
-        self._scheduler.call_soon_threadsafe(self._close)
+        self._close_soon()
+
+    def _close_soon(self) -> None:
+        self._faults.soon_threadsafe(Callback.UPLOAD, self._close, failed=self._close)
 
     # In the loop's thread
 
@@ -157,7 +160,14 @@ class Upload:
         else:
             # Others write: their syncs share the disk, so they go first.
             self._pausing = True
-            self._scheduler.call_later(self._tuning.pause_secs, self._call_relief)
+            secs = self._tuning.pause_secs
+            self._faults.later(Callback.UPLOAD, secs, self._call_relief, failed=self._break_off)
+
+    def _break_off(self) -> None:
+        """Let the upload fail, and its sender go on: how much waits is not known any more."""
+        self._failure = self._failure or Unavailable("the snapshot can't be stored now; the log says why")
+        self._backlog_bytes = 0
+        self._call_relief()
 
     def _call_relief(self) -> None:
         self._pausing, self._seen_change = False, self._last_change()

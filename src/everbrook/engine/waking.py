@@ -7,12 +7,13 @@ news.
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 
 from msgspec import Struct
 
-from everbrook.engine.clock import Scheduler
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.roster import Roster, record_name
 from everbrook.engine.subscribers import path_of
 from everbrook.engine.subscription import Active, Trouble
@@ -42,7 +43,7 @@ class Waking:
         """Hear of news. `deliver` sends a wake to its webhook, and tells `delivered`."""
         self._engine = engine
         self._tuning = engine.tuning.waking
-        self._scheduler: Scheduler = engine.scheduler
+        self._faults = engine.faults
         self._roster = roster
         self._deliver_wake = deliver
         self._waiting: list[Active] = []
@@ -99,16 +100,22 @@ class Waking:
         active.queued = True
         self._waiting.append(active)
         if len(self._waiting) == 1:
-            self._scheduler.call_soon(self._wake_waiting)
+            self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
+
+    def _wake_later(self) -> None:
+        """Wake those who wait after a while: it failed."""
+        if self._waiting:
+            secs = self._tuning.refused_secs
+            self._faults.later(Callback.SUBSCRIPTION, secs, self._wake_waiting, failed=self._wake_later)
 
     def _wake_waiting(self) -> None:
         at_once = self._tuning.wakes_at_once
         now_waking, self._waiting = self._waiting[:at_once], self._waiting[at_once:]
         for active in now_waking:
             active.queued = False
-            self.wake(active)
+            self._faults.run(Callback.SUBSCRIPTION, self.wake, active)
         if self._waiting:
-            self._scheduler.call_soon(self._wake_waiting)
+            self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
 
     def wake(self, active: Active) -> bool:
         """Begin a generation if there is news, and tell whether one did."""
@@ -245,7 +252,14 @@ class Waking:
     def _look_at(self, active: Active, moment: int) -> None:
         active.stop()
         delay_secs = max(0.0, (moment - self._engine.clock.now()) / 1000)
-        active.timer = self._scheduler.call_later(delay_secs, self._look, active)
+        active.timer = self._faults.later(
+            Callback.SUBSCRIPTION, delay_secs, self._look, active, failed=partial(self._look_again, active)
+        )
+
+    def _look_again(self, active: Active) -> None:
+        """Look at a subscription after a while: it failed, and nobody else would."""
+        if self._roster.holds(active):
+            self._look_at(active, self._engine.clock.now() + self._tuning.missing_stream_ms)
 
     def _look(self, active: Active) -> None:
         active.timer = None

@@ -4,6 +4,7 @@ import logging
 import secrets
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.stream import Stream
 from everbrook.protocol import multipart
 from everbrook.protocol.caching import NO_STORE
@@ -92,7 +93,7 @@ class Bootstrap:
         """Send the next piece when others have had their turn: a client that keeps up must not keep them waiting."""
         if not self._scheduled and self._exchange is not None and not self._exchange.congested:
             self._scheduled = True
-            self._engine.scheduler.call_soon(self._send_piece)
+            self._engine.faults.soon(Callback.RESPONSE, self._send_piece, failed=self._exchange.abort)
 
     def _send_piece(self) -> None:
         self._scheduled = False

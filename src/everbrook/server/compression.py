@@ -8,8 +8,10 @@ import gzip
 import sys
 import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.memory import remember
 from everbrook.protocol.reading import Page
 from everbrook.server.exchange import Exchange, Reply, Response
@@ -105,8 +107,9 @@ def _dense(media_type: bytes) -> bool:
 class Compressor:
     """Compresses the responses that are worth it."""
 
-    def __init__(self, min_bytes: int) -> None:
+    def __init__(self, min_bytes: int, faults: Faults) -> None:
         self._min_bytes = min_bytes
+        self._faults = faults
 
     def worthwhile(self, page: Page) -> bool:
         """Tell whether what a page holds is compressed for those who ask for it."""
@@ -119,7 +122,7 @@ class Compressor:
             return response
         if len(response.body) <= INLINE_MAX_BYTES:
             return encode(response, coding)
-        return Compressing(response, coding)
+        return Compressing(response, coding, self._faults)
 
 
 def encode(response: Response, coding: bytes) -> Response:
@@ -140,8 +143,9 @@ class Compressing:
 
     brief = True
 
-    def __init__(self, response: Response, coding: bytes) -> None:
+    def __init__(self, response: Response, coding: bytes, faults: Faults) -> None:
         self._response = response
+        self._faults = faults
         self._coding = coding
         self._future: asyncio.Future[Response] | None = None
 
@@ -149,7 +153,12 @@ class Compressing:
         """Have the body compressed, and answer."""
         loop = asyncio.get_running_loop()
         self._future = loop.run_in_executor(None, encode, self._response, self._coding)
-        self._future.add_done_callback(lambda done: None if done.cancelled() else exchange.respond(done.result()))
+        answer = partial(self._answer, exchange)
+        self._future.add_done_callback(self._faults.guarded(Callback.RESPONSE, answer, exchange.abort))
+
+    def _answer(self, exchange: Exchange, done: "asyncio.Future[Response]") -> None:
+        if not done.cancelled():
+            exchange.respond(done.result())
 
     def resume(self) -> None:
         """A whole response is never congested on its own account."""

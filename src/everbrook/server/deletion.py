@@ -6,6 +6,7 @@ Each slice becomes durable before the next one begins, so that other changes hav
 from collections.abc import Callable
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
@@ -30,11 +31,14 @@ class Deletion:
     def start(self, exchange: Exchange) -> None:
         """Wait for the first slice."""
         self._exchange = exchange
-        self._engine.when_durable(self._engine.last_change, self._go_on)
+        self._engine.when_durable(self._engine.last_change, self._go_on_guarded)
+
+    def _go_on_guarded(self, failure: Unavailable | None) -> None:
+        exchange = self._exchange
+        if exchange and self._engine.faults.run(Callback.RESPONSE, self._go_on, failure):
+            exchange.abort()
 
     def _go_on(self, failure: Unavailable | None) -> None:
-        if self._exchange is None:
-            return
         try:
             if failure:
                 raise failure
@@ -46,7 +50,7 @@ class Deletion:
             return
         if after:
             self._after = after
-            self._engine.when_durable(rests_on, self._go_on)
+            self._engine.when_durable(rests_on, self._go_on_guarded)
         else:
             self._engine.when_durable(rests_on, lambda lost: self._answer(Response(204, self._common), lost))
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError, StreamDamaged
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
@@ -18,11 +19,12 @@ class Download:
 
     brief = True
 
-    def __init__(self, reader: BlobReader, response: Response, common: bytes) -> None:
+    def __init__(self, reader: BlobReader, response: Response, common: bytes, faults: Faults) -> None:
         """Send the head `response`, and then as much as it says."""
         self._reader = reader
         self._response = response
         self._common = common
+        self._faults = faults
         self._left_bytes = response.length or 0
         self._exchange: Exchange | None = None
         self._began = False
@@ -39,7 +41,8 @@ class Download:
         if self._exchange is not None and not self._reading and not self._exchange.congested:
             self._reading = True
             reading = asyncio.get_running_loop().run_in_executor(None, self._read)
-            reading.add_done_callback(self._take)
+            failed = self._exchange.abort
+            reading.add_done_callback(self._faults.guarded(Callback.RESPONSE, self._take, failed))
 
     def _read(self) -> bytes:
         """Read a piece, in a thread. The reader may give it in smaller ones."""

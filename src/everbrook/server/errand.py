@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
@@ -17,17 +18,18 @@ class Errand:
 
     brief = True
 
-    def __init__(self, worker: Executor, common: bytes, work: Callable[[], Response]) -> None:
+    def __init__(self, worker: Executor, common: bytes, work: Callable[[], Response], faults: Faults) -> None:
         self._worker = worker
         self._common = common
         self._work = work
+        self._faults = faults
         self._exchange: Exchange | None = None
 
     def start(self, exchange: Exchange) -> None:
         """Begin to work."""
         self._exchange = exchange
         working = asyncio.get_running_loop().run_in_executor(self._worker, self._work)
-        working.add_done_callback(self._take)
+        working.add_done_callback(self._faults.guarded(Callback.RESPONSE, self._take, exchange.abort))
 
     def _take(self, working: "asyncio.Future[Response]") -> None:
         exchange, self._exchange = self._exchange, None

@@ -5,7 +5,8 @@ from enum import Enum, auto
 
 from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
-from everbrook.engine.feed import Batch
+from everbrook.engine.faults import Callback
+from everbrook.engine.feed import UNREADABLE, Batch
 from everbrook.engine.stream import Stream
 from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag
 from everbrook.protocol.content_type import carried_as_text
@@ -89,8 +90,9 @@ class LongPoll:
             self.shut_down()
             return
         self._engine.join(self._stream, self)
-        self._timer = self._engine.scheduler.call_later(self._timeout_secs, self.shut_down)
-        self._vigil = keep_vigil(self._engine.scheduler, self._request, self.shut_down)
+        faults = self._engine.faults
+        self._timer = faults.later(Callback.LIVE, self._timeout_secs, self.shut_down, failed=self._break_off)
+        self._vigil = keep_vigil(faults, self._request, self.shut_down)
 
     def shut_down(self) -> None:
         """Answer now, with what came in this very moment, or that nothing has come."""
@@ -113,6 +115,9 @@ class LongPoll:
     def fail(self, error: ProtocolError) -> None:
         """Answer that the stream has ended."""
         self._respond(problem_response(error, self._common))
+
+    def _break_off(self) -> None:
+        self.fail(ProtocolError(UNREADABLE))
 
     def _respond(self, response: Response) -> None:
         exchange = self._exchange
@@ -189,9 +194,11 @@ class EventStream:
         exchange.begin(Response(200, lines))
         if self._settings.sse_reconnect_interval_secs:
             interval_secs = self._settings.sse_reconnect_interval_secs
-            self._interval = self._engine.scheduler.call_later(interval_secs, self.shut_down)
+            self._interval = self._engine.faults.later(
+                Callback.LIVE, interval_secs, self.shut_down, failed=self._break_off
+            )
         self._set_keep_alive()
-        self._vigil = keep_vigil(self._engine.scheduler, self._request, self.shut_down)
+        self._vigil = keep_vigil(self._engine.faults, self._request, self.shut_down)
         self._go_on(page, batch)
 
     def _catch_up(self) -> None:
@@ -251,7 +258,7 @@ class EventStream:
     def _set_keep_alive(self) -> None:
         if self._settings.sse_keepalive_secs:
             keepalive_secs = self._settings.sse_keepalive_secs
-            self._keep_alive = self._engine.scheduler.call_later(keepalive_secs, self._check_silence)
+            self._keep_alive = self._engine.faults.every(Callback.LIVE, keepalive_secs, self._check_silence)
 
     def _check_silence(self) -> None:
         """Send a comment if nothing was sent since the last look."""
@@ -259,7 +266,6 @@ class EventStream:
         if exchange is not None and self._silent and not exchange.congested:
             exchange.write(exchange.frame(KEEP_ALIVE))
         self._silent = True
-        self._set_keep_alive()
 
     def resume(self) -> None:
         """Go on where the reader fell behind, if there is room for it."""
@@ -267,11 +273,14 @@ class EventStream:
         if exchange is None or exchange.congested or self._following or self._scheduled:
             return
         self._scheduled = True
-        self._engine.scheduler.call_soon(self._catch_up)
+        self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._break_off)
 
     def fail(self, _error: ProtocolError) -> None:
         """End: a reader that comes back learns why."""
         self.shut_down()
+
+    def _break_off(self) -> None:
+        self.fail(ProtocolError(UNREADABLE))
 
     def shut_down(self) -> None:
         """End after the last whole event."""

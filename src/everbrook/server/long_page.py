@@ -7,8 +7,10 @@ off, so that the client sees that it is not whole.
 
 import asyncio
 import logging
+from functools import partial
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.stream import Stream
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.messages import unpack_part, unpacked_bytes
@@ -57,7 +59,7 @@ class LongPage:
         """Send the next part when others have had their turn, if there is room for it."""
         if self._exchange is not None and not self._under_way and not self._exchange.congested:
             self._under_way = True
-            self._engine.scheduler.call_soon(self._send_next)
+            self._engine.faults.soon(Callback.RESPONSE, self._send_next, failed=self._break_off)
 
     def _send_next(self) -> None:
         self._under_way = False
@@ -79,7 +81,8 @@ class LongPage:
             return
         self._under_way = True
         packing = asyncio.get_running_loop().run_in_executor(None, self._pack, self._coder, part)
-        packing.add_done_callback(lambda done: self._take(part, done))
+        take = partial(self._take, part)
+        packing.add_done_callback(self._engine.faults.guarded(Callback.RESPONSE, take, self._break_off))
 
     def _pack(self, coder: Coder, part: bytes) -> bytes:
         """Compress a part, in a thread."""

@@ -3,11 +3,14 @@
 Without `NOTIFY_SOCKET` in the environment nobody is told anything.
 """
 
-import asyncio
 import contextlib
 import os
 import socket
 import time
+from functools import partial
+
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
 
 READY = "READY=1"
 STOPPING = "STOPPING=1"
@@ -34,17 +37,13 @@ def notify(message: str) -> None:
 class Heartbeat:
     """Tells systemd that the loop still turns, twice in each time that the watchdog waits, if there is one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, faults: Faults) -> None:
+        self._timer: Timer | None = None
         usecs = os.environ.get("WATCHDOG_USEC", "")
-        self._every_secs = int(usecs) / 2_000_000 if usecs.isdecimal() else 0.0
-        if self._every_secs and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
-            self._beat()
-
-    def _beat(self) -> None:
-        notify(ALIVE)
-        self._timer = self._loop.call_later(self._every_secs, self._beat)
+        every_secs = int(usecs) / 2_000_000 if usecs.isdecimal() else 0.0
+        if every_secs and os.environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid()):
+            notify(ALIVE)
+            self._timer = faults.every(Callback.HEARTBEAT, every_secs, partial(notify, ALIVE))
 
     def stop(self) -> None:
         """Tell nothing more."""

@@ -68,7 +68,7 @@ class Publication:
     def start(self, exchange: Exchange) -> None:
         """Wait until the bytes are durable."""
         self._exchange = exchange
-        self._upload.finish(self._publish)
+        self._upload.finish(self._publish, self._break_off)
 
     def _publish(self, failure: ProtocolError | None) -> None:
         """Refer to what is stored, unless nobody waits for it any more."""
@@ -95,6 +95,12 @@ class Publication:
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.respond(problem_response(lost, self._common) if lost else response)
+
+    def _break_off(self) -> None:
+        exchange = self._exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.abort()
 
     def resume(self) -> None:
         """A whole response is never congested on its own account."""

@@ -9,11 +9,12 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from msgspec import Struct
 from uvloop import new_event_loop
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, find_store, open_storage
@@ -52,19 +53,21 @@ def run(
     settings: Settings,
     command: Sequence[str] | None = None,
     open_storage: Callable[[Settings], Storage] = open_storage,
+    assemble: Callable[[Settings, Storage], Application] = assemble,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `command` is what starts this server, for a restart in place.
 
     `StorageFailed`: the storage was poisoned, and everything that waited was answered.
     """
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(serve(settings, command, open_storage))
+        runner.run(serve(settings, command, open_storage, assemble))
 
 
 async def serve(
     settings: Settings,
     command: Sequence[str] | None = None,
     open_storage: Callable[[Settings], Storage] = open_storage,
+    assemble: Callable[[Settings, Storage], Application] = assemble,
 ) -> None:
     """Serve on the running loop until a signal comes, or the storage fails."""
     # Until there is something to do at these signals they mean nothing; as they are found, they would end the process.
@@ -73,14 +76,14 @@ async def serve(
     inherited = inherit(settings.server.host, settings.server.port)
     reporter = Reporter(settings, inherited.attempt)
     try:
-        server = await _begin(settings, inherited, open_storage)
+        server = await _begin(settings, inherited, open_storage, assemble)
     except BaseException as error:
         reporter.tell("failed", str(error))
         raise
     signals = Signals(partial(reload, server.application), partial(rotate_keys, server.application))
     take_delayed_signals()
     tell(*server.banner)
-    heartbeat = Heartbeat(asyncio.get_running_loop())
+    heartbeat = Heartbeat(server.application.engine.faults)
     notify(READY)
     reporter.tell("ready")
     while await signals.wanted(server.failed):
@@ -107,10 +110,16 @@ class Server(Struct, frozen=True):
     of_systemd: bool = False
 
 
-async def _begin(settings: Settings, inherited: Inherited, open_storage: Callable[[Settings], Storage]) -> Server:
+async def _begin(
+    settings: Settings,
+    inherited: Inherited,
+    open_storage: Callable[[Settings], Storage],
+    assemble: Callable[[Settings, Storage], Application],
+) -> Server:
     max_connections = allot_descriptors(settings, DEFAULT_TUNING.listener)
     storage = open_storage(settings)
     application = assemble(settings, storage)
+    asyncio.get_running_loop().set_exception_handler(partial(_unhandled, application.engine.faults))
     failed = asyncio.Event()
     application.engine.on_failure = lambda _failure: failed.set()
     await application.begin()
@@ -124,6 +133,19 @@ async def _begin(settings: Settings, inherited: Inherited, open_storage: Callabl
     gc.freeze()
     lines = banner(addresses, settings, storage.promise)
     return Server(application, listener, failed, lines, inherited.of_systemd)
+
+
+def _unhandled(faults: Faults, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Count an exception that nobody has handled. What the loop complains of without one is only logged."""
+    error = context.get("exception")
+    if isinstance(error, Exception):
+        faults.run(Callback.OTHER, _raise, error)
+    else:
+        loop.default_exception_handler(context)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 async def _stop(server: Server, signals: Signals) -> None:

@@ -3,15 +3,13 @@
 Most answers are whole in the first slice: they are given at once.
 """
 
-import logging
 from collections.abc import Callable, Generator
 from time import perf_counter
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.server.exchange import Exchange, Reply, Response
-
-logger = logging.getLogger(__name__)
 
 TURN_SECS = 0.002
 
@@ -47,7 +45,10 @@ class Sliced:
     def start(self, exchange: Exchange) -> None:
         """Leave the turn to others first."""
         self._exchange = exchange
-        self._engine.scheduler.call_soon(self._go_on)
+        self._leave_turn()
+
+    def _leave_turn(self) -> None:
+        self._engine.faults.soon(Callback.RESPONSE, self._go_on, failed=self._fail)
 
     def _go_on(self) -> None:
         if self._exchange is None:
@@ -56,14 +57,14 @@ class Sliced:
             response = _take_slice(self._steps)
         except ProtocolError as error:
             response = self._refuse(error)
-        except Exception:
-            logger.exception("an answer could not be put together")
-            response = self._refuse(ProtocolError("the server failed to answer; its log says why"))
         if response is None:
-            self._engine.scheduler.call_soon(self._go_on)
+            self._leave_turn()
         else:
             answer = response
             self._engine.when_durable(answer.rests_on, lambda failure: self._answer(answer, failure))
+
+    def _fail(self) -> None:
+        self._answer(self._refuse(ProtocolError("the server failed to answer; its log says why")), None)
 
     def _answer(self, response: Response, failure: Unavailable | None) -> None:
         exchange, self._exchange = self._exchange, None

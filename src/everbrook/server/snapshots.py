@@ -83,7 +83,9 @@ class SnapshotResource:
         if if_none_match is not None and matches(if_none_match, format_snapshot_etag(snapshot)):
             return Response(304, lines)
         response = Response(200, lines, length=snapshot.size)
-        return response if to_head or not snapshot.size else Download(self._open(stream, snapshot), response, common)
+        if to_head or not snapshot.size:
+            return response
+        return Download(self._open(stream, snapshot), response, common, self._engine.faults)
 
     def _open(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
         try:

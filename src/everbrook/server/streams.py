@@ -52,7 +52,7 @@ class StreamResource:
         self._roots = roots
         self._registry = Registry(engine)
         self._max_page_bytes = engine.limits.max_page_bytes
-        self._compressor = Compressor(settings.http.compression_min_bytes)
+        self._compressor = Compressor(settings.http.compression_min_bytes, engine.faults)
         self.methods: dict[bytes, Method] = {
             b"POST": self.append,
             b"GET": self.read,

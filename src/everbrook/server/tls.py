@@ -5,7 +5,6 @@ the other, so a pair that does not fit is not used: the one before goes on, and 
 the files.
 """
 
-import asyncio
 import datetime as dt
 import logging
 import ssl
@@ -13,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.settings.sections.tls import ClientCertificates, TlsSettings, TlsVersion
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Certificates:
         self._load = load or make_context
         # The files may change while they are loaded. Their traces are taken before, so that the next looks notice it.
         self._seen = self._settled = self._traces()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self.context = self._load(settings)
 
     def reload(self) -> None:
@@ -61,18 +62,14 @@ class Certificates:
         self.context = self._load(self._settings)
         logger.info("the certificate in %s is used from now on", self._settings.cert_path)
 
-    def watch(self) -> None:
+    def watch(self, faults: Faults) -> None:
         """Look at the files every few seconds, from now on."""
-        self._timer = asyncio.get_running_loop().call_later(self._look_secs, self._look_and_watch)
+        self._timer = faults.every(Callback.CERTIFICATE, self._look_secs, self.look)
 
     def close(self) -> None:
         """Look at the files no more."""
         if self._timer:
             self._timer.cancel()
-
-    def _look_and_watch(self) -> None:
-        self.watch()
-        self.look()
 
     def look(self) -> None:
         """Reload what has changed, once it has stayed the same for two looks: whoever writes it may not be done."""

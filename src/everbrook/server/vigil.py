@@ -6,7 +6,8 @@ as its connection happens to last, and a body that came slowly must not be taken
 
 from collections.abc import Callable
 
-from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import Unauthorized
 from everbrook.server.exchange import Request, Rights
 
@@ -14,11 +15,11 @@ from everbrook.server.exchange import Request, Rights
 class Vigil:
     """Looks at a request's rights now and then, and ends what it waits for when they have gone."""
 
-    __slots__ = ("_end", "_request", "_rights", "_scheduler", "_timer")
+    __slots__ = ("_end", "_faults", "_request", "_rights", "_timer")
 
-    def __init__(self, scheduler: Scheduler, request: Request, rights: Rights, end: Callable[[], None]) -> None:
+    def __init__(self, faults: Faults, request: Request, rights: Rights, end: Callable[[], None]) -> None:
         """Call `end` when the request may go on no longer. What ends otherwise must cancel."""
-        self._scheduler = scheduler
+        self._faults = faults
         self._request = request
         self._rights = rights
         self._end = end
@@ -26,7 +27,8 @@ class Vigil:
         self._go_on(rights.lasts_secs(request))
 
     def _go_on(self, secs: float) -> None:
-        self._timer = self._scheduler.call_later(max(0.0, secs), self._look)
+        # If nobody knows whether it may go on, it ends.
+        self._timer = self._faults.later(Callback.RIGHTS, max(0.0, secs), self._look, failed=self._end)
 
     def _look(self) -> None:
         left_secs = self._rights.renew(self._request)
@@ -41,9 +43,9 @@ class Vigil:
             self._timer.cancel()
 
 
-def keep_vigil(scheduler: Scheduler, request: Request, end: Callable[[], None]) -> Vigil | None:
+def keep_vigil(faults: Faults, request: Request, end: Callable[[], None]) -> Vigil | None:
     """Watch over a live read, where there is a policy."""
-    return Vigil(scheduler, request, request.rights, end) if request.rights else None
+    return Vigil(faults, request, request.rights, end) if request.rights else None
 
 
 def require_rights(request: Request) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.engine.subscription import Trouble
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.engine.waking import Delivery
@@ -247,7 +249,10 @@ class Wakes:
             callback_token=self._token(subscription, wake),
         )
         body = msgspec.json.encode(info)
-        task = asyncio.ensure_future(self._send(subscriptions, subscription, subscription.generation, body))
+        generation = subscription.generation
+        failed = partial(subscriptions.delivered, subscription, generation, Delivery(taken=False))
+        sending = partial(self._send, subscriptions, subscription, generation, body)
+        task = asyncio.ensure_future(self._engine.faults.attempt(Callback.DELIVERY, sending, failed))
         self._deliveries.add(task)
         task.add_done_callback(self._deliveries.discard)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from everbrook.engine import Clock, Faults
 from everbrook.server.auth.api_keys import ApiKeyFile, format_file, make_key
 from everbrook.server.observe.catalogue import METRICS, PROCESS_METRICS
 from everbrook.server.observe.counters import Counters
@@ -276,7 +277,8 @@ def test_what_never_happened_was_counted_zero_times(start: Start, connect: Conne
 
 def test_a_loop_that_is_busy_lags() -> None:
     async def look() -> float:
-        lag = LoopLag(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        lag = LoopLag(loop, Faults(Clock(), loop))
         lag.start()
         time.sleep(0.4)  # noqa: ASYNC251 - it is what the test is about
         await asyncio.sleep(0.01)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import BackupNotFound, Unavailable, quoted
 from everbrook.storage.pin import Pin
 
@@ -38,7 +39,8 @@ class Lease:
     def renew(self) -> None:
         """Begin the time anew."""
         self.cancel()
-        self.timer = self._engine.scheduler.call_later(self.begun.lease_secs, self._end)
+        # What could not be ended is ended when the time has passed once more.
+        self.timer = self._engine.faults.later(Callback.BACKUP, self.begun.lease_secs, self._end, failed=self.renew)
 
     def cancel(self) -> None:
         """Time nothing any more."""

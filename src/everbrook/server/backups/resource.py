@@ -71,7 +71,7 @@ class BackupResource:
                 raise not_there(lease.begun.id.encode())
             return response
 
-        return Errand(self._worker, common, read)
+        return Errand(self._worker, common, read, self._engine.faults)
 
     def _pieces(self, request: Request, common: bytes, lease: Lease) -> Errand:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Unavailable
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.pacing import Pacing, Parked
@@ -172,7 +173,8 @@ class Answering(Pacing):
         """Take up the requests that waited, in a turn of their own: those who feed us may not be done."""
         self._since = self._listener.now
         if self._queued or self._refusal is not None or self._arriving is not None:
-            self._listener.loop.call_soon(self._handle_queued)
+            failed = self._transport.abort
+            self._listener.faults.soon(Callback.CONNECTION, self._handle_queued, failed=failed)
 
     def _end_reading(self) -> None:
         place, self._reading_place = self._reading_place, NO_PLACE

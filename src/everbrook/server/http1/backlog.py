@@ -9,16 +9,22 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
+
+from everbrook.engine.faults import Callback, Faults
 
 
 class Backlog:
     """Looks for further connections on sockets that the event loop listens on."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int, faults: Faults
+    ) -> None:
         """Accept at most `at_once` connections of a socket in one turn of the loop."""
         self._loop = loop
         self._connect = connect
         self._at_once = at_once
+        self._faults = faults
         self._sockets: list[socket.socket] = []
         self._looking = False
         self._under_way: set[asyncio.Task[None]] = set()
@@ -33,7 +39,10 @@ class Backlog:
         """Look for others, in the next turn: one has come."""
         if self._sockets and not self._looking:
             self._looking = True
-            self._loop.call_soon(self._accept)
+            self._faults.soon(Callback.ACCEPT, self._accept, failed=self._rest)
+
+    def _rest(self) -> None:
+        self._looking = False
 
     def _accept(self) -> None:
         self._looking = False
@@ -45,7 +54,9 @@ class Backlog:
 
     def _take(self, connection: socket.socket) -> None:
         connection.settimeout(0)
-        task = self._loop.create_task(self._make(connection))
+        task = self._loop.create_task(
+            self._faults.attempt(Callback.ACCEPT, partial(self._make, connection), connection.close)
+        )
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 

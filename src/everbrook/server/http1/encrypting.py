@@ -10,7 +10,9 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.server.http1.tuning import EncryptionTuning
 from everbrook.server.tls import Certificates
 
@@ -27,6 +29,7 @@ class EncryptedServer:
         connect: Callable[[], asyncio.Protocol],
         room: Callable[[], int],
         tuning: EncryptionTuning,
+        faults: Faults,
     ) -> None:
         """Begin to accept."""
         self.sockets = tuple(sockets)
@@ -34,11 +37,12 @@ class EncryptedServer:
         self._connect = connect
         self._room = room
         self._tuning = tuning
+        self._faults = faults
         self._loop = asyncio.get_running_loop()
         self._under_way: dict[asyncio.Task[None], None] = {}
         for each in self.sockets:
             each.settimeout(0)
-            self._loop.add_reader(each, self._accept, each)
+            self._look_at(each)
 
     def __len__(self) -> int:
         """How many connections are not encrypted yet."""
@@ -69,17 +73,21 @@ class EncryptedServer:
     def _pause(self, listening: socket.socket, error: OSError) -> None:
         logger.warning("no connection can be accepted for now: %s", error.strerror)
         self._loop.remove_reader(listening)
-        self._loop.call_later(self._tuning.pause_secs, self._go_on, listening)
+        go_on = partial(self._go_on, listening)
+        self._faults.later(Callback.ACCEPT, self._tuning.pause_secs, go_on, failed=go_on)
+
+    def _look_at(self, listening: socket.socket) -> None:
+        self._loop.add_reader(listening, self._faults.run, Callback.ACCEPT, self._accept, listening)
 
     def _go_on(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
-            self._loop.add_reader(listening, self._accept, listening)
+            self._look_at(listening)
 
     def _begin(self, connection: socket.socket) -> None:
         connection.settimeout(0)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         held = [connection]
-        task = self._loop.create_task(self._encrypt(held))
+        task = self._loop.create_task(self._faults.attempt(Callback.ACCEPT, partial(self._encrypt, held)))
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._forget(done, held))
         if len(self._under_way) > max(self._room(), self._tuning.min_handshakes):

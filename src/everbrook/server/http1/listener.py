@@ -7,6 +7,8 @@ import socket
 from collections.abc import Sequence, Set as AbstractSet
 from itertools import count
 
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
 from everbrook.server.http1.backlog import Backlog
@@ -35,6 +37,7 @@ class Listener:
         """Admit at most `max_connections` at a time. The default is what the settings allow."""
         self.application = application
         self.loop = asyncio.get_running_loop()
+        self.faults = application.engine.faults
         self._tuning = tuning = application.tuning.listener
         self.connection_tuning = tuning.connection
         self.tick_secs = tuning.tick_secs
@@ -46,14 +49,14 @@ class Listener:
         self._accepted = 0
         application.observer.transport = self
         self._servers: list[asyncio.Server | EncryptedServer] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._empty = asyncio.Event()
         self._numbers = count(1)
-        self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once)
+        self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once, self.faults)
         limits = application.settings.limits
         self._max_connections = limits.max_connections if max_connections is None else max_connections
         bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
-        self.pulse = Pulse(application.engine, self.loop, bounds, application.tuning.pulse)
+        self.pulse = Pulse(application.engine, bounds, application.tuning.pulse)
         application.observer.turns.worked = self.pulse.worked
         self.buffered_bytes = 0
         self.max_buffered_bytes = limits.max_buffered_bytes
@@ -73,6 +76,7 @@ class Listener:
         if self.certificates is None:
             self._backlog.listen([each.fileno() for server in self._servers for each in server.sockets])
         self._tick()
+        self._timer = self.faults.every(Callback.CONNECTION, self.tick_secs, self._tick)
         return [each.getsockname()[:2] for server in self._servers for each in server.sockets]
 
     async def adopt(self, connections: Sequence[socket.socket]) -> None:
@@ -98,9 +102,9 @@ class Listener:
         self, host: str, port: int, inherited: Sequence[socket.socket], certificates: Certificates
     ) -> EncryptedServer:
         sockets = inherited or await bind(host, port, self._tuning.backlog)
-        certificates.watch()
+        certificates.watch(self.faults)
         room, tuning = lambda: self._max_connections - self._admitted, self._tuning.encryption
-        return EncryptedServer(sockets, certificates, self._connect, room, tuning)
+        return EncryptedServer(sockets, certificates, self._connect, room, tuning, self.faults)
 
     @property
     def handshakes(self) -> int:
@@ -168,14 +172,14 @@ class Listener:
         self.now = self.loop.time()
         self.date_line = date_line()
         for connection in tuple(self.connections):
-            connection.check(self.now)
+            if self.faults.run(Callback.CONNECTION, connection.check, self.now):
+                connection.abort()
         for connection in tuple(self._turned_away):
             # When it came is known to the tick.
             if self.now - connection.since >= self._tuning.turned_away_secs + self.tick_secs:
                 connection.abort()
         if self.buffered_bytes > self.max_buffered_bytes:
             self.relieve()
-        self._timer = self.loop.call_later(self.tick_secs, self._tick)
 
     async def stop(self, grace_secs: float) -> None:
         """Accept nothing more, let those who read finish their event and go, and end what stays."""

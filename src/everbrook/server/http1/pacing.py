@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from everbrook.engine.clock import Timer
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.parser import RequestParser
 from everbrook.server.http1.request import Http1Request, StreamedRequest
@@ -77,7 +78,7 @@ class Pacing(asyncio.Protocol):
         self._stopping = False
         self._leaving = False
         self._reading = True
-        self._held: asyncio.TimerHandle | None = None
+        self._held: Timer | None = None
         self._flooding = False
         self._since = listener.now
         self._backlog_bytes = 0

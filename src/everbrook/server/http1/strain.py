@@ -6,6 +6,7 @@ much is held for all connections, less is held for this one.
 
 from typing import TYPE_CHECKING, cast
 
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Overloaded
 from everbrook.server.http1.request import Http1Request
 from everbrook.server.http1.requesting import Requesting
@@ -53,7 +54,8 @@ class Strain(Requesting):
             self._throttle()
             return
         self._flooding = turn.flooding or self._parser.receiving
-        self._held = self._listener.loop.call_later(hold_secs(self._pulse.hold()), self._come_back)
+        secs, failed = hold_secs(self._pulse.hold()), self._transport.abort
+        self._held = self._listener.faults.later(Callback.CONNECTION, secs, self._come_back, failed=failed)
         self._window = UNSEEN
         if not self._flooding:
             refused = cast("Http1Request", turn.refused)

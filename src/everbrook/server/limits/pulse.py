@@ -5,11 +5,12 @@ arrives there is no beat, so that an idle server sleeps. On a machine that is bu
 that is, everything is late and nothing is overloaded: a delay counts only where there is much to be done.
 """
 
-import asyncio
 from math import inf
 from time import monotonic, thread_time
 
+from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
 from everbrook.server.limits.overload import Bounds, Overload
 from everbrook.server.limits.tuning import PulseTuning
 
@@ -35,7 +36,7 @@ class Pulse:
     `late_secs` is how late the last beat was.
     """
 
-    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop, bounds: Bounds, tuning: PulseTuning) -> None:
+    def __init__(self, engine: Engine, bounds: Bounds, tuning: PulseTuning) -> None:
         self.overload = Overload(bounds, tuning.overload)
         self.spare_changes = tuning.spare_changes
         self._beat_secs = tuning.beat_secs
@@ -43,11 +44,10 @@ class Pulse:
         self._few_changes = tuning.few_changes
         self._rate_secs = tuning.rate_secs
         self._assumed_per_sec = tuning.assumed_per_sec
-        self._loop = loop
         self._engine = engine
         self._on = bool(bounds.wait_secs or bounds.commit_secs)
         self._quiet = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self.calm = True
         self.beat_at = inf if self._on else 0.0
         self.limit_secs = min(bounds.wait_secs or inf, tuning.long_turn_secs) + tuning.beat_secs if self._on else inf
@@ -120,7 +120,12 @@ class Pulse:
         self._counted = self._engine.durable_change
         self._durable_per_sec = self._assumed_per_sec
         self._quiet = 0
-        self._timer = self._loop.call_later(self._beat_secs, self._beat)
+        self.stop()
+        self._timer = self._engine.faults.every(Callback.OVERLOAD, self._beat_secs, self._beat, self._skip)
+
+    def _skip(self) -> None:
+        """Take a beat for one in time that failed: what it would have seen is not known."""
+        self.beat_at = monotonic()
 
     def _beat(self) -> None:
         now = monotonic()
@@ -136,9 +141,9 @@ class Pulse:
             self.seen_before, self.seen = self.seen, 0
         if self._quiet > self._quiet_beats:
             self.beat_at = inf
-            return
-        self.beat_at = now
-        self._timer = self._loop.call_later(self._beat_secs, self._beat)
+            self.stop()
+        else:
+            self.beat_at = now
 
     def strain(self) -> float:
         """Give how far beyond the bounds the delays are at this moment.

@@ -76,7 +76,7 @@ _METRICS = (
     Metric(
         "everbrook_faults_total",
         C,
-        "Exceptions in callbacks of the engine, by what raised. The log has their stacks; only `commit` stops writes.",
+        "Exceptions in callbacks, by what raised. The log has their stacks; only `commit` stops writes.",
         ("callback",),
     ),
     Metric("everbrook_storage_failed", G, "1 if the storage takes no more writes until the server is restarted."),

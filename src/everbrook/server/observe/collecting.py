@@ -63,7 +63,7 @@ class ServerCollector(Collector):
         self._observer = observer
         self._lag = lag
         self._storage_mode = settings.storage.mode.value
-        self._disk = DiskUse(settings.storage)
+        self._disk = DiskUse(settings.storage, engine.faults)
 
     def collect(self) -> Iterator[Family]:
         """Read everything."""

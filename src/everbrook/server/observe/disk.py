@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from time import monotonic
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.settings import StorageSettings
 
 MAX_AGE_SECS = 60.0
@@ -19,7 +20,8 @@ MAX_FILES = 200_000
 class DiskUse:
     """The disk that the streams of a durable mode are on."""
 
-    def __init__(self, settings: StorageSettings) -> None:
+    def __init__(self, settings: StorageSettings, faults: Faults) -> None:
+        self._faults = faults
         self._folder = Path(settings.data_dir) if settings.mode.durable else None
         self._summing: asyncio.Future[int | None] | None = None
         self._summed_at = 0.0
@@ -38,7 +40,10 @@ class DiskUse:
         if self._folder is None or self._summing or 0 < monotonic() - self._summed_at < MAX_AGE_SECS:
             return
         self._summing = asyncio.get_running_loop().run_in_executor(None, used_bytes_of, self._folder)
-        self._summing.add_done_callback(self._take)
+        self._summing.add_done_callback(self._faults.guarded(Callback.METRICS, self._take, self._rest))
+
+    def _rest(self) -> None:
+        self._summing = None
 
     def _take(self, summing: asyncio.Future[int | None]) -> None:
         self._summing = None

@@ -22,7 +22,7 @@ class MetricsResource:
     """Answers who asks for metrics."""
 
     def __init__(self, engine: Engine, subscriptions: Subscriptions, observer: Observer, settings: Settings) -> None:
-        self._lag = LoopLag(asyncio.get_running_loop())
+        self._lag = LoopLag(asyncio.get_running_loop(), engine.faults)
         self._registry = CollectorRegistry()
         self._registry.register(ServerCollector(engine, subscriptions, observer, self._lag, settings))
         ProcessCollector(registry=self._registry)
