@@ -14,6 +14,8 @@ from random import Random
 from soak.backup import soak_backup
 from soak.chaos import soak_chaos
 from soak.client import Refused, Unanswered
+from soak.exceptions.injecting import UNGUARDED
+from soak.exceptions.running import soak_exceptions
 from soak.faults import can_mount, can_trace, fail_sync, fill_disk
 from soak.flips.damage import KINDS as FILE_KINDS
 from soak.flips.soak import soak_flips
@@ -82,8 +84,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--restarts", type=int, default=6, help="of the server under load (default 6)")
     parser.add_argument(
         "--control",
-        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS],
-        help=f"of tables and streams, or of the load ({', '.join(LOAD_CONTROLS)}), nothing else: it has to fail",
+        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS, UNGUARDED],
+        help=f"of tables and streams, of the load ({', '.join(LOAD_CONTROLS)}) or of exceptions ({UNGUARDED}), nothing "
+        "else: it has to fail",
     )
     parser.add_argument("--cases", type=int, default=FLIP_CASES, help=f"damaged stores of each mode ({FLIP_CASES})")
     parser.add_argument("--case", type=int, help="the one damaged store of this number")
@@ -174,6 +177,26 @@ def _load(options: argparse.Namespace) -> None:
         raise PromiseBroken(f"the control {options.control} was not noticed")
 
 
+def _exceptions(options: argparse.Namespace) -> None:
+    """Raise in callbacks of a server; as a control without guards, and see that this is noticed."""
+    control = options.control == UNGUARDED
+    for mode in options.modes[:1] if control else options.modes:
+        for encrypted in (False,) if control else (False, True):
+            with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+                try:
+                    contained = soak_exceptions(
+                        mode, Path(folder), seed=options.seed, encrypted=encrypted, control=control
+                    )
+                except PromiseBroken as error:
+                    if not control:
+                        raise
+                    say(f"exceptions: the control {UNGUARDED} was noticed, as it has to be: {error}")
+                    return
+            say(f"{mode}{', encrypted' if encrypted else ''}: {contained}")
+    if control:
+        raise PromiseBroken(f"the control {UNGUARDED} was not noticed")
+
+
 def _spark(options: argparse.Namespace) -> None:
     if importlib.util.find_spec("pyspark") is None:
         say("no query was run: Spark is missing (the extra spark)")
@@ -259,6 +282,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "subscriptions": _subscriptions,
     "chaos": _chaos,
     "load": _load,
+    "exceptions": _exceptions,
     "spark": _spark,
     "lake": _lake,
     "sync": _sync,

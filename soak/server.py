@@ -74,6 +74,11 @@ class Server:
         return self._process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """How it has ended, if it has."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def output(self) -> str:
         """What the servers have printed so far, for an error message."""
         self._log.seek(0)
