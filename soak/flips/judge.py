@@ -90,7 +90,7 @@ class Judge:
     """Judges how a damaged store behaves. LMDB may end the process."""
 
     def __init__(self, image: StoreImage, folder: Path, expected: Expectation, random: Random, *, walked: bool) -> None:
-        """`walked`: the tree of LMDB is walked first after an end that was no close, as a server does it."""
+        """`walked`: the tree of LMDB is walked, as a server does it."""
         self._image = image
         self._folder = folder
         self._random = random

@@ -5,6 +5,7 @@ same name, messages larger than a chunk, closed streams. The sizes of the store 
 segments and blobs all hold something.
 """
 
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
@@ -13,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import ParamSpec, TypeVar
 
+import lmdb
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -30,8 +32,17 @@ from everbrook.protocol import (
     Snapshot,
     Write,
 )
-from everbrook.storage import ACID, FILE_DURABLE, FILE_FAST, DurableStorage, JournalTuning, OsDisk, StorageTuning
-from everbrook.storage.check import open_walked
+from everbrook.storage import (
+    ACID,
+    FILE_DURABLE,
+    FILE_FAST,
+    DurableStorage,
+    JournalTuning,
+    OsDisk,
+    StorageTuning,
+    StoreError,
+)
+from everbrook.storage.check import BackgroundWalk, open_walked
 from everbrook.storage.lmdb_base import open_environment
 from soak.flips.ledger import Ledger, State, Stream, written
 
@@ -89,8 +100,14 @@ class StoreImage(Struct):
 
 
 def open_store(folder: Path, mode: str, tuning: StorageTuning, *, walked: bool = False) -> DurableStorage:
-    """Open a store. `walked`: as a server does, which walks the tree of LMDB after an end that was no close."""
-    return DurableStorage(
+    """Open a store. `walked`: as a server does, which walks the tree of LMDB. This waits for the end of the walk."""
+    walks: list[BackgroundWalk] = []
+
+    def begin_walk(base: Path, env: lmdb.Environment) -> BackgroundWalk:
+        walks.append(BackgroundWalk(base, env))
+        return walks[-1]
+
+    storage = DurableStorage(
         OsDisk(),
         folder,
         MODES[mode],
@@ -99,7 +116,14 @@ def open_store(folder: Path, mode: str, tuning: StorageTuning, *, walked: bool =
         tuning=tuning,
         executor=Immediate(),
         open_environment=open_walked if walked else open_environment,
+        begin_walk=begin_walk if walked else None,
     )
+    for process in filter(None, (walk.process for walk in walks)):
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    if problem := storage.verify():
+        storage.close()
+        raise StoreError(problem)
+    return storage
 
 
 def make_image(folder: Path, mode: str, random: Random) -> StoreImage:

@@ -22,7 +22,7 @@ class ContestedStorage(DelayedStorage):
         self.closed = False
         self.discarded: list[int] = []
 
-    def verify_lock(self) -> str | None:
+    def verify(self) -> str | None:
         return self.lost
 
     def discard(self, incarnation: int) -> None:

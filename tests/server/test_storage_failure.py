@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.process import ServerProcess, environment, serving
+from tests.server.process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.wire import render
+from tests.storage.damage import hide_rows
 
 ROOT = Path(__file__).parents[2]
 PATH = "/v1/stream/s"
@@ -74,6 +75,31 @@ def test_a_server_that_is_started_again_has_what_was_acknowledged(
         assert found in {b"a", b"ab"}
         assert wire.append(PATH, b"c").status == 204
         assert wire.get(PATH).body == found + b"c"
+
+
+def test_a_server_that_finds_hidden_streams_ends_and_does_not_start_again(
+    server: ServerProcess, tmp_path: Path, mode: str
+) -> None:
+    with server.connect() as wire:
+        for number in range(10):
+            wire.create(f"{PATH}-{number}", body=b"a")
+    server.stop().ended()
+    hide_rows(tmp_path / "data" / "streams" / ("acid" if mode == "acid" else "file"), b"names")
+    with serving(tmp_path, DS_STORAGE__MODE=mode) as again:
+        again.process.wait()
+        code, _, err = again.ended()
+    assert code == 6
+    assert "base/data.mdb is damaged: its rows are not in order" in err
+    refused = subprocess.run(
+        [EVERBROOK, "serve", "--port", "0"],
+        cwd=tmp_path,
+        env=environment(DS_STORAGE__MODE=mode),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert "base/data.mdb is damaged: its rows are not in order" in refused.stderr
 
 
 UNCLOSABLE = """

@@ -7,6 +7,9 @@ from pathlib import Path
 import lmdb
 
 from everbrook.storage.lmdb_base import MAP_BYTES
+from everbrook.storage.lmdb_pages import PAGE, POINTER
+
+PAGE_BYTES = 4096
 
 
 def flip(path: Path, position: int, bit: int = 4) -> None:
@@ -57,3 +60,19 @@ def rows(folder: Path) -> Iterator[Rows]:
     """Open the base of the closed store in a folder."""
     with lmdb.open(str(folder / "base"), max_dbs=16, map_size=MAP_BYTES) as env, env.begin(write=True) as transaction:
         yield Rows(env, transaction)
+
+
+def hide_rows(folder: Path, database: bytes) -> None:
+    """Let LMDB meet the first row of a database in place of the one in the middle, so that rows before that are hidden.
+
+    All rows of the database are in one page.
+    """
+    with rows(folder) as there:
+        (key, row), count = next(iter(there.all(database).items())), len(there.all(database))
+    path, middle = folder / "base" / "data.mdb", (count - 1) // 2
+    data = bytearray(path.read_bytes())
+    for start in range(0, len(data), PAGE_BYTES):
+        if key + row in data[start : start + PAGE_BYTES]:
+            first = POINTER.unpack_from(data, start + PAGE.size)
+            POINTER.pack_into(data, start + PAGE.size + middle * POINTER.size, *first)
+    path.write_bytes(data)

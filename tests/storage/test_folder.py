@@ -93,13 +93,13 @@ def test_what_is_lost_is_named(path: Path) -> None:
 @pytest.mark.parametrize("open_store", [open_acid, open_files])
 def test_a_store_tells_that_it_has_lost_its_folder(open_store: Callable[[Path], Storage], tmp_path: Path) -> None:
     storage = open_store(tmp_path / "store")
-    assert storage.verify_lock() is None
+    assert storage.verify() is None
     with pytest.raises(StoreError, match="is in use by another server"):
         open_store(tmp_path / "store")
     (tmp_path / "store" / "lock").unlink()
-    assert "lock was removed or replaced" in str(storage.verify_lock())
+    assert "lock was removed or replaced" in str(storage.verify())
     storage.close()
 
 
 def test_memory_has_no_folder_to_lose() -> None:
-    assert MemoryStorage().verify_lock() is None
+    assert MemoryStorage().verify() is None

@@ -185,7 +185,8 @@ class Engine(Executing):
     def close(self) -> None:
         """Stop timing, wait for the group on its way, and close the storage.
 
-        A storage that has lost its folder stays open until the process ends: to close it would write to the folder.
+        A storage that has lost its folder, or whose base is damaged, stays open until the process ends: to close it
+        would write to the folder.
         """
         self._upkeep.stop()
         self._reclaimer.stop()

@@ -148,7 +148,7 @@ class Executing(Reading):
         return self._committer.failure
 
     def verify_ownership(self) -> str | None:
-        """Ask whether the storage still owns its folder. If not, take no more writes, and say why."""
+        """Ask whether the storage may still be written to. If not, take no more writes, and say why."""
         self._ownership.verify()
         return self._ownership.lost
 

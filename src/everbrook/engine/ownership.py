@@ -1,4 +1,4 @@
-"""Ownership: a storage that no longer owns the folder of its store must not be written to."""
+"""Ownership: a storage that has lost the folder of its store, or whose base is damaged, must not be written to."""
 
 import logging
 from collections.abc import Callable
@@ -12,10 +12,10 @@ logger = logging.getLogger(__name__)
 
 
 class Ownership:
-    """Asks the storage periodically whether it still owns its folder. A loss is final until a restart."""
+    """Asks the storage periodically whether it may still be written to. A loss is final until a restart."""
 
     def __init__(self, storage: Storage, fail: Callable[[str], None], faults: Faults, tuning: OwnershipTuning) -> None:
-        """Call `fail` once, with the reason, when the folder is lost."""
+        """Call `fail` once, with the reason, when it may not."""
         self._storage = storage
         self._fail = fail
         self._timer: Timer | None = None
@@ -28,8 +28,8 @@ class Ownership:
             self.stop()
 
     def verify(self) -> bool:
-        """Ask the storage now. Gives whether it still owns its folder."""
-        if self.lost is None and (reason := self._storage.verify_lock()):
+        """Ask the storage now. Gives whether it may still be written to."""
+        if self.lost is None and (reason := self._storage.verify()):
             self.lost = reason
             logger.error("the store takes no more writes: %s", reason)
             self._fail(f"the store takes no more writes until the server is restarted: {reason}")

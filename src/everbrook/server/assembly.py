@@ -49,7 +49,7 @@ def open_storage(settings: Settings) -> Storage:
     # Imported when it is used: memory mode needs neither LMDB nor file locks.
     import lmdb  # noqa: PLC0415
 
-    from everbrook.storage.check import open_walked  # noqa: PLC0415
+    from everbrook.storage.check import BackgroundWalk, open_walked  # noqa: PLC0415
     from everbrook.storage.disk import OsDisk, boot_id  # noqa: PLC0415
     from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST, DurableStorage  # noqa: PLC0415
 
@@ -66,6 +66,7 @@ def open_storage(settings: Settings) -> Storage:
             boot=boot_id(),
             tuning=storage_tuning(settings.limits.max_memory_bytes),
             open_environment=open_walked,
+            begin_walk=BackgroundWalk,
         )
     except lmdb.Error as error:
         raise StoreError(f"{folder} can't be opened: {error}") from error

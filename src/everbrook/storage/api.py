@@ -174,11 +174,11 @@ class Storage(Protocol):
         closed, nothing of that moment is lost; what is removed meanwhile takes up room until then.
         """
 
-    def verify_lock(self) -> str | None:
-        """Say why this process no longer owns the folder of the store, if it does not.
+    def verify(self) -> str | None:
+        """Say why nothing may be persisted any more, if so.
 
-        Another process may write to it then: nothing may be persisted any more, and `close` is not called, because it
-        writes as well.
+        Another process may write to the folder of the store by now, or its base was found damaged. `close` is not
+        called then, because it writes as well.
         """
 
     def close(self) -> None:

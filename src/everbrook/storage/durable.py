@@ -6,10 +6,11 @@ base does not have, so replay is idempotent.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import lmdb
 import msgspec
@@ -28,7 +29,7 @@ from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.folder import lost_lock
 from everbrook.storage.index import Messages
 from everbrook.storage.journal import Entry, Journal
-from everbrook.storage.journal_scan import read_journal
+from everbrook.storage.journal_scan import parse_log_file, read_journal
 from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened, OpenEnvironment, open_environment, parse_opened
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import (
@@ -77,6 +78,20 @@ FILE_FAST = DurableMode(
 )
 
 
+class Walk(Protocol):
+    """A walk over LMDB's tree beside the storage, which looks for damaged pages."""
+
+    def problem(self) -> str | None:
+        """Say what is wrong with the tree, if that is known by now."""
+
+    def stop(self) -> None:
+        """End the walk, if it has not ended."""
+
+
+BeginWalk = Callable[[Path, lmdb.Environment], Walk]
+"""Begins to walk the tree of the environment in a folder."""
+
+
 class DurableStorage:
     """Streams that outlive the process."""
 
@@ -94,11 +109,13 @@ class DurableStorage:
         tuning: StorageTuning = DEFAULT_TUNING,
         executor: Executor | None = None,
         open_environment: OpenEnvironment = open_environment,
+        begin_walk: BeginWalk | None = None,
     ) -> None:
         """Open the store in `folder`, or make one. `salt` is a random number of 63 bits, used if it is made.
 
         `boot` identifies this run of the machine. `executor` makes checkpoints, one step after the other, and is shut
-        down with the storage; the default is a thread. `open_environment` opens the LMDB environment.
+        down with the storage; the default is a thread. `open_environment` opens the LMDB environment. `begin_walk` is
+        called if the store was closed, so that nothing has looked for damaged pages since.
         """
         self.promise = mode.promise
         self._mode = mode
@@ -107,9 +124,12 @@ class DurableStorage:
         self._folder = folder
         self._hold = Hold(disk)
         self._pins: set[StorePin] = set()
+        self._walk: Walk | None = None
         self._lock = open_folder(disk, folder)
         try:
             self._open(salt, boot, executor, open_environment)
+            if begin_walk and self._was_closed:
+                self._walk = begin_walk(self._base.folder, self._base.env)
         except BaseException:
             self._lock.release()
             raise
@@ -134,6 +154,8 @@ class DurableStorage:
             state = self._base.state()
             if not made:
                 _require_empty(folder, state)
+            names = disk.names(folder / JOURNAL) if made else []
+            self._was_closed = state.applied > 0 and not any(parse_log_file(Path(name)) for name in names)
             self._begin(self._settled_manifest(manifest, state), state, boot, executor)
         except BaseException as error:
             self._base.close()
@@ -327,19 +349,22 @@ class DurableStorage:
         if removable:
             self._checkpointer.remove_later(removable)
 
-    def verify_lock(self) -> str | None:
-        return lost_lock(self._lock)
+    def verify(self) -> str | None:
+        return lost_lock(self._lock) or (self._walk.problem() if self._walk else None)
 
     def close(self) -> None:
         """Make a last checkpoint, so that the next opening has nothing to replay, and release the files and the lock.
 
         A group that was persisted and never applied is only in the journal, which then stays.
         """
+        refused = self.refusal or (self._walk.problem() if self._walk else None)
+        if self._walk:
+            self._walk.stop()
         for pin in list(self._pins):
             pin.release()
         try:
             # A store that refuses changes gets no checkpoint: its journal must show the loss until a repair.
-            trimmed = self._checkpointer.close(None if self.refusal else self._applied)
+            trimmed = self._checkpointer.close(None if refused else self._applied)
             with suppress(OSError):
                 self._journal.close(trimmed=trimmed)
         finally:

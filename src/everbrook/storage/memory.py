@@ -168,8 +168,8 @@ class MemoryStorage:
     def pin(self) -> None:
         """There are no files."""
 
-    def verify_lock(self) -> str | None:
-        """There is no folder that another process could use."""
+    def verify(self) -> str | None:
+        """There is no folder that another process could use, and nothing that could be damaged."""
         return None
 
     def close(self) -> None:

@@ -5,7 +5,11 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.storage.check.base_walk import open_walked as open_walked, walk_base as walk_base
+    from everbrook.storage.check.base_walk import (
+        BackgroundWalk as BackgroundWalk,
+        open_walked as open_walked,
+        walk_base as walk_base,
+    )
     from everbrook.storage.check.marks import KnownDamage as KnownDamage, known_damage as known_damage
     from everbrook.storage.check.repair import Repair as Repair
     from everbrook.storage.check.report import (
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".base_walk": "open_walked walk_base",
+        ".base_walk": "BackgroundWalk open_walked walk_base",
         ".marks": "KnownDamage known_damage",
         ".repair": "Repair",
         ".report": "DamagedStream Notebook Progress Remark Report Tally check_store find_stores",

@@ -1,24 +1,40 @@
-"""Walking LMDB's tree in a process of its own, before a server maps the file: LMDB trusts its pages.
+"""Walking LMDB's tree in a process of its own: LMDB trusts its pages, and damaged ones may end whoever reads them.
 
-A server does so after an unclean shutdown, which may have left damaged pages: LMDB may crash the process that reads
-them. The walk reads only the last byte of each value, to see that the value is in the file: its checksum is verified
-when a server reads it.
+A server does so before it opens the file if the store was not closed, and else beside its work. The walk reads only the
+last byte of each value, to see that the value is in the file: its checksum is verified when a server reads it.
+
+Beside a server each database is read as it is at one moment. LMDB then reuses no page that was in use at that moment,
+so a walk during which the file has grown too much is given up, and that database is begun again later.
 """
 
+import logging
+import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
+from msgspec import Struct
 
 from everbrook.storage.journal_scan import parse_log_file
-from everbrook.storage.lmdb_base import open_environment
+from everbrook.storage.lmdb_base import MAP_BYTES, open_environment
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE, JOURNAL, StoreError
 from everbrook.storage.rows import DATA
 
-_UNREADABLE, _OUT_OF_ORDER = 10, 11
+logger = logging.getLogger(__name__)
+
+_UNREADABLE, _OUT_OF_ORDER, _GIVEN_UP = 10, 11, 12
 _PROBLEMS = {_UNREADABLE: "LMDB can't read its pages", _OUT_OF_ORDER: "its rows are not in order"}
+_ENDED = "its pages are so damaged that reading them ends a process"
+_BY_DAMAGE = {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE}
+"""How a process ends that reads damaged pages. Any other end, as for want of memory, proves nothing."""
+_NO_DAMAGE = (lmdb.ReadersFullError, lmdb.MapResizedError, lmdb.MemoryError, lmdb.LockError)
+"""Errors of LMDB that say nothing of its pages."""
+_ADVICE = "everbrook check says more, everbrook repair mends it"
 
 
 def walk_base(folder: Path) -> str | None:
@@ -26,10 +42,8 @@ def walk_base(folder: Path) -> str | None:
     problem = problem_of(folder / BASE / DATA)
     if problem:
         return problem
-    # Not by multiprocessing, which would import the main module of whoever has this server in their program.
-    walk = [sys.executable, "-m", __spec__.name, str(folder / BASE)]
-    code = subprocess.run(walk, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode  # noqa: S603
-    return None if code == 0 else _PROBLEMS.get(code, "its pages are so damaged that reading them ends a process")
+    code = _start(folder / BASE).wait()
+    return None if code == 0 else _PROBLEMS.get(code, _ENDED)
 
 
 def open_walked(base: Path) -> lmdb.Environment:
@@ -41,39 +55,151 @@ def open_walked(base: Path) -> lmdb.Environment:
     if journal.is_dir() and any(map(parse_log_file, journal.iterdir())):
         problem = walk_base(base.parent)
         if problem:
-            raise StoreError(
-                f"{base / DATA} is damaged: {problem}; everbrook check says more, everbrook repair mends it"
-            )
+            raise StoreError(f"{base / DATA} is damaged: {problem}; {_ADVICE}")
     return open_environment(base)
 
 
-def _walk(base: str) -> int:
-    """Read all keys in order. Gives the exit code that says what is wrong."""
-    try:
-        with lmdb.open(base, readonly=True, lock=False, create=False, max_dbs=16, readahead=False) as env:
-            with env.begin() as transaction:
+class BackgroundWalk:
+    """A walk over a base that this process has open and writes to."""
+
+    def __init__(self, base: Path, env: lmdb.Environment) -> None:
+        """Begin to walk the environment in a folder, at low priority. A walk that can't begin is logged."""
+        self._path = base / DATA
+        self._env = env
+        self._problem: str | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """The process that walks, until its end was noticed."""
+        try:
+            self.process = _start(base, str(os.getpid()))
+        except OSError as error:
+            self._warn(str(error))
+
+    def _warn(self, reason: str) -> None:
+        logger.warning("the tree of %s was not walked: %s; everbrook check reads all of it", self._path, reason)
+
+    def problem(self) -> str | None:
+        """Say what is wrong with the tree, if that is known by now."""
+        code = self.process.poll() if self.process else None
+        if code is not None:
+            self.process = None
+            # A process that was killed leaves its moment in LMDB's table, and LMDB would keep its pages for ever.
+            self._env.reader_check()
+            self._note(code)
+        return self._problem
+
+    def _note(self, code: int) -> None:
+        found = _ENDED if code in _BY_DAMAGE else _PROBLEMS.get(code)
+        if found:
+            self._problem = f"{self._path} is damaged: {found}; {_ADVICE}"
+        elif code == _GIVEN_UP:
+            self._warn("it would have kept too many pages while the store was written to")
+        elif code:
+            self._warn(f"the process that walks ended with code {code}")
+
+    def stop(self) -> None:
+        """End the walk, if it has not ended."""
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+
+def _start(base: Path, *parent: str) -> "subprocess.Popen[bytes]":
+    """Start a process that walks. `parent` is the process beside which it does so, if there is one."""
+    # Not by multiprocessing, which would import the main module of whoever has this server in their program.
+    walk = [sys.executable, "-m", __spec__.name, str(base), *parent]
+    silent = subprocess.DEVNULL
+    # In a group of its own: an interrupt at the terminal is for the server.
+    return subprocess.Popen(walk, stdin=silent, stdout=silent, stderr=silent, process_group=0)  # noqa: S603
+
+
+class Bounds(Struct, frozen=True, kw_only=True):
+    """What bounds a walk beside a server."""
+
+    growth_bytes: int = 256 << 20
+    """How much the file may grow during the walk of one database; a file of more than four times that by a quarter."""
+    rows: int = 1 << 12
+    """How many rows are read between two looks at the bounds."""
+    tries: int = 3
+    pause_secs: float = 60.0
+    """How long to wait before a database is begun again."""
+
+
+class _GivenUp(Exception):
+    """The walk of a database was given up."""
+
+
+class TreeWalk:
+    """Reads all keys of an environment in their order."""
+
+    def __init__(self, env: lmdb.Environment, bounds: Bounds, wanted: Callable[[], bool]) -> None:
+        """`wanted` tells whether somebody still waits for the end."""
+        self._env = env
+        self._bounds = bounds
+        self._wanted = wanted
+
+    def run(self) -> int:
+        """Read. Gives the exit code that says what is wrong."""
+        try:
+            with self._env.begin() as transaction:
                 names = [bytes(name) for name in transaction.cursor().iternext(keys=True, values=False)]
-            for name in names:
-                database = env.open_db(name, create=False)
-                with env.begin(buffers=True) as transaction:
-                    if not _in_order(transaction, database):
-                        return _OUT_OF_ORDER
+            if all(self._try_database(self._env.open_db(name, create=False)) for name in names):
+                return 0
+        except _GivenUp:
+            return _GIVEN_UP
+        except _NO_DAMAGE:
+            raise
+        except lmdb.Error:
+            return _UNREADABLE
+        return _OUT_OF_ORDER
+
+    def _try_database(self, database: "lmdb._Database") -> bool:
+        for _ in range(self._bounds.tries - 1):
+            try:
+                return self._in_order(database)
+            except _GivenUp:
+                time.sleep(self._bounds.pause_secs)
+        return self._in_order(database)
+
+    def _in_order(self, database: "lmdb._Database") -> bool:
+        """Tell whether the keys of a database rise, and are as many as LMDB counts."""
+        with self._env.begin(buffers=True) as transaction:
+            count, before = transaction.stat(database)["entries"], b""
+            begin = self._env.info()["last_pgno"]
+            for key, value in transaction.cursor(database):
+                if count == 0 or bytes(key) <= before:
+                    return False
+                # Behind the end of the file there is nothing to read, and that ends this process.
+                bytes(value[-1:])
+                count, before = count - 1, bytes(key)
+                if count % self._bounds.rows == 0:
+                    self._look(begin)
+        return count == 0
+
+    def _look(self, begin: int) -> None:
+        if not self._wanted():
+            sys.exit(_GIVEN_UP)
+        grown = self._env.info()["last_pgno"] - begin
+        if grown > max(self._bounds.growth_bytes // self._env.stat()["psize"], begin // 4):
+            raise _GivenUp
+
+
+def _main(base: str, parent: str | None = None) -> int:
+    """Walk the base in a folder, beside a process or alone."""
+    if parent:
+        os.nice(19)
+    size = (Path(base) / DATA).stat().st_size
+    # With LMDB's lock, whoever writes leaves the pages alone that are read here.
+    locked, map_bytes = parent is not None, max(MAP_BYTES, 2 * size)
+    try:
+        env = lmdb.open(base, map_bytes, readonly=True, lock=locked, create=False, max_dbs=16, readahead=False)
     except lmdb.Error:
+        if locked:
+            raise
         return _UNREADABLE
-    return 0
-
-
-def _in_order(transaction: lmdb.Transaction, database: "lmdb._Database") -> bool:
-    """Tell whether the keys of a database rise, and are as many as LMDB counts."""
-    count, before = transaction.stat(database)["entries"], b""
-    for key, value in transaction.cursor(database):
-        if count == 0 or bytes(key) <= before:
-            return False
-        # Behind the end of the file there is nothing to read, and that ends this process.
-        bytes(value[-1:])
-        count, before = count - 1, bytes(key)
-    return count == 0
+    with env:
+        return TreeWalk(env, Bounds(), lambda: parent is None or os.getppid() == int(parent)).run()
 
 
 if __name__ == "__main__":
-    sys.exit(_walk(sys.argv[1]))
+    sys.exit(_main(*sys.argv[1:]))
