@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import (
@@ -171,6 +172,42 @@ def test_a_lost_segment_does_not_keep_checkpoints_from_succeeding(tmp_path: Path
     with pytest.raises(StreamDamaged, match="the file is missing"):
         storage.read(1, 0, 100)
     storage.close()
+
+
+@pytest.mark.parametrize("swapped", [(1, 2), (1, 1)], ids=["of two streams", "of one stream"])
+def test_nothing_is_appended_to_another_segment_in_the_place_of_the_last_one(
+    tmp_path: Path, swapped: tuple[int, int]
+) -> None:
+    """Its bytes may be all that is left of another stream: here the swap is undone."""
+    folder, streams = tmp_path / "store", {number: Draft(b"%d" % number, number) for number in (1, 2)}
+    tuning = structs.replace(SMALL, segment_bytes=8_000)
+    storage = opened(folder, OsDisk(), FILE_DURABLE, tuning)
+    commit(storage, *((streams[2].write(b"x" * 100),) for _ in range(30)))
+    for _ in range(100):
+        commit(storage, *((stream.write(b"x" * 100),) for stream in streams.values()))
+    storage.close()
+    of = {number: [path for path in segments(folder) if int(path.name[:16], 16) == number] for number in streams}
+    one, other = of[swapped[0]][-1], of[swapped[1]][0 if swapped == (1, 1) else -1]
+    assert one != other
+    swap(one, other)
+    storage = opened(folder, OsDisk(), FILE_DURABLE, tuning)
+    for _ in range(40):
+        commit(storage, *((stream.write(b"y" * 100),) for stream in streams.values()))
+    assert storage.checkpoints.failed == 0
+    storage.close()
+    swap(one, other)
+    storage = opened(folder, OsDisk(), FILE_DURABLE, tuning)
+    for number, stream in streams.items():
+        assert storage.read(number, 0, stream.head.tail) == b"x" * (stream.head.tail - 4_000) + b"y" * 4_000
+    storage.close()
+
+
+def swap(one: Path, other: Path) -> None:
+    """Let two files have the names of each other."""
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
 
 
 def test_changes_after_damage_that_a_read_found_are_replayed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ base locates every chunk: what lies behind the last one that it knows was writte
 the next write. Segments are synced before the base refers to them.
 """
 
+import errno
 import re
 import zlib
 from collections import OrderedDict
@@ -190,18 +191,32 @@ class SegmentWriter:
         if end + len(packed) > self._max_bytes:
             # The name of a segment never comes again: one with that name may still have to be removed.
             segment, end = chunk.start, 0
-        try:
-            file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=bool(end))
-        except FileNotFoundError:
-            # The segment is lost: its stream is damaged before this chunk, and the next segment begins here.
+        header = pack_segment_header(identity)
+        if end and not self._holds(segment_path(self._folder, identity.incarnation, segment), header, segment):
+            # It is lost, or another file is in its place. The stream is damaged before this chunk, and the next segment
+            # begins here: what the file holds may be needed to mend another stream.
             segment, end = chunk.start, 0
-            file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=False)
+        file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=bool(end))
         if not end:
-            header = pack_segment_header(identity)
             file.write_at(0, header)
             end = len(header)
         file.write_at(end, packed)
         return Location(segment, end + data_from, len(chunk.data)), checksums
+
+    def _holds(self, path: Path, header: bytes, segment: int) -> bool:
+        """Tell whether a file begins as a segment of a stream does: with its identity, and the chunk that names it."""
+        if path in self._files:
+            return True
+        try:
+            begin = self._disk.read(path, 0, len(header) + CHUNK_HEADER.size)
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.EIO}:
+                return False
+            raise
+        if not begin.startswith(header) or len(begin) < len(header) + CHUNK_HEADER.size:
+            return False
+        magic, _, start, _, _ = CHUNK_HEADER.unpack_from(begin, len(header))
+        return bool(magic == CHUNK_MAGIC and start == segment)
 
     def _file(self, path: Path, *, begun: bool) -> File:
         file = self._files.get(path)
