@@ -23,6 +23,7 @@ from everbrook.storage import (
 from everbrook.storage.journal import Journal, JournalTuning
 from everbrook.storage.lmdb_base import MAP_BYTES, open_environment
 from tests.storage.checkpoints import commit, segments
+from tests.storage.disks import WatchedDisk
 from tests.storage.drafts import Draft
 from tests.storage.test_journal import append, bodies, read
 
@@ -149,6 +150,19 @@ def test_a_group_that_needs_a_new_file_is_refused_without_a_descriptor(tmp_path:
     append(journal, b"two")
     journal.close(trimmed=False)
     assert bodies(read(folder)) == [b"one", b"two"]
+
+
+def test_a_storage_is_closed_where_there_is_no_room_for_the_seal(tmp_path: Path) -> None:
+    """The group was persisted and never applied, so that no checkpoint takes it."""
+    disk = WatchedDisk()
+    storage = opened(tmp_path, disk)
+    storage.persist([(Draft(b"a", 1).write(b"x"),)])
+    disk.copies, disk.room_bytes = True, 0
+    storage.close()
+    assert not disk.open_files
+    storage = opened(tmp_path, OsDisk())
+    assert storage.read(1, 0, 1) == b"x"
+    storage.close()
 
 
 @pytest.mark.parametrize("lost", ["segment", "folder"])

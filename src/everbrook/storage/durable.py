@@ -365,7 +365,8 @@ class DurableStorage:
         try:
             # A store that refuses changes gets no checkpoint: its journal must show the loss until a repair.
             trimmed = self._checkpointer.close(None if refused else self._applied)
-            with suppress(OSError):
+            # Without a seal the last group is taken for durable all the same, unless it is damaged by then.
+            with suppress(OSError, StorageFull):
                 self._journal.close(trimmed=trimmed)
         finally:
             self._base.close()

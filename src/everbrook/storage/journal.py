@@ -340,10 +340,12 @@ class Journal:
     def close(self, *, trimmed: bool) -> None:
         """Close the file. `trimmed`: everything is kept elsewhere, and nothing of the journal is needed any more."""
         if self._file:
-            if not trimmed:
-                self.seal()
-            self._file.close()
-            self._file = None
+            try:
+                if not trimmed:
+                    self.seal()
+            finally:
+                self._file.close()
+                self._file = None
         if trimmed:
             for file in self._files:
                 self._disk.remove(file.path)
