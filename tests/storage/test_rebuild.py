@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import OsDisk, StoreError
+from everbrook.storage.check import is_copyable
 from everbrook.storage.check.repair import Repair
+from everbrook.storage.lmdb_base import DATABASE
+from everbrook.storage.lmdb_pages import META, NODE, NONE, PAGE, problem_of
 from everbrook.storage.segments import segment_path
 from tests.storage.checking import BOOT, Streams, commit, inspect, open_acid, open_files
 from tests.storage.drafts import NOW, Draft
@@ -30,6 +33,8 @@ from tests.storage.repairs import (
     ruin,
     streams_of,
 )
+
+PAGE_BYTES = 4096
 
 
 @pytest.fixture
@@ -69,6 +74,71 @@ def test_a_file_store_without_its_base_is_restored_from_its_segments(files: Path
     kept = lost_files(files)
     assert "0000000000000007-0000000000000320.log" in kept
     assert JOURNAL_NAME in kept
+
+
+def test_the_rows_of_a_base_are_copied_if_only_its_list_of_databases_is_damaged(store: Path) -> None:
+    path, whole = store / "base" / "data.mdb", contents_of_copy(store)
+    data = bytearray(path.read_bytes())
+    for place in places(data, NODE.pack(DATABASE.size, 0, 2, len(b"streams")) + b"streams"):
+        data[place + NODE.size] ^= 1
+    path.write_bytes(data)
+    lines = repair(store, process=True)
+    assert lines[0] == "every row of the base is in a new file; the old one is kept in lost+found"
+    assert contents(store) == whole
+    assert "data.mdb" in lost_files(store)
+
+
+def test_the_rows_of_a_base_are_copied_if_only_its_list_of_free_pages_is_damaged(store: Path) -> None:
+    path, whole = store / "base" / "data.mdb", contents_of_copy(store)
+    data = bytearray(path.read_bytes())
+    for page in (0, 1):
+        root = META.unpack_from(data, page * PAGE_BYTES + PAGE.size)[11]
+        if root != NONE:
+            data[root * PAGE_BYTES + 10] ^= 2
+    path.write_bytes(data)
+    assert problem_of(path) == "its list of free pages can't be read"
+    assert repair(store, process=True)[0].startswith("every row of the base is in a new file")
+    assert contents(store) == whole
+
+
+@pytest.mark.parametrize("database", [b"names", b"meta", b"chunks"])
+def test_flags_and_names_of_every_database_are_mended(store: Path, database: bytes) -> None:
+    path, whole = store / "base" / "data.mdb", contents_of_copy(store)
+    before = path.read_bytes()
+    for at in (NODE.size, NODE.size + len(database) + 4):
+        data = bytearray(before)
+        for place in places(data, NODE.pack(DATABASE.size, 0, 2, len(database)) + database):
+            data[place + at] ^= 4
+        path.write_bytes(data)
+        assert is_copyable(store)
+    assert repair(store, process=True)
+    assert contents(store) == whole
+
+
+def test_a_base_that_lacks_rows_is_not_copied(store: Path) -> None:
+    """Where a page is damaged, the segments may know more."""
+    path = store / "base" / "data.mdb"
+    whole, refused = path.read_bytes(), 0
+    assert is_copyable(store)
+    for page in range(2, len(whole) // PAGE_BYTES):
+        data = bytearray(whole)
+        data[page * PAGE_BYTES + 12] ^= 2
+        path.write_bytes(data)
+        refused += not is_copyable(store)
+    assert refused >= 8
+    path.unlink()
+    assert not is_copyable(store)
+
+
+def places(data: bytearray, found: bytes) -> list[int]:
+    return [place for place in range(len(data)) if data.startswith(found, place)]
+
+
+def contents_of_copy(store: Path) -> dict[bytes, bytes]:
+    """Read what a store holds without changing it."""
+    copy = store.parent / "copy" / store.name
+    shutil.copytree(store, copy)
+    return contents(copy)
 
 
 def test_forks_are_restored_from_segments(files: Path) -> None:

@@ -106,7 +106,11 @@ def format_plan(report: "Report", *, drop: bool) -> "Iterator[str]":
 
 
 def _rebuild_plan(report: "Report") -> "Iterator[str]":
-    if report.mode == "acid":
+    from everbrook.storage.check import is_copyable  # noqa: PLC0415
+
+    if is_copyable(report.folder):
+        yield "  LMDB can't read the base, but every row is there: a repair copies them to a new file"
+    elif report.mode == "acid":
         yield "  the base can't be read: a repair restores the streams that the journal has, and nothing else;"
         yield "  if there is a backup, restore that instead"
     else:

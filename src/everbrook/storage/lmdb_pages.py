@@ -37,6 +37,8 @@ class Meta(Value, frozen=True):
     free_root: int
     last_page: int
     transaction: int
+    main: bytes
+    """LMDB's row of its list of databases."""
 
 
 def problem_of(path: Path) -> str | None:
@@ -47,6 +49,11 @@ def problem_of(path: Path) -> str | None:
         return "it is missing"
     with closing(os.fdopen(descriptor, "rb", buffering=0)):
         return _Pages(descriptor).problem()
+
+
+def newest_meta(descriptor: int) -> Meta | None:
+    """Give what an open file says of itself, if it is one of LMDB."""
+    return _Pages(descriptor).meta()
 
 
 class _Pages:
@@ -60,12 +67,12 @@ class _Pages:
         if not self._size:
             return "it is empty"
         try:
-            meta = self._meta()
+            meta = self.meta()
             return self._missing(meta) or self._misplaced(meta) if meta else "it is not a file of LMDB"
         except (TooShort, OSError, OverflowError, MemoryError, RecursionError):
             return "its pages can't be read"
 
-    def _meta(self) -> Meta | None:
+    def meta(self) -> Meta | None:
         """Give the newer of the two pages that describe the file."""
         first = self._meta_at(0)
         second = self._meta_at(first.page_bytes) if first else None
@@ -76,7 +83,7 @@ class _Pages:
         page_bytes = fields[4]
         if fields[0] != MAGIC or not 0 < page_bytes <= MAX_PAGE_BYTES:
             return None
-        return Meta(page_bytes, fields[11], fields[13], fields[14])
+        return Meta(page_bytes, fields[11], fields[13], fields[14], fields[12])
 
     def _missing(self, meta: Meta) -> str | None:
         there, count = self._size // meta.page_bytes, meta.last_page + 1

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
+    from everbrook.storage.check.base_copy import is_copyable as is_copyable
     from everbrook.storage.check.base_walk import (
         BackgroundWalk as BackgroundWalk,
         open_walked as open_walked,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
+        ".base_copy": "is_copyable",
         ".base_walk": "BackgroundWalk open_walked walk_base",
         ".marks": "KnownDamage known_damage",
         ".repair": "Repair",

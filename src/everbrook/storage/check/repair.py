@@ -8,10 +8,12 @@ interrupted is run again, and goes on where the store is.
 from collections.abc import Iterator
 from pathlib import Path
 
+import lmdb
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Kept
+from everbrook.storage.check.base_copy import copy_base, is_copyable
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.check.rebuild import Rebuild, finish_rebuild
@@ -91,9 +93,7 @@ class Repair:
         """Repair what a report names, and say what was done. `drop`: damaged streams are deleted, not cut."""
         manifest = self._manifest()
         if not report.base_readable:
-            yield from Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation).run()
-            if manifest.mode == ACID.store:
-                yield "an acid store has its bytes in the base: restore a backup to have the others back"
+            yield from self._make_base(manifest)
             report = self.check(progress)
         yield from self._take_in_journal(manifest, report)
         for _ in range(MAX_ROUNDS):
@@ -102,6 +102,15 @@ class Repair:
                 break
             yield from self._mend(report, manifest, drop=drop)
         yield from self._set_unknown_aside(manifest)
+
+    def _make_base(self, manifest: Manifest) -> Iterator[str]:
+        """Make the base anew: a copy of all rows if they are there, else what segments and the journal have."""
+        if is_copyable(self._folder):
+            yield copy_base(self._disk, self._folder)
+            return
+        yield from Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation).run()
+        if manifest.mode == ACID.store:
+            yield "an acid store has its bytes in the base: restore a backup to have the others back"
 
     def _new_incarnation(self) -> int:
         """Give a number that no stream has had: they begin with the time, as the engine's do."""
@@ -122,7 +131,11 @@ class Repair:
         if walk_base(self._folder):
             return None
         with open_environment(self._folder / BASE) as env:
-            database = env.open_db(META)
+            try:
+                # Not made: the name of the database may be damaged, and the rows be there.
+                database = env.open_db(META, create=False)
+            except lmdb.Error:
+                return None
             with env.begin() as transaction:
                 sealed = transaction.get(MANIFEST_COPY, db=database)
         copy = unseal(MANIFEST_COPY, bytes(sealed)) if sealed is not None else None

@@ -1,0 +1,205 @@
+"""Copying a base of which only LMDB's own lists are damaged: that of its databases, or that of its free pages.
+
+The trees of its databases are read page by page, without LMDB. Every row of them must be there: each page is filled by
+its rows without a gap, their keys rise, and they are as many as LMDB counts. So nothing is lost with the old file.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from struct import error as TooShort  # noqa: N812 - what it means here
+from typing import Self
+
+import lmdb
+from msgspec import Struct as Value
+
+from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.check.rebuild import DRAFT, finish_rebuild, remove_folder
+from everbrook.storage.disk import Disk
+from everbrook.storage.lmdb_base import DATABASE, open_environment
+from everbrook.storage.lmdb_pages import (
+    BIG,
+    BRANCH,
+    DIRTY,
+    LEAF,
+    NODE,
+    NONE,
+    NUMBER,
+    PAGE,
+    POINTER,
+    newest_meta,
+)
+from everbrook.storage.manifest import BASE, REBUILT, StoreError
+from everbrook.storage.rows import DATA, DATABASES
+
+OVERFLOW = 4
+MAX_DEPTH = 32
+BATCH_ROWS = 5_000
+"""How many rows are copied in one transaction."""
+
+
+class _Damaged(Exception):
+    """A page is not one of a whole tree."""
+
+
+class _Tree(Value, frozen=True):
+    """Where a database begins, and how many rows it has."""
+
+    root: int
+    count: int
+
+
+class _Node(Value, frozen=True):
+    """An entry of a page: in a branch it leads to another page, in a leaf it is a row."""
+
+    key: bytes
+    begin: int
+    size: int
+    flags: int
+    end: int
+
+
+class LooseTrees:
+    """The trees of an LMDB file, without its own list of them."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._size = os.fstat(self._file.fileno()).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def databases(self) -> dict[bytes, _Tree] | None:
+        """Find the databases of a base: by their names, and one of another name by elimination."""
+        try:
+            self._page_bytes, root = self._begin()
+            page = self._read(root * self._page_bytes, self._page_bytes)
+            listed = {
+                node.key: page[node.begin : node.begin + node.size]
+                for node in self._nodes(page, PAGE.unpack_from(page)[-1], LEAF)
+            }
+        except (_Damaged, TooShort):
+            return None
+        lost, others = set(DATABASES) - listed.keys(), listed.keys() - set(DATABASES)
+        if len(lost) > 1 or len(lost) != len(others):
+            return None
+        named = {name: listed[name if name in listed else next(iter(others))] for name in DATABASES}
+        if any(len(row) != DATABASE.size for row in named.values()):
+            return None
+        rows = {name: DATABASE.unpack(row) for name, row in named.items()}
+        return {name: _Tree(row[-1], row[-2]) for name, row in rows.items()}
+
+    def whole(self) -> bool:
+        """Tell whether every row is there."""
+        databases = self.databases()
+        try:
+            return databases is not None and all(
+                sum(1 for _ in self.rows(tree)) == tree.count for tree in databases.values()
+            )
+        except (_Damaged, TooShort):
+            return False
+
+    def rows(self, tree: _Tree) -> Iterator[tuple[bytes, bytes]]:
+        """Give the rows of a database in order."""
+        before = b""
+        for key, value in self._below(tree.root, MAX_DEPTH):
+            if key <= before:
+                raise _Damaged
+            before = key
+            yield key, value
+
+    def _begin(self) -> tuple[int, int]:
+        """Give the size of pages, and the root of the list of databases."""
+        meta = newest_meta(self._file.fileno())
+        if meta is None:
+            raise _Damaged
+        return meta.page_bytes, int(DATABASE.unpack(meta.main)[-1])
+
+    def _read(self, position: int, size: int) -> bytes:
+        if position + size > self._size:
+            raise _Damaged
+        return os.pread(self._file.fileno(), size, position)
+
+    def _below(self, number: int, depth: int) -> Iterator[tuple[bytes, bytes]]:
+        if number == NONE:
+            return
+        page = self._read(number * self._page_bytes, self._page_bytes)
+        found, _, flags, lower, upper = PAGE.unpack_from(page)
+        kind = flags & ~DIRTY
+        if found != number or kind not in {BRANCH, LEAF} or depth == 0:
+            raise _Damaged
+        nodes = {node.begin: node for node in self._nodes(page, upper, kind)}
+        places = [POINTER.unpack_from(page, place)[0] for place in range(PAGE.size, lower, POINTER.size)]
+        begins = [place + NODE.size + NODE.unpack_from(page, place)[3] for place in places]
+        if lower > upper or sorted(begins) != sorted(nodes):
+            raise _Damaged
+        for begin in begins:
+            node = nodes[begin]
+            if kind == BRANCH:
+                yield from self._below(node.size, depth - 1)
+            else:
+                yield node.key, self._value(page, node)
+
+    def _nodes(self, page: bytes, place: int, kind: int) -> Iterator[_Node]:
+        """Give the entries of a page as they lie one behind the other, up to its end."""
+        while place < len(page):
+            low, high, flags, key_bytes = NODE.unpack_from(page, place)
+            begin = place + NODE.size + key_bytes
+            size = low | high << 16 | (flags << 32 if kind == BRANCH else 0)
+            inside = 0 if kind == BRANCH else NUMBER.size if flags & BIG else size
+            end = begin + inside + (begin + inside & 1)
+            if end > len(page):
+                raise _Damaged
+            yield _Node(page[place + NODE.size : begin], begin, size, flags, end)
+            place = end
+
+    def _value(self, page: bytes, node: _Node) -> bytes:
+        if not node.flags & BIG:
+            return page[node.begin : node.begin + node.size]
+        (number,) = NUMBER.unpack_from(page, node.begin)
+        position = number * self._page_bytes
+        found, _, flags, _, _ = PAGE.unpack(self._read(position, PAGE.size))
+        if found != number or flags & ~DIRTY != OVERFLOW:
+            raise _Damaged
+        return self._read(position + PAGE.size, node.size)
+
+
+def is_copyable(folder: Path) -> bool:
+    """Tell whether every row of the base of a store can be copied, though LMDB can't read it."""
+    path = folder / BASE / DATA
+    if not path.is_file():
+        return False
+    with LooseTrees(path) as trees:
+        return trees.whole()
+
+
+def copy_base(disk: Disk, folder: Path) -> str:
+    """Give a store a new base with the rows of its old one, which is set aside. Says what was done."""
+    draft = folder / DRAFT
+    remove_folder(disk, draft)
+    disk.make_folder(draft / BASE)
+    with LooseTrees(folder / BASE / DATA) as trees:
+        try:
+            _copy(trees, draft / BASE)
+        except lmdb.DiskError as error:
+            raise StoreError(f"{folder} has no room for a copy of its base: {error}") from error
+    disk.sync_folder(draft / BASE)
+    disk.sync_folder(draft)
+    disk.rename(draft, folder / REBUILT)
+    disk.sync_folder(folder)
+    finish_rebuild(disk, folder)
+    return f"every row of the base is in a new file; the old one is kept in {LostAndFound(disk, folder).folder.name}"
+
+
+def _copy(trees: LooseTrees, base: Path) -> None:
+    with open_environment(base) as env:
+        opened = {name: env.open_db(name) for name in DATABASES}
+        for name, tree in (trees.databases() or {}).items():
+            rows = trees.rows(tree)
+            while batch := list(islice(rows, BATCH_ROWS)):
+                with env.begin(write=True) as transaction:
+                    transaction.cursor(opened[name]).putmulti(batch, append=True)
