@@ -138,8 +138,8 @@ def rows_of(folder: Path) -> Rows:
                 for key, row in transaction.cursor(database):
                     rows[name, bytes(key)] = bytes(row)
                     count -= 1
-                    if count < 0:
-                        raise lmdb.CorruptedError("more rows than there are")
+                    if count < 0 or transaction.get(key, db=database) is None:
+                        raise lmdb.CorruptedError("more rows than there are, or one that is not found")
                 if count:
                     raise lmdb.CorruptedError("fewer rows than there are")
     return rows

@@ -11,10 +11,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import ACID, FILE_FAST, DurableMode, DurableStorage, OsDisk, StoreError
 from everbrook.storage.check import BackgroundWalk, open_walked
 from everbrook.storage.check.base_walk import Bounds, TreeWalk
 from everbrook.storage.lmdb_base import open_environment
+from everbrook.storage.lmdb_pages import BRANCH, PAGE
 from tests.storage.checkpoints import HeldStorage, commit, killed
 from tests.storage.damage import hide_rows
 from tests.storage.drafts import Draft
@@ -65,6 +67,28 @@ def test_a_page_that_hides_names_is_found_after_a_close(tmp_path: Path, mode: Du
     walked.wait()
     assert "base/data.mdb is damaged: its rows are not in order" in str(walked.storage.verify())
     assert walked.storage.verify()
+    walked.storage.close()
+
+
+@pytest.mark.parametrize("bit", [0, 6], ids=["up", "down"])
+def test_a_branch_that_leads_to_the_wrong_page_is_found(tmp_path: Path, bit: int) -> None:
+    """The rows are in order. LMDB looks for some of them in a page that does not have them."""
+    storage, names = HeldStorage(tmp_path), [b"name-%03dm" % number for number in range(300)]
+    commit(storage, *((Draft(name, number + 1).write(b"x"),) for number, name in enumerate(names)))
+    storage.close()
+    path = tmp_path / "base" / "data.mdb"
+    data = bytearray(path.read_bytes())
+    for start in range(2 * PAGE_BYTES, len(data), PAGE_BYTES):
+        page = bytes(data[start : start + PAGE_BYTES])
+        if PAGE.unpack_from(page)[2] == BRANCH and (place := page.find(b"name-")) >= 0:
+            data[start + place + len(b"name-0")] ^= 1 << bit
+    path.write_bytes(data)
+    walked = Walked(tmp_path)
+    with pytest.raises(StreamDamaged, match="a row near it is damaged"):
+        for name in names:
+            walked.storage.load(name)
+    walked.wait()
+    assert "its rows are not in order" in str(walked.storage.verify())
     walked.storage.close()
 
 

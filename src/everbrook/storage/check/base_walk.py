@@ -162,16 +162,21 @@ class TreeWalk:
         return self._in_order(database)
 
     def _in_order(self, database: "lmdb._Database") -> bool:
-        """Tell whether the keys of a database rise, and are as many as LMDB counts."""
+        """Tell whether the keys of a database rise, are as many as LMDB counts, and are found where they are.
+
+        A damaged key in a branch of the tree leads to the wrong page: the rows are there in order, and none is found.
+        """
         with self._env.begin(buffers=True) as transaction:
             count, before = transaction.stat(database)["entries"], b""
             begin = self._env.info()["last_pgno"]
-            for key, value in transaction.cursor(database):
-                if count == 0 or bytes(key) <= before:
+            for found in transaction.cursor(database).iternext(keys=True, values=False):
+                key = bytes(found)
+                value = transaction.get(key, db=database)
+                if count == 0 or key <= before or value is None:
                     return False
                 # Behind the end of the file there is nothing to read, and that ends this process.
                 bytes(value[-1:])
-                count, before = count - 1, bytes(key)
+                count, before = count - 1, key
                 if count % self._bounds.rows == 0:
                     self._look(begin)
         return count == 0
