@@ -85,8 +85,7 @@ def test_a_branch_that_leads_to_the_wrong_page_is_found(tmp_path: Path, bit: int
     path.write_bytes(data)
     walked = Walked(tmp_path)
     with pytest.raises(StreamDamaged, match="a row near it is damaged"):
-        for name in names:
-            walked.storage.load(name)
+        list(map(walked.storage.load, names))
     walked.wait()
     assert "its rows are not in order" in str(walked.storage.verify())
     walked.storage.close()
