@@ -115,6 +115,17 @@ def test_a_damaged_producer_is_no_damage_to_the_next_stream(store: Path) -> None
     storage.close()
 
 
+def test_a_damaged_producer_of_a_damaged_stream_is_no_damage_to_the_next_one(store: Path) -> None:
+    with rows(store) as changed:
+        changed.flip(b"producers", INCARNATION.pack(12) + b"q")
+        changed.flip(b"streams", INCARNATION.pack(12))
+    storage = HeldStorage(store)
+    assert loaded(storage, b"c").damage
+    assert not loaded(storage, b"d").damage
+    assert not loaded(storage, b"b").damage
+    storage.close()
+
+
 @pytest.mark.parametrize("position", [0, 7, 15])
 def test_a_fork_that_is_not_entered_is_noticed(store: Path, position: int) -> None:
     damage_key(store, PLACE.pack(10, 20), b"", position, 6)

@@ -214,8 +214,9 @@ class LmdbBase:
         return is_other
 
     def _is_known(self, key: bytes, _sealed: bytes) -> bool:
-        """Tell of a damaged row whether it is that of a stream which is there."""
-        return self._known_head(key[: INCARNATION.size]) is not None
+        """Tell of a damaged row whether it is that of a stream which is there, though its head may be damaged, too."""
+        with self.reading() as transaction:
+            return transaction.get(key[: INCARNATION.size], db=self.databases[STREAMS]) is not None
 
     def _known_head(self, key: bytes) -> Head | None:
         with self.glance() as glance:
