@@ -155,7 +155,8 @@ class Model:
             outcome = _append_to_closed(stream, body, claim)
             self.touched[stream.incarnation] = now
             return outcome
-        if claim and _is_duplicate(stream, claim):
+        repeated = claim is not None and _is_duplicate(stream, claim)
+        if repeated and body is not None:
             self.touched[stream.incarnation] = now
             return "Duplicate"
         if seq is not None and stream.stream_seq is not None and seq <= stream.stream_seq:
@@ -171,8 +172,10 @@ class Model:
             closed=close,
             closed_by=claim if close else None,
             stream_seq=stream.stream_seq if seq is None else seq,
-            producers={**stream.producers, claim.producer_id: (claim.epoch, claim.seq)} if claim else stream.producers,
         )
+        if claim and not repeated:
+            producers = {**stream.producers, claim.producer_id: (claim.epoch, claim.seq)}
+            changed = replace(changed, producers=producers)
         self._put(changed, now, [])
         return "Appended" if body else "Closed"
 

@@ -117,6 +117,30 @@ def test_the_append_that_closed_is_a_duplicate_when_it_comes_again(body: bytes, 
         assert (decision.outcome, decision.change) == (Duplicate(stream.head, Producer(0, 0, NOW)), ())
 
 
+@pytest.mark.parametrize("seq", [0, 1])
+def test_a_close_whose_sequence_was_used_for_data_closes(seq: int) -> None:
+    """§5.2.1: never 204 without a close. The producer stays where it was, and the same close again is a duplicate."""
+    streams = Streams()
+    stream = streams.hold(b"s")
+    streams.run(numbered(0))
+    streams.run(numbered(1))
+
+    known = Producer(0, 1, NOW)
+    assert streams.run(numbered(seq, b"", close=True)) == Closed(stream.head, known)
+    assert (stream.stored, stream.head.closed, stream.producer(b"p")) == (b"xx", True, known)
+    assert streams.run(numbered(seq, b"", close=True)) == Duplicate(stream.head, known)
+
+
+def test_data_whose_sequence_was_used_closes_nothing() -> None:
+    """§5.2.1: the data are there, the close that came with them is of another append."""
+    streams = Streams()
+    stream = streams.hold(b"s")
+    streams.run(numbered(0))
+
+    assert streams.run(numbered(0, close=True)) == Duplicate(stream.head, Producer(0, 0, NOW))
+    assert not stream.head.closed
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -124,6 +148,7 @@ def test_the_append_that_closed_is_a_duplicate_when_it_comes_again(body: bytes, 
         numbered(2),
         numbered(9),
         numbered(0, epoch=1),
+        numbered(3, epoch=1),
         numbered(1, producer=b"q"),
         numbered(0, producer=b"q", close=True),
     ],

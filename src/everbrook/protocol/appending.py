@@ -65,7 +65,12 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
     """Decide on an append that a producer numbered: a duplicate is found before anything else (§5.2.1)."""
     known = stream.producer(claim.producer_id)
     if known and is_duplicate(known, claim):
-        return Decision(Duplicate(stream.head, known))
+        if command.body:
+            return Decision(Duplicate(stream.head, known))
+        # The sequence was used for data. The stream closes all the same: readers would wait for ever for a close that
+        # its writer was told of.
+        closed, _, _ = _append(stream.head, command)
+        return Decision(Closed(closed, known), (Write(closed),))
     producer = accept(known, claim, command.now)
     changed, data, ends = _append(stream.head, command)
     outcome = Appended(changed, producer) if data else Closed(changed, producer)
