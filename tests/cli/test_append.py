@@ -176,3 +176,9 @@ def test_a_closed_stream_takes_nothing(run: Run, values: str) -> None:
     run("close", values)
     ran = run("append", values, "1")
     assert (ran.code, "`everbrook fork` makes a stream that goes on from it" in ran.err) == (1, True)
+
+
+def test_lone_surrogates_are_appended_and_read_as_they_are(run: Run, values: str) -> None:
+    """Gap G-03."""
+    run("append", values, r'"\ud83d"', r'{"a":"\ude00"}')
+    assert run("read", values).out.splitlines() == [r'"\ud83d"', r'{"a":"\ude00"}']

@@ -94,3 +94,18 @@ def test_what_is_no_line_is_named_with_its_number(text: bytes, problem: str) -> 
     with pytest.raises(InvalidArchive, match=r"^line 7: ") as caught:
         parse_line(text, 7)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("payload", [rb'"\ud83d"', rb'{"\ude00": ["\\", "\uD83D}"] }', rb'[1,"\\ud83d\ud83d"]'])
+def test_lone_surrogates_come_back_to_the_byte(payload: bytes) -> None:
+    """Gap G-03."""
+    line = format_message(3, 7, payload, json=True)
+    assert parse_line(line, 1) == MessageLine(3, 7, payload, json=True)
+
+
+@pytest.mark.parametrize(
+    "line", [rb'{"offset":"\ud83d"}', rb'{"offset":"1","value":"\ud83d","time_ms":1}', rb'{"offset":"\ud8']
+)
+def test_a_lone_surrogate_elsewhere_in_a_line_is_no_archive(line: bytes) -> None:
+    with pytest.raises(InvalidArchive):
+        parse_line(line, 1)

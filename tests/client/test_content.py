@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from everbrook.client.content import Codec, Kind, content_type_for, join, kind_of
-from everbrook.client.errors import InvalidAnswer
+from everbrook.client.errors import InvalidAnswer, InvalidMessage
 
 
 class AsStruct(msgspec.Struct):
@@ -170,3 +170,29 @@ def test_the_content_type_tells_what_the_values_are(content_type: str, kind: Kin
 )
 def test_a_first_value_chooses_a_content_type(value: object, content_type: str) -> None:
     assert content_type_for(value) == content_type
+
+
+LONE = rb'["\ud83d",{"a":"x\ude00"},"\ud83d\ude00","\\ud83d"]'
+
+
+@pytest.mark.parametrize("type_", [None, str | dict[str, str]])
+def test_a_lone_surrogate_is_read_as_the_replacement_character(type_: type[object] | None) -> None:
+    """Gap G-03: whole characters, and backslashes that are data, stay."""
+    assert Codec(type_).decode_all(LONE) == ["\ufffd", {"a": "x\ufffd"}, "\N{GRINNING FACE}", r"\ud83d"]
+
+
+def test_a_lone_surrogate_beside_a_number_without_a_place_is_read() -> None:
+    assert Codec[Any]().decode_all(b'["\\ud83d",%b]' % (b"9" * 5000)) == ["\ufffd", Decimal("9" * 5000)]
+
+
+def test_a_model_reads_a_lone_surrogate_too() -> None:
+    class Named(BaseModel):
+        name: str
+
+    assert Codec(Named).decode_all(rb'[{"name":"\ud83d"}]') == [Named(name="\ufffd")]
+
+
+def test_a_misfit_is_found_among_lone_surrogates() -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        Codec(str).decode_all(rb'["\ud83d",1]')
+    assert refused.value.before == ["\ufffd"]

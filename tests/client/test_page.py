@@ -113,3 +113,9 @@ def test_what_is_asked_for_from_now_on_begins_at_the_tail() -> None:
 def test_an_answer_without_an_offset_is_no_page() -> None:
     with pytest.raises(InvalidAnswer, match=r"no Stream-Next-Offset \(status 200\)"):
         page_of("-1", 200, {}, b"<html>", Codec())
+
+
+def test_offsets_behind_messages_with_lone_surrogates_are_those_of_their_bytes() -> None:
+    """Gap G-03."""
+    given_page, ends = page_of_body(rb'["\ud83d", "x", {"\ude00":1}]')
+    assert [given_page.offset_after(count) for count in (1, 2, 3)] == ends

@@ -56,3 +56,9 @@ def test_messages_come_byte_for_byte() -> None:
 @pytest.mark.parametrize("content_type, message", [("text/plain", b"hi"), ("image/png", b"aGk=")])
 def test_a_page_of_another_kind_is_one_message(content_type: str, message: bytes) -> None:
     assert messages_of(Page("a", "b", b"hi", content_type)) == [message]
+
+
+def test_messages_with_lone_surrogates_are_given_byte_for_byte() -> None:
+    """Gap G-03."""
+    data = rb'["\ud83d", {"a":"\ude00"}]'
+    assert messages_of(Page("-1", "1", data, "application/json")) == [rb'"\ud83d"', rb'{"a":"\ude00"}']

@@ -223,3 +223,9 @@ def test_a_snapshot_may_be_in_either_dialect_and_may_be_empty() -> None:
 def test_what_is_no_snapshot_of_a_state_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidChange, match="must be a JSON"):
         parse_snapshot(data)
+
+
+def test_a_snapshot_with_a_lone_surrogate_is_read() -> None:
+    """Gap G-03: it holds up nobody who reads the state."""
+    snapshot = rb'[{"type":"t","key":"k","value":"\ud83d","headers":{"operation":"insert"}}]'
+    assert parse_snapshot(snapshot) == [Set("t", "k", "\ufffd", "insert")]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.server.conftest import StartEither
 from tests.server.wire import Wire
 
 JSON = "application/json"
@@ -18,7 +19,7 @@ BAD_BODIES = {
     "plus sign": b"+1",
     "control character in a string": b'"a\nb"',
     "bad escape": rb'"\x"',
-    "lone surrogate": rb'"\ud800"',
+    "half an escape of a surrogate": rb'"\ud80"',
     "byte order mark": b"\xef\xbb\xbf1",
     "Latin-1 in a string": b'"caf\xe9"',
     "overlong encoding in a string": b'"\xc0\xaf"',
@@ -115,3 +116,17 @@ def test_a_batch_of_very_many_messages_with_a_fault_at_its_end_leaves_nothing(wi
     refused = wire.request("POST", path, b"[" + b"1," * 200_000 + b"nul]", content_type=JSON)
     assert refused.refusal == (400, "invalid_json")
     assert wire.get(path).body == b"[]"
+
+
+def test_lone_surrogates_come_back_byte_for_byte_in_every_mode(start_either: StartEither, path: str) -> None:
+    """Gap G-03: JavaScript sends them when a chunk splits an emoji."""
+    server = start_either(server__long_poll_timeout_secs=0.1)
+    with server.connect() as wire, server.connect() as reader:
+        wire.create(path, JSON, rb'"\ud83d"')
+        follower = reader.follow(f"{path}?offset=-1&live=sse")
+        assert follower.data() == rb'["\ud83d"]'
+        assert wire.append(path, rb'[{"\ude00": 1 }, "\\ud83d"]', JSON).status == 204
+        assert follower.data() == rb'[{"\ude00": 1 },"\\ud83d"]'
+        assert wire.get(path).body == rb'["\ud83d",{"\ude00": 1 },"\\ud83d"]'
+        assert wire.get(f"{path}?offset=-1&live=long-poll").body == wire.get(path).body
+        assert wire.get(f"{path}?last=2").body == rb'[{"\ude00": 1 },"\\ud83d"]'

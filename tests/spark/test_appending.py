@@ -99,6 +99,12 @@ def test_rows_in_order_may_be_several_appends_and_are_once_there_all_the_same(
     assert client.stream(f"{prefix}a").read().all() == list(range(30))
 
 
+def test_a_lone_surrogate_is_json(client: Client, connection: Connection, options: SinkOptions, prefix: str) -> None:
+    """Gap G-03."""
+    Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", r'"\ud83d"')]))
+    assert client.stream(f"{prefix}a").read().bytes() == rb'["\ud83d"]'
+
+
 @pytest.mark.parametrize("value", ["1,2", "", "{", "text", '"a" "b"'])
 def test_what_is_not_one_json_value_is_refused(
     client: Client, connection: Connection, options: SinkOptions, prefix: str, value: str

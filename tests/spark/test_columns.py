@@ -115,6 +115,15 @@ def test_both_dialects_of_events_are_changes(client: Client, prefix: str, option
     ]
 
 
+def test_lone_surrogates_are_in_their_columns(client: Client, prefix: str, options: dict[str, str]) -> None:
+    """Gap G-03: they make no message one that can't be read."""
+    client.stream(f"{prefix}a").create()
+    client.stream(f"{prefix}a").append(rb'{"s":"\ud83d","type":"t","key":"k","operation":"set","value":"\ude00"}')
+    (change,) = read_batch(options | {"envelope": "change"})
+    (given,) = read_batch(options, GIVEN)
+    assert (change["operation"], change["value"], given["s"]) == ("upsert", r'"\ufffd"', "\ufffd")
+
+
 def test_what_is_no_change_is_kept_as_a_value_without_an_operation(
     client: Client, prefix: str, options: dict[str, str]
 ) -> None:

@@ -18,6 +18,9 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from everbrook.protocol.surrogates import hide, may_have_lone
 
 VERSION = 1
 JSON = "application/json"
@@ -178,10 +181,24 @@ def parse_line(text: bytes, number: int) -> Line:
     """Read a line, of which `number` is told to the person who wrote it."""
     try:
         if text.startswith(_USUAL):
-            return _message(_decode_message(text))
+            return _message(_decode_usual(text))
         return _parse(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidArchive(number, str(error)) from error
+
+
+def _decode_usual(text: bytes) -> _Message:
+    """Read a message. A value with lone surrogates is cut out of its line, of which it is the last part."""
+    try:
+        return _decode_message(text)
+    except msgspec.MsgspecError:
+        if not may_have_lone(text):
+            raise
+        hidden = hide(text.rstrip())
+        found = _decode_message(hidden)
+        if isinstance(found.value, UnsetType) or not hidden.endswith(b"%b}" % bytes(found.value)):
+            raise
+        return replace(found, value=Raw(text.rstrip()[-1 - len(found.value) : -1]))
 
 
 def _parse(text: bytes) -> Line:

@@ -130,11 +130,13 @@ def message_of(argument: str, *, json: bool, lines: bool = False) -> bytes:
 
 def check_json(value: bytes, where: str) -> bytes:
     """Give a value if it is JSON."""
-    from msgspec import MsgspecError, Raw, json  # noqa: PLC0415
+    from msgspec import MsgspecError  # noqa: PLC0415
+
+    from everbrook.protocol.surrogates import require_json  # noqa: PLC0415
 
     try:
         value.decode()
-        json.decode(value, type=Raw)
+        require_json(value)
     except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise click.UsageError(f"{where}: {_shown(value)} is not JSON ({error})") from error
     return value

@@ -141,14 +141,13 @@ def print_pages(stream: "Stream[Any]", pages: "Iterable[Page]", *, as_json: bool
 
 
 def _plain(page: "Page") -> Iterator[bytes]:
-    from msgspec import Raw, json  # noqa: PLC0415
-
     from everbrook.client.content import Kind  # noqa: PLC0415
+    from everbrook.protocol.surrogates import split_array  # noqa: PLC0415
 
     if page.kind is not Kind.JSON or not page.data:
         yield page.data
         return
-    lines = (bytes(message) for message in json.decode(page.data, type=list[Raw]))
+    lines = (bytes(message) for message in split_array(page.data))
     yield b"".join(line.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n" for line in lines)
 
 

@@ -7,10 +7,10 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import Raw, json
 
 from everbrook.cli.output import note, print_json
 from everbrook.client.content import Kind, kind_of
+from everbrook.protocol.surrogates import split_array
 
 if TYPE_CHECKING:
     from everbrook import Subscription
@@ -61,7 +61,7 @@ def _handle(batch: "Batch", command: tuple[str, ...], *, as_json: bool) -> None:
 def _input(batch: "Batch") -> bytes:
     if kind_of(batch.content_type) is not Kind.JSON:
         return batch.data
-    messages = json.decode(batch.data, type=list[Raw])
+    messages = split_array(batch.data)
     return b"".join(bytes(message).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n" for message in messages)
 
 

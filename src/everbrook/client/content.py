@@ -1,7 +1,7 @@
 """Values and the bytes that carry them, by the content type of a stream.
 
-In a JSON stream each value is a message; a page is an array of them. In text and binary streams a page is a piece of
-the stream, and where messages begin in it is not told.
+In a JSON stream each value is a message; a page is an array of them. A lone surrogate in one is read as U+FFFD. In
+text and binary streams a page is a piece of the stream, and where messages begin in it is not told.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from everbrook.client.errors import InvalidAnswer, InvalidMessage
+from everbrook.protocol.surrogates import decode_mended, mend, split_array
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Codec(Generic[T]):
         if not data:
             return []
         try:
-            values: list[T] = self._decode(data)
+            values: list[T] = decode_mended(self._decode, data)
         except (ValueError, RecursionError) as error:
             if self._type is Any and (others := _decode_patiently(data)) is not None:
                 return others
@@ -85,9 +86,9 @@ class Codec(Generic[T]):
         """Find the message that is not of the type, if it is a page of JSON at all."""
         before: list[T] = []
         with suppress(ValueError, RecursionError):
-            for message in msgspec.json.decode(data, type=list[msgspec.Raw]):
+            for message in split_array(data):
                 try:
-                    before += self._decode(b"[%b]" % bytes(message))
+                    before += decode_mended(self._decode, b"[%b]" % bytes(message))
                 except ValueError as error:
                     return InvalidMessage(f"{bytes(message)[:80]!r} is not of the type asked for: {error}", before)
         return None
@@ -120,7 +121,7 @@ def join(kind: Kind, messages: Sequence[bytes]) -> bytes:
 def _decode_patiently(data: bytes) -> list[Any] | None:
     """Read numbers that have no place in a float or an int of usual size, or give None if it is no array of JSON."""
     try:
-        values = json.loads(data, parse_int=_large_int)
+        values = json.loads(mend(data), parse_int=_large_int)
     except (ValueError, RecursionError):
         return None
     return values if isinstance(values, list) else None

@@ -33,10 +33,13 @@ from everbrook.protocol.errors import (
     StreamGone,
     Unauthorized,
 )
+from everbrook.protocol.surrogates import decode_mended
 
 POLL_TIMEOUT_SECS = 90.0
 # A heartbeat comes after each such part of a lease: two may fail.
 HEARTBEATS = 4
+
+_values = msgspec.json.Decoder(list[Any])
 
 
 class LeaseLost(Exception):
@@ -76,7 +79,7 @@ class Batch(Struct, frozen=True):
     @property
     def messages(self) -> list[Any]:
         """The messages of a JSON stream. Of other streams there are only bytes."""
-        return msgspec.json.decode(self.data, type=list[Any])
+        return decode_mended(_values.decode, self.data)
 
 
 class WakeEvent(Struct, frozen=True):

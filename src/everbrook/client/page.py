@@ -5,11 +5,11 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidMessage, NotAStream
+from everbrook.protocol.surrogates import split_array
 
 _ANY: Codec[Any] = Codec()
 BEGINNING, NOW = "-1", "now"
@@ -76,7 +76,7 @@ class Page(Struct, frozen=True, dict=True):
         """The offset behind each message, counted back from the page's end; nothing where that is not known."""
         if not (self.exact and self.kind is Kind.JSON and self.next_offset.isdecimal()):
             return []
-        sizes = [len(message) + 1 for message in msgspec.json.decode(self.data, type=list[msgspec.Raw])]
+        sizes = [len(message) + 1 for message in split_array(self.data)]
         end = int(self.next_offset)
         # Events turn CRLF into LF, so what came with them may be shorter than what is stored.
         if self.offset.isdecimal() and end - int(self.offset) != sum(sizes):

@@ -8,13 +8,13 @@ end of a closed stream it is `0000000000000042~end`: who comes back with that ha
 import re
 from collections.abc import Iterator
 
-import msgspec
 from msgspec import Struct
 
 from everbrook.client.content import Kind
 from everbrook.client.page import Page
 from everbrook.protocol.errors import InvalidOffset
 from everbrook.protocol.sse import encode_base64
+from everbrook.protocol.surrogates import split_array
 
 _POSITION = re.compile(r"([^~,/\s]{1,256})(?:~(\d{1,9}|end))?")
 _END = "end"
@@ -47,7 +47,7 @@ def messages_of(page: Page) -> list[bytes]:
     if not page.data:
         return []
     if page.kind is Kind.JSON:
-        return [bytes(message) for message in msgspec.json.decode(page.data, type=list[msgspec.Raw])]
+        return [bytes(message) for message in split_array(page.data)]
     return [page.data if page.kind is Kind.TEXT else encode_base64(page.data)]
 
 

@@ -22,6 +22,7 @@ from everbrook.protocol.dialects import (
     parse_message,
     shown,
 )
+from everbrook.protocol.surrogates import decode_mended
 
 # So many transactions are remembered: whoever waits for one asks soon after writing it.
 MAX_TXIDS = 10_000
@@ -171,7 +172,7 @@ def parse_snapshot(data: bytes) -> list[StateMessage]:
     if not data:
         return []
     try:
-        messages = msgspec.json.decode(data)
+        messages = decode_mended(msgspec.json.decode, data)
     except (ValueError, RecursionError) as error:
         raise InvalidChange(f"a snapshot of a state must be a JSON array of changes: {error}") from None
     if not isinstance(messages, list):

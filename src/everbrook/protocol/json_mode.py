@@ -1,8 +1,8 @@
 """JSON mode: message boundaries in `application/json` streams (§9.1).
 
-Messages are validated and split, never re-serialised: number spelling, key order, duplicate keys and inner
-whitespace come back byte for byte. Each message is stored with a trailing comma, so that any run of messages is one
-slice of the stored bytes between two brackets.
+Messages are validated and split, never re-serialised: number spelling, key order, duplicate keys, inner whitespace and
+lone surrogates come back byte for byte. Each message is stored with a trailing comma, so that any run of messages is
+one slice of the stored bytes between two brackets.
 """
 
 from itertools import accumulate
@@ -12,10 +12,10 @@ from msgspec.json import Decoder
 
 from everbrook.protocol.errors import BatchTooLarge, InvalidJson
 from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep, too_deep
+from everbrook.protocol.surrogates import WHITESPACE, cut_hidden, may_have_lone, split_hidden
 
 SEPARATOR = b","
 MAX_BATCH_VALUES = 1_000_000
-_WHITESPACE = b" \t\n\r"
 
 _value = Decoder(Raw)
 _array = Decoder(list[Raw])
@@ -23,9 +23,10 @@ _array = Decoder(list[Raw])
 
 def split_messages(body: bytes) -> list[Raw]:
     """Validate a body and flatten one level of array into messages (§9.1.2)."""
+    is_array = body.lstrip(WHITESPACE).startswith(b"[")
     try:
         body.decode()
-        if body.lstrip(_WHITESPACE).startswith(b"["):
+        if is_array:
             _check_values(body)
             messages = _array.decode(body)
             deep = any_too_deep(messages)
@@ -37,10 +38,23 @@ def split_messages(body: bytes) -> list[Raw]:
     except RecursionError:
         raise _too_deep() from None
     except DecodeError as error:
-        raise InvalidJson(f"the body must be JSON: {error}") from None
+        messages = _split_refused(body, error, is_array=is_array)
+        deep = any_too_deep(messages)
     if deep:
         raise _too_deep()
     return messages
+
+
+def _split_refused(body: bytes, error: DecodeError, *, is_array: bool) -> list[Raw]:
+    """Split what was refused for its lone surrogates alone, which are valid JSON (gap G-03)."""
+    try:
+        if may_have_lone(body):
+            return split_hidden(body) if is_array else [cut_hidden(body)]
+    except RecursionError:
+        raise _too_deep() from None
+    except DecodeError as other:
+        error = other
+    raise InvalidJson(f"the body must be JSON: {error}") from None
 
 
 def _too_deep() -> InvalidJson:

@@ -13,10 +13,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from everbrook.client.content import JSON, Kind, join, kind_of
 from everbrook.protocol.errors import ContentTypeMismatch, NotFound, PayloadTooLarge, StaleEpoch, StreamNotFound
+from everbrook.protocol.surrogates import require_json
 from everbrook.spark.connection import Connection
 from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow
 from everbrook.spark.options import SinkOptions
@@ -211,7 +212,7 @@ def _require_json(stream: str, messages: list[bytes]) -> None:
     """Refuse what is not one JSON value each: `1,2` would be two messages."""
     for message in messages:
         try:
-            msgspec.json.decode(message, type=Raw)
+            require_json(message)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidRow(
                 f"{stream!r} is of JSON, and {message[:80]!r} is none ({error}). For a stream of text, create it "

@@ -21,6 +21,7 @@ from everbrook.protocol.dialects import (
     StateMessage,
     parse_message,
 )
+from everbrook.protocol.surrogates import decode_mended
 from everbrook.spark.bundle import Bundle
 
 _NAMES = ("type", "key", "operation", "value", "old_value", "headers")
@@ -51,9 +52,9 @@ def change_columns(bundle: Bundle, *, failfast: bool) -> dict[str, list[Any]]:
 
 
 def _row(payload: bytes) -> tuple[Any, ...]:
-    message = msgspec.json.decode(payload)
+    message = decode_mended(msgspec.json.decode, payload)
     change = parse_message(message)
-    written = _written.decode(payload)
+    written = decode_mended(_written.decode, payload)
     headers = message.get("headers")
     return (
         getattr(change, "type", None),

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from everbrook.client.tables.parsing import text_of
+from everbrook.protocol.surrogates import decode_mended
 
 _INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 
@@ -23,7 +24,7 @@ class Misfit(ValueError):
 def decode_object(payload: bytes) -> dict[str, Any]:
     """Read a message that has fields."""
     try:
-        value = msgspec.json.decode(payload)
+        value = decode_mended(msgspec.json.decode, payload)
     except (ValueError, RecursionError) as error:
         raise Misfit(f"is no JSON ({error})") from None
     if not isinstance(value, dict):

@@ -250,6 +250,16 @@ def test_a_message_that_can_t_be_read_is_no_change_and_takes_no_other_with_it(
     assert refusal.value.__notes__ == [f"the message at {at} of {stream.url}"]
 
 
+@pytest.mark.parametrize("beside", [b"1", b"1e999"])
+def test_a_lone_surrogate_in_a_value_is_the_replacement_character(stream: Stream[Any], beside: bytes) -> None:
+    """Gap G-03: it takes no message with it, not even where another one can't be read."""
+    stream.append(rb'{"type": "n", "key": "1", "operation": "set", "value": "\ud83d"}')
+    stream.append(b'{"type": "n", "key": "2", "operation": "set", "value": %b}' % beside)
+    refused: list[InvalidChange] = []
+    with stream.materialise(on_invalid=refused.append) as state:
+        assert (state["n"]["1"], len(refused)) == ("\ufffd", int(beside != b"1"))
+
+
 def test_changes_that_nobody_takes_are_not_kept_for_ever(stream: Stream[Any]) -> None:
     with Materialiser(stream, tuning=ClientTuning(max_waiting_changes=2)) as state:
         changes = state.changes()

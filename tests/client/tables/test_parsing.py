@@ -147,3 +147,15 @@ def test_built_values_are_those_given(values: list[Any]) -> None:
 @given(rows)
 def test_decoding_is_the_inverse_of_writing(values: list[Any]) -> None:
     assert decode(joined(values)) == json.loads(json.dumps(values))
+
+
+def test_lone_surrogates_are_values_of_a_table() -> None:
+    """Gap G-03: neither Arrow nor UTF-8 has them."""
+    messages = rb'{"a":"\ud83d"},{"a":"b\ude00"}'
+    array, shape = parse(messages, Shape())
+    assert conform(array, messages, shape).to_pylist() == [{"a": "\ufffd"}, {"a": "b\ufffd"}]
+
+
+def test_lone_surrogates_beside_a_vast_number_are_values_too() -> None:
+    """Gap G-03."""
+    assert decode(b'"\\ud83d",1%b' % (b"0" * 5000)) == ["\ufffd", "1" + "0" * 5000]

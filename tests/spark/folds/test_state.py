@@ -76,3 +76,12 @@ def test_a_text_grows_by_pieces_in_a_time_that_grows_with_them() -> None:
 def test_what_is_no_snapshot_of_a_state_is_refused(snapshot: bytes) -> None:
     with pytest.raises(InvalidChange):
         FoldedState().restore(snapshot)
+
+
+def test_lone_surrogates_hold_up_no_fold() -> None:
+    """Gap G-03: neither in messages, nor in a snapshot that somebody else published."""
+    change = rb'{"type":"t","key":"k","value":"\ud83d","headers":{"operation":"insert"}}'
+    state = FoldedState()
+    state.restore(b"[%b]" % change)
+    state.take(decode_messages(change.replace(b'"k"', b'"l"') + b',"' + b"9" * 5 + b'"'), lambda _number, _error: None)
+    assert plain(_of(state.format())) == {"t": {"k": "\ufffd", "l": "\ufffd"}}

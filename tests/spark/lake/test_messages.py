@@ -181,3 +181,11 @@ def test_columns_that_tasks_found_are_settled() -> None:
     other = (Column("a", pa.float64()), Column("b", pa.string()), Column("C", pa.string()))
     settled = settle((), [one, other], 100)
     assert settled == (Column("a", pa.float64()), Column("b", pa.string(), "json"), Column("c", pa.string()))
+
+
+def test_a_lone_surrogate_is_in_its_column() -> None:
+    """Gap G-03: a message with one is no dead letter."""
+    messages = inferring()
+    found = messages.read(pa.array([rb'{"a":"\ud83d"}', rb'{"a":"b"}'], pa.binary()))
+    (place,) = [place for place, column in enumerate(messages.columns) if column.name == "a"]
+    assert (found.arrays[place].to_pylist(), found.refused) == (["\ufffd", "b"], {})

@@ -28,6 +28,7 @@ from everbrook.client.schemas import Schemas
 from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
 from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
+from everbrook.protocol.surrogates import decode_mended, split_array
 
 if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream
@@ -224,15 +225,15 @@ class AsyncMaterialiser(Mapping[str, Entities]):
 def _messages(data: bytes) -> list[Any]:
     """Read a page; if there is a message in it that can't be read, all of them stay as they are for now."""
     try:
-        messages: list[Any] = msgspec.json.decode(data or b"[]")
+        messages: list[Any] = decode_mended(msgspec.json.decode, data or b"[]")
     except ValueError:
-        messages = msgspec.json.decode(data, type=list[msgspec.Raw])
+        return list(split_array(data))
     return messages
 
 
 def _value(message: Any) -> Any:
     try:
-        return msgspec.json.decode(message) if isinstance(message, msgspec.Raw) else message
+        return decode_mended(msgspec.json.decode, bytes(message)) if isinstance(message, msgspec.Raw) else message
     except ValueError as error:
         raise InvalidChange(f"a change must be JSON that can be read, got {bytes(message)[:64]!r}: {error}") from error
 

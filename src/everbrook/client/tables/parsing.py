@@ -17,6 +17,7 @@ import pyarrow.json
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.tables.shapes import MAX_DEPTH, TEXT, Kind, Shape, merge, shape_of, size_between
 from everbrook.protocol.nesting import MAX_LEVELS, too_deep
+from everbrook.protocol.surrogates import decode_mended, mend
 
 _COLUMN = "messages"
 _LARGEST_EXACT = 2.0**53
@@ -34,7 +35,7 @@ def decode(messages: bytes) -> list[Any]:
     """Read messages value by value. A number beyond all that Python reads as one is its text."""
     document = b"[%b]" % messages
     try:
-        values: list[Any] = msgspec.json.decode(document)
+        values: list[Any] = decode_mended(msgspec.json.decode, document)
     except msgspec.DecodeError:
         values = _decode_vast_numbers(document)
     except RecursionError as error:
@@ -134,7 +135,7 @@ def _decode_fields(messages: bytes, names: Sequence[str]) -> list[tuple[Any, ...
 
 def _decode_vast_numbers(document: bytes) -> list[Any]:
     try:
-        values: list[Any] = json.loads(document, parse_int=_integer, parse_float=_float)
+        values: list[Any] = json.loads(mend(document), parse_int=_integer, parse_float=_float)
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"messages of the stream are no JSON: {error}") from error
     return values

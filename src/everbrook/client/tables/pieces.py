@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Iterator
 from itertools import accumulate
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
@@ -18,6 +17,7 @@ from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page
 from everbrook.protocol.frames import Frames
 from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep
+from everbrook.protocol.surrogates import split_array
 
 TIME = pa.timestamp("ms", "UTC")
 OFFSET = pa.string()
@@ -112,7 +112,7 @@ def _split(page: Page) -> list[bytes]:
     if page.kind is not Kind.JSON:
         return [page.data] if page.data else []
     try:
-        raws = msgspec.json.decode(page.data or b"[]", type=list[msgspec.Raw])
+        raws = split_array(page.data or b"[]")
     except (ValueError, RecursionError) as error:
         raise InvalidAnswer(f"a page of the stream is no array of JSON: {error}") from error
     if any_too_deep(raws):

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from everbrook.protocol.dialects import Append, InvalidChange, StateMessage, parse_message
 from everbrook.protocol.folding import State, parse_snapshot
+from everbrook.protocol.surrogates import decode_mended, split_array
 
 _SETTING, _SESSION_SETTING = frozenset({"insert", "update", "upsert"}), frozenset({"set"})
 _NOTHING = object()
@@ -110,7 +111,7 @@ class FoldedState(State):
     def _restore_of_others(self, data: bytes) -> None:
         """Begin with a snapshot that is written otherwise: it may be in the other dialect, or have more headers."""
         try:
-            messages = msgspec.json.decode(data)
+            messages = decode_mended(msgspec.json.decode, data)
         except (ValueError, RecursionError):
             messages = None
         if not isinstance(messages, list):
@@ -146,14 +147,14 @@ def decode_messages(data: bytes) -> list[Any]:
     """Read messages with commas between them, or those alone that can be read: the others are left as they are."""
     page = b"[%b]" % data
     try:
-        messages: list[Any] = msgspec.json.decode(page)
+        messages: list[Any] = decode_mended(msgspec.json.decode, page)
     except (ValueError, RecursionError):
-        return [_decoded(raw) for raw in msgspec.json.decode(page, type=list[msgspec.Raw])]
+        return [_decoded(bytes(raw)) for raw in split_array(page)]
     return messages
 
 
-def _decoded(raw: msgspec.Raw) -> Any:  # noqa: ANN401 - any JSON
+def _decoded(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
-        return msgspec.json.decode(raw)
+        return decode_mended(msgspec.json.decode, raw)
     except (ValueError, RecursionError):
-        return bytes(raw)[:64]
+        return raw[:64]

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw, Struct
 
+from everbrook.protocol.surrogates import decode_mended
 from everbrook.spark.lake.columns import RESCUED, Column, Columns, agreed, column_name, rescued_column
 from everbrook.spark.lake.values import NULL, infer, read_values
 
@@ -147,7 +148,7 @@ def _objects(
     refused: dict[int, str] = {}
     for place, payload in enumerate(payloads):
         try:
-            objects.append(decode(b"null" if payload is None else payload))
+            objects.append(decode_mended(decode, b"null" if payload is None else payload))
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
             refused[place] = _reason(error)
             objects.append({})
