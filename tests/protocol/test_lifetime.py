@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from everbrook.protocol import Identity
-from everbrook.protocol.errors import BucketNotFound, InvalidHeader, NotFound, StreamGone, StreamNotFound
+from everbrook.protocol import Create, Existing, ForkFrom, Identity
+from everbrook.protocol.errors import (
+    BucketNotFound,
+    InvalidHeader,
+    NotFound,
+    StreamExists,
+    StreamGone,
+    StreamNotFound,
+)
 from everbrook.protocol.lifetime import (
     MAX_TIME_MS,
     deadline,
@@ -19,6 +26,7 @@ from everbrook.protocol.lifetime import (
     parse_expires_at,
     parse_time,
     parse_ttl,
+    told_ttl_secs,
 )
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams
@@ -296,3 +304,67 @@ def test_a_loaded_stream_counts_as_touched_when_the_server_started_or_later() ->
 
 def test_a_write_of_a_time_that_is_still_to_come_says_nothing() -> None:
     assert last_touch(written_at=NOW + 10, started_at=NOW, now=NOW + 9) == NOW
+
+
+def fixed(
+    name: bytes = b"s",
+    *,
+    now: int = NOW,
+    incarnation: int = 7,
+    ttl_secs: int | None = None,
+    expires_at: int | None = None,
+) -> Create:
+    return Create(name, now, incarnation, TEXT, ttl_secs=ttl_secs, expires_at=expires_at, fixed_ttl=True)
+
+
+def test_a_fixed_ttl_counts_from_the_creation_whoever_uses_the_stream() -> None:
+    """The rule of earlier texts, by a setting."""
+    streams = Streams()
+    streams.run(fixed(ttl_secs=60))
+    made = streams.kept[b"s"]
+    made.touched_at, made.followed = NOW + 59_000, True
+
+    assert deadline(made.head.identity, made.touched_at) == NOW + 60_000
+    assert [ended(made.head, made, NOW + 60_000 + late) for late in (-1, 0)] == [False, True]
+
+
+@pytest.mark.parametrize("passed_ms, told", [(0, 60), (1, 60), (1000, 59), (59_001, 1), (60_000, 0), (99_000, 0)])
+def test_what_remains_of_a_fixed_ttl_is_told(passed_ms: int, told: int) -> None:
+    """HEAD of earlier texts. A sliding one has its whole window, and who has none is told of none."""
+    streams = Streams()
+    streams.run(fixed(ttl_secs=60))
+
+    assert told_ttl_secs(streams.kept[b"s"].head.identity, NOW + passed_ms) == told
+    assert told_ttl_secs(identity(ttl_secs=60), NOW + passed_ms) == 60
+    assert told_ttl_secs(identity(expires_at=NOW), NOW + passed_ms) is None
+
+
+@pytest.mark.parametrize("later", [fixed(now=NOW + 5, ttl_secs=60), Create(b"s", NOW + 5, 8, TEXT, ttl_secs=60)])
+def test_a_stream_with_a_fixed_ttl_is_found_by_naming_it_by_whichever_rule(later: Create) -> None:
+    """§5.1: a stream keeps the rule by which it was created."""
+    streams = Streams()
+    streams.run(fixed(ttl_secs=60))
+
+    assert isinstance(streams.run(later), Existing)
+    for other in (fixed(ttl_secs=61), fixed(), fixed(expires_at=NOW + 60_000)):
+        with pytest.raises(StreamExists, match="another TTL"):
+            streams.run(other)
+
+
+def test_an_absolute_expiry_and_no_lifetime_are_as_ever_where_ttls_are_fixed() -> None:
+    streams = Streams()
+    streams.run(fixed(b"a", expires_at=NOW + 9))
+    streams.run(fixed(b"b", incarnation=8))
+
+    assert [streams.kept[name].head.identity.expires_at for name in (b"a", b"b")] == [NOW + 9, None]
+
+
+@pytest.mark.parametrize("by_rule, expires_at", [(True, NOW + 65_000), (False, None)])
+def test_a_fork_takes_over_a_fixed_ttl_on_its_own_clock(*, by_rule: bool, expires_at: int | None) -> None:
+    """§4.2: and by the rule of its own creation."""
+    streams = Streams()
+    streams.run(fixed(ttl_secs=60))
+    streams.run(Create(b"f", NOW + 5000, 9, fork=ForkFrom(b"s"), fixed_ttl=by_rule))
+
+    forked = streams.kept[b"f"].head.identity
+    assert (forked.ttl_secs, forked.expires_at) == (60, expires_at)

@@ -1,11 +1,15 @@
 """Sliding and absolute lifetimes (§5.1), against the clock of the engine."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from everbrook.engine import Clock
-from tests.server.conftest import Connect, Start
+from everbrook.server.assembly import open_storage
+from everbrook.settings import StorageMode, TtlRule
+from tests.server.conftest import Connect, Start, StartEither
+from tests.server.running import configured
 from tests.server.wire import Wire
 
 
@@ -113,3 +117,42 @@ def test_the_longest_ttl_that_a_date_can_hold_works(wire: Wire, path: str) -> No
     wire.create(path, body=b"hello", stream_ttl="250000000000")
     assert wire.get(path).headers["cache-control"].startswith("public, max-age=60")
     assert wire.request("HEAD", path).headers["stream-ttl"] == "250000000000"
+
+
+@pytest.mark.parametrize("touch", TOUCHES.values(), ids=TOUCHES)
+def test_a_fixed_ttl_moves_for_nobody_and_head_tells_what_remains(
+    start: Start, connect: Connect, path: str, clock: SetClock, touch: Touch
+) -> None:
+    """The rule of earlier texts, by a setting."""
+    wire = connect(start(clock=clock, server__ttl=TtlRule.FIXED, server__long_poll_timeout_secs=0.01))
+    wire.create(path, body=b"hello", stream_ttl="100")
+    clock.ahead_secs = 60
+    touch(wire, path)
+    head = wire.request("HEAD", path)
+    assert (head.headers["stream-ttl"], "stream-expires-at" in head.headers) == ("40", False)
+    clock.ahead_secs = 100
+    assert wire.request("HEAD", path).status == 404
+
+
+def test_a_fixed_ttl_is_kept_over_a_restart_and_a_change_of_the_rule(
+    start: Start, connect: Connect, path: str, clock: SetClock, tmp_path: Path
+) -> None:
+    """A sliding one begins anew then."""
+    values = {"storage__mode": StorageMode.ACID, "storage__data_dir": str(tmp_path)}
+    before = start(open_storage(configured(**values)), clock=clock, server__ttl=TtlRule.FIXED, **values)
+    connect(before).create(path, stream_ttl="100")
+    before.stop()
+    clock.ahead_secs = 60
+    wire = connect(start(open_storage(configured(**values)), clock=clock, **values))
+    assert wire.get(path).status == 200
+    assert wire.request("HEAD", path).headers["stream-ttl"] == "40"
+    clock.ahead_secs = 100
+    assert wire.get(path).status == 404
+
+
+def test_a_fixed_ttl_is_the_rule_of_each_transport(start_either: StartEither, path: str) -> None:
+    with start_either(server__ttl=TtlRule.FIXED).connect() as wire:
+        wire.create(path, stream_ttl="0")
+        assert wire.get(path).status == 404
+        wire.create(f"{path}/b", stream_ttl="100000")
+        assert wire.request("PUT", f"{path}/b", content_type="text/plain", stream_ttl="100000").status == 200

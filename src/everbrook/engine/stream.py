@@ -76,7 +76,7 @@ class Stream:
         """
         if self.lineage.unapplied or self.pending_forks or self.feed:
             return False
-        return self.head.identity.ttl_secs is None or self.touched_at <= self.head.written_at
+        return not self.head.identity.slides or self.touched_at <= self.head.written_at
 
     def count_fork(self, change: int) -> None:
         """Count a fork that came or went; it is not durable yet."""

@@ -88,7 +88,7 @@ class Upkeep:
     def _expire(self, stream: Stream, now: int) -> None:
         """End a stream whose time has run out. One that slides does not while somebody is reading it."""
         identity = stream.head.identity
-        if stream.followed and identity.ttl_secs is not None:
+        if stream.followed and identity.slides:
             stream.touched_at = now
         end = deadline(identity, stream.touched_at)
         if end is not None and end > now:

@@ -15,7 +15,10 @@ class ForkFrom(Struct, frozen=True, gc=False):
 
 
 class Create(Struct, frozen=True, gc=False):
-    """Create a stream, or find it as described (§5.1). `incarnation` is its identity if it becomes new."""
+    """Create a stream, or find it as described (§5.1). `incarnation` is its identity if it becomes new.
+
+    With `fixed_ttl` its TTL counts from the creation, whoever uses it.
+    """
 
     name: bytes
     now: int
@@ -29,6 +32,7 @@ class Create(Struct, frozen=True, gc=False):
     retention: Retention | None = None
     split: Split | None = None
     """The body as it is to be stored in JSON mode, if it is so large that it was split before."""
+    fixed_ttl: bool = False
 
 
 class Append(Struct, frozen=True, gc=False):

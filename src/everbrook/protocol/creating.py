@@ -6,7 +6,7 @@ from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_ty
 from everbrook.protocol.ending import end_of
 from everbrook.protocol.errors import BadRequest, PathBlocked, StreamExists, quoted
 from everbrook.protocol.forking import fork_identity, fork_of
-from everbrook.protocol.lifetime import ended, missing
+from everbrook.protocol.lifetime import ended, expiry_of, missing
 from everbrook.protocol.messages import pack
 from everbrook.protocol.outcomes import Created, Decision, Existing
 from everbrook.protocol.path import bucket_of, bucket_record
@@ -52,7 +52,7 @@ def _identity(view: View, command: Create) -> Identity:
         media_type=parse_media_type(content_type),
         created_at=command.now,
         ttl_secs=command.ttl_secs,
-        expires_at=command.expires_at,
+        expires_at=expiry_of(command, command.ttl_secs, command.expires_at),
         retention=command.retention or (bucket.identity.retention if bucket else None),
     )
 
@@ -77,7 +77,8 @@ def _require_same(view: View, present: StreamView, command: Create) -> None:
         for word, same in (
             ("content type", wanted.media_type == head.identity.media_type),
             ("TTL", wanted.ttl_secs == head.identity.ttl_secs),
-            ("expiry", wanted.expires_at == head.identity.expires_at),
+            # Where a TTL is fixed, the expiry follows from it, and from when the stream was created.
+            ("expiry", wanted.ttl_secs is not None or wanted.expires_at == head.identity.expires_at),
             ("fork", _same_fork(wanted, head.identity)),
             ("retention", wanted.retention == head.identity.retention),
             ("closure", command.closed == head.closed),

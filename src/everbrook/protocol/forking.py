@@ -16,7 +16,7 @@ from everbrook.protocol.errors import (
     StreamNotFound,
     quoted,
 )
-from everbrook.protocol.lifetime import living_stream
+from everbrook.protocol.lifetime import expiry_of, living_stream
 from everbrook.protocol.offset import format_offset
 from everbrook.protocol.path import bucket_of
 from everbrook.protocol.reading import require_kept
@@ -66,14 +66,16 @@ def fork_of(source: Identity, command: Create, fork: Fork) -> Identity:
             f"a fork has its source's content type, {quoted(source.content_type)}, got {quoted(sent)}"
         )
     inherits = command.ttl_secs is None and command.expires_at is None
+    ttl_secs = source.ttl_secs if inherits else command.ttl_secs
+    expires_at = source.expires_at if inherits and source.ttl_secs is None else command.expires_at
     return Identity(
         name=command.name,
         incarnation=command.incarnation,
         content_type=source.content_type,
         media_type=source.media_type,
         created_at=command.now,
-        ttl_secs=source.ttl_secs if inherits else command.ttl_secs,
-        expires_at=source.expires_at if inherits else command.expires_at,
+        ttl_secs=ttl_secs,
+        expires_at=expiry_of(command, ttl_secs, expires_at),
         fork=fork,
         retention=command.retention or source.retention,
     )

@@ -1,12 +1,14 @@
 """Lifetimes: sliding and absolute expiry, and when a stream can still be spoken to (§4.2, §5.1, §5.4).
 
-A TTL slides: each read and each write begins it anew. An absolute expiry never moves. A stream that ends while forks
+A TTL slides: each read and each write begins it anew. An absolute expiry never moves. A TTL that is fixed, as a setting
+may have it, is one from the stream's creation on: such a stream has both. A stream that ends while forks
 still read it is soft-deleted: its URL answers 410 and its bytes stay.
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 
+from everbrook.protocol.commands import Create
 from everbrook.protocol.errors import (
     BucketNotFound,
     InvalidHeader,
@@ -64,9 +66,21 @@ def format_expires_at(moment: int) -> bytes:
 
 def deadline(identity: Identity, touched_at: int) -> int | None:
     """Give the moment at which the stream expires if nobody touches it again."""
-    if identity.ttl_secs is not None:
+    if identity.ttl_secs is not None and identity.expires_at is None:
         return touched_at + identity.ttl_secs * 1000
     return identity.expires_at
+
+
+def expiry_of(command: Create, ttl_secs: int | None, expires_at: int | None) -> int | None:
+    """Give the absolute expiry of a stream that is created: the end of its TTL if that is fixed (§5.1)."""
+    return command.now + ttl_secs * 1000 if command.fixed_ttl and ttl_secs is not None else expires_at
+
+
+def told_ttl_secs(identity: Identity, now: int) -> int | None:
+    """Give the TTL as HEAD tells it: the window if it slides, what remains if it is fixed (§5.5)."""
+    if identity.ttl_secs is None or identity.expires_at is None:
+        return identity.ttl_secs
+    return max(0, -(-(identity.expires_at - now) // 1000))
 
 
 def last_touch(written_at: int, started_at: int, now: int) -> int:
@@ -103,7 +117,7 @@ def ended(head: Head, stream: StreamView, now: int) -> bool:
     end = deadline(identity, stream.touched_at)
     if head.deleted or end is None or now < end:
         return head.deleted
-    return identity.ttl_secs is None or not stream.followed
+    return not identity.slides or not stream.followed
 
 
 def end_error(head: Head, stream: StreamView) -> ProtocolError:

@@ -93,6 +93,11 @@ class Identity(Struct, frozen=True, gc=False):
         return self.ttl_secs is not None or self.expires_at is not None or self.retention is not None
 
     @property
+    def slides(self) -> bool:
+        """Whether the lifetime of the stream begins anew with each use."""
+        return self.ttl_secs is not None and self.expires_at is None
+
+    @property
     def ages(self) -> bool:
         """Whether the messages of the stream go when they are old."""
         return self.retention is not None and self.retention.max_age_secs is not None

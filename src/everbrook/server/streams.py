@@ -15,7 +15,7 @@ from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged, UnsupportedCoding, quoted
 from everbrook.protocol.forking import parse_sub_offset
-from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl
+from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl, told_ttl_secs
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Existing
@@ -34,7 +34,7 @@ from everbrook.server.problem import problem_response
 from everbrook.server.render import CLOSED, kept_lines, page_lines
 from everbrook.server.roots import StreamRoots
 from everbrook.server.slices import Steps, answer_in_slices
-from everbrook.settings import Settings
+from everbrook.settings import Settings, TtlRule
 
 Method = Callable[[Request, bytes], Reply]
 
@@ -47,6 +47,7 @@ class StreamResource:
     def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
         self._settings = settings.server
+        self._fixed_ttl = settings.server.ttl is TtlRule.FIXED
         self._identity_header = settings.auth.identity_header.lower().encode()
         self._locator = locator
         self._roots = roots
@@ -91,6 +92,7 @@ class StreamResource:
             fork=_parse_fork(request, self._roots),
             retention=parse_retention(headers.get(b"stream-retention")),
             split=split,
+            fixed_ttl=self._fixed_ttl,
         )
         outcome = self._engine.execute(command)
         head = outcome.head
@@ -139,7 +141,8 @@ class StreamResource:
 
     def describe(self, request: Request, common: bytes) -> Response:
         """HEAD (§5.5)."""
-        stream = self._engine.find(self._readable(request), self._engine.clock.now())
+        now = self._engine.clock.now()
+        stream = self._engine.find(self._readable(request), now)
         head = stream.committed
         identity = head.identity
         lines = [
@@ -150,9 +153,10 @@ class StreamResource:
         lookup = parse_lookup(request.query) if request.query else None
         if lookup:
             lines.append(b"Stream-Offset: %016d\r\n" % self._engine.begin(stream, lookup))
-        if identity.ttl_secs is not None:
-            lines.append(b"Stream-TTL: %d\r\n" % identity.ttl_secs)
-        if identity.expires_at is not None:
+        ttl_secs = told_ttl_secs(identity, now)
+        if ttl_secs is not None:
+            lines.append(b"Stream-TTL: %d\r\n" % ttl_secs)
+        elif identity.expires_at is not None:
             lines.append(b"Stream-Expires-At: %b\r\n" % format_expires_at(identity.expires_at))
         if head.closed:
             lines.append(CLOSED)

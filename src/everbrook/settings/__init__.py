@@ -8,7 +8,7 @@ from everbrook.settings.sections.http import HttpSettings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.log import LogFormat, LogLevel, LogSettings, RequestLog
 from everbrook.settings.sections.observe import AuditSettings, AuditTarget, MetricsSettings, TraceSettings
-from everbrook.settings.sections.server import ServerSettings
+from everbrook.settings.sections.server import ServerSettings, TtlRule
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
 from everbrook.settings.sections.tls import ClientCertificates, TlsSettings, TlsVersion
 from everbrook.settings.sections.ui import UiSettings
@@ -36,6 +36,7 @@ __all__ = [
     "TlsSettings",
     "TlsVersion",
     "TraceSettings",
+    "TtlRule",
     "UiSettings",
     "WebhookSettings",
     "load_layers",

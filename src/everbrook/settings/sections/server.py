@@ -4,7 +4,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Host, Port, PublicUrl, Root, RootOrNone, Seconds, Size
+from everbrook.settings.kinds import Choice, Host, Port, PublicUrl, Root, RootOrNone, Seconds, Size
+
+
+class TtlRule(Choice):
+    """From when on a `Stream-TTL` counts."""
+
+    SLIDING = "sliding"
+    FIXED = "fixed"
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +40,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stream_root_alias: Annotated[
         RootOrNone, Meta(description="Another path under which streams are found. Empty: none.")
     ] = "/v1/streams/"
+    ttl: Annotated[
+        TtlRule,
+        Meta(
+            description=(
+                "From when on `Stream-TTL` counts. `sliding`: from the last read or write, as in today's protocol; "
+                "HEAD tells the whole window. `fixed`: from the creation, as in earlier texts; HEAD tells what is "
+                "left. A stream keeps the rule by which it was created."
+            )
+        ),
+    ] = TtlRule.SLIDING
     long_poll_timeout_secs: Annotated[
         Seconds,
         Meta(description="How long a long-poll waits for data before it is answered `204 No Content`."),
