@@ -151,3 +151,63 @@ def test_nobody_else_writes_it() -> None:
     require_writable(named(b"a"))
     with pytest.raises(MethodNotAllowed):
         require_writable(REGISTRY)
+
+
+def test_a_first_reader_waits_until_it_is_filled_and_durable(delayed: DelayedRig) -> None:
+    registry, readers = Registry(delayed.engine), list[object]()
+    delayed.create(named(b"a"))
+    delayed.let_everything_arrive()
+    assert not registry.wake()
+    registry.wait(lambda: readers.append(messages(delayed)))
+    delayed.scheduler.settle()
+    assert not readers
+    delayed.let_everything_arrive()
+    assert readers == [[("insert", "a")]]
+    assert registry.wake()
+
+
+def test_readers_wait_for_nothing_that_can_not_be_said(rig: Rig) -> None:
+    """What is there of it can be read, and the rest is said when there is room."""
+    registry, readers = Registry(rig.engine), list[object]()
+    rig.create(named(b"a"))
+    rig.engine.limits = Limits(max_memory_bytes=rig.storage.used_bytes)
+    if not registry.wake():
+        registry.wait(lambda: readers.append("reader"))
+        rig.scheduler.settle()
+        assert readers == ["reader"]
+    rig.engine.limits = Limits()
+    rig.scheduler.advance(RETRY_MS)
+    assert messages(rig) == [("insert", "a")]
+
+
+def test_readers_wait_while_it_begins_anew() -> None:
+    delayed = DelayedRig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=1)))
+    registry, readers = Registry(delayed.engine), list[object]()
+    delayed.let_everything_arrive()
+    registry.wake()
+    for change in (delayed.create, delayed.delete):
+        change(named(b"a"))
+        delayed.let_everything_arrive()
+        assert registry.wake()
+        delayed.scheduler.advance(FLUSH_MS)
+    assert not registry.wake()
+    registry.wait(lambda: readers.append(messages(delayed)))
+    delayed.let_everything_arrive()
+    assert readers == [[]]
+
+
+def test_readers_wait_on_when_it_begins_anew_before_it_was_durable() -> None:
+    delayed = DelayedRig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=0)))
+    registry, readers = Registry(delayed.engine), list[object]()
+    delayed.create(named(b"a"))
+    delayed.let_everything_arrive()
+    delayed.delete(named(b"a"))
+    delayed.scheduler.settle()
+    assert not registry.wake()
+    registry.wait(lambda: readers.append(messages(delayed)))
+    delayed.let_group_arrive()
+    delayed.scheduler.advance(FLUSH_MS)
+    delayed.let_group_arrive()
+    assert not readers
+    delayed.let_everything_arrive()
+    assert readers == [[]]

@@ -1,12 +1,13 @@
 """The registry: a stream of the base surface's streams, as they come and go, for browsers of streams.
 
 It is kept by the server alone, and costs nothing before somebody reads it for the first time: then it is brought up to
-what is there, and follows from then on. It is an ordinary JSON stream of state messages. When most of what it says is
-past, it begins anew.
+what is there, while its readers wait, and follows from then on. It is an ordinary JSON stream of state messages. When
+most of what it says is past, it begins anew.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -70,6 +71,10 @@ class Registry:
         self._noted: dict[bytes, None] = {}
         self._awake = False
         self._filled = False
+        self._filling = False
+        self._filled_by = 0
+        """The change with which it was filled last."""
+        self._waiting: list[Callable[[], None]] = []
         # Without room for it, or if its name is damaged, there is none.
         with suppress(ProtocolError):
             if not engine.exists(REGISTRY):
@@ -79,8 +84,8 @@ class Registry:
         engine = self._engine
         engine.execute(Create(REGISTRY, engine.clock.now(), engine.new_incarnation(), JSON))
 
-    def wake(self) -> None:
-        """Begin to follow, as somebody reads."""
+    def wake(self) -> bool:
+        """Begin to follow, as somebody reads. Tell whether it can be read at once, or is being filled."""
         if not self._awake:
             self._awake = True
             self._known.clear()
@@ -92,7 +97,24 @@ class Registry:
                 # Somebody else created it, before the server kept it.
                 self._replace()
             else:
+                self._filling = True
                 self._go_on(self._fill())
+        return not self._filling
+
+    def wait(self, read: Callable[[], None]) -> None:
+        """Call `read` when it is filled, or can't be."""
+        self._waiting.append(read)
+
+    def _release(self) -> None:
+        self._filling = False
+        waiting, self._waiting = self._waiting, []
+        for read in waiting:
+            self._engine.faults.run(Callback.REGISTRY, read)
+
+    def _end_filling(self, change: int, failure: Unavailable | None) -> None:
+        """Let readers in, unless it began anew meanwhile: what was said is durable now, so that they see it."""
+        if change == self._filled_by or failure:
+            self._release()
 
     def _go_on(self, steps: Iterator[None]) -> None:
         """Take a step, and the next one when others have had their turn."""
@@ -101,6 +123,9 @@ class Registry:
         except StopIteration:
             self._filled = True
             self._flush()
+            if self._filled:
+                self._filled_by = self._engine.last_change
+                self._engine.when_durable(self._filled_by, partial(self._end_filling, self._filled_by))
         except (StreamDamaged, msgspec.MsgspecError):
             # It says nothing that the streams do not. Somebody else may have written it, before the server kept it.
             self._replace()
@@ -187,9 +212,12 @@ class Registry:
     def _give_up(self) -> None:
         if self._awake and not self._engine.failure:
             self._try_later()
+        else:
+            self._release()
 
     def _try_later(self) -> None:
         self._awake = self._filled = False
+        self._release()
         self._engine.faults.later(Callback.REGISTRY, self._tuning.retry_secs, self.wake, failed=self._try_later)
 
     def _news_of(self, name: bytes, head: Head | None) -> Iterator[Message]:
@@ -218,5 +246,5 @@ class Registry:
             self._give_up()
             return
         self._known.clear()
-        self._said, self._filled = 0, False
+        self._said, self._filled, self._filling, self._filled_by = 0, False, True, 0
         self._go_on(self._state_all())

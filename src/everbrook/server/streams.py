@@ -1,6 +1,7 @@
 """The stream resource: each method parses its request, lets the engine decide, and renders the outcome (§5)."""
 
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -31,6 +32,7 @@ from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
 from everbrook.server.problem import problem_response
+from everbrook.server.registry import RegistryRead
 from everbrook.server.render import CLOSED, kept_lines, page_lines
 from everbrook.server.roots import StreamRoots
 from everbrook.server.slices import Steps, answer_in_slices
@@ -139,10 +141,16 @@ class StreamResource:
         self._engine.execute(Delete(_writable(request), self._engine.clock.now()))
         return Response(204, common, b"", self._engine.last_change)
 
-    def describe(self, request: Request, common: bytes) -> Response:
+    def describe(self, request: Request, common: bytes) -> Reply:
         """HEAD (§5.5)."""
+        name = parse_stream_path(request.path)
+        if name == REGISTRY and not self._registry.wake():
+            return RegistryRead(self._registry, partial(self._describe, request, common, name), common, brief=True)
+        return self._describe(request, common, name)
+
+    def _describe(self, request: Request, common: bytes, name: bytes) -> Response:
         now = self._engine.clock.now()
-        stream = self._engine.find(self._readable(request), now)
+        stream = self._engine.find(name, now)
         head = stream.committed
         identity = head.identity
         lines = [
@@ -164,15 +172,19 @@ class StreamResource:
 
     def read(self, request: Request, common: bytes) -> Reply:
         """GET, in its three modes (§5.6 to §5.8)."""
+        name = parse_stream_path(request.path)
+        if name == REGISTRY and not self._registry.wake():
+            brief = parse_read_query(request.query).live is None
+            return RegistryRead(self._registry, partial(self._read, request, common, name), common, brief=brief)
         try:
-            return self._read(request, common)
+            return self._read(request, common, name)
         except StreamDamaged:
             # The damage is known now. What lies before it can be read.
-            return self._read(request, common)
+            return self._read(request, common, name)
 
-    def _read(self, request: Request, common: bytes) -> Reply:
+    def _read(self, request: Request, common: bytes, name: bytes) -> Reply:
         now = self._engine.clock.now()
-        stream = self._engine.open(self._readable(request), now)
+        stream = self._engine.open(name, now)
         query = parse_read_query(request.query)
         if not query.plain:
             return self._read_bounded(request, common, stream, query)
@@ -182,12 +194,6 @@ class StreamResource:
             return self._poll(request, common, stream, query, self._engine.page(stream, query.offset))
         page = self._engine.page(stream, query.offset, max_bytes=self._max_page_bytes)
         return self._catch_up(request, common, stream, query, page, now)
-
-    def _readable(self, request: Request) -> bytes:
-        name = parse_stream_path(request.path)
-        if name == REGISTRY:
-            self._registry.wake()
-        return name
 
     def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
         """Read from where the query's beginning is found, to where it ends, in the form that it asks for."""
