@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.server.conftest import Connect, Start
+from tests.server.conftest import Connect, Start, StartEither
 from tests.server.wire import Wire
 
 FRESH = "public, max-age=60, stale-while-revalidate=300"
@@ -143,3 +143,35 @@ def test_a_long_poll_with_data_may_be_cached_and_one_without_not(start: Start, c
     tail = wire.create(path, body=b"hello").next_offset
     assert wire.get(f"{path}?offset=-1&live=long-poll").headers["cache-control"] == FRESH
     assert wire.get(f"{path}?offset={tail}&live=long-poll").headers["cache-control"] == "no-store"
+
+
+def test_no_answer_to_a_change_is_kept(start_either: StartEither, path: str) -> None:
+    """§10: what it says is so at this moment."""
+    below, bucket, json = f"{path}/__ds", "/ds/cached", "application/json"
+    claim = {"content_type": json, "producer_id": "p", "producer_epoch": "0", "producer_seq": "0"}
+    subscription = "/ds/cached/__ds/subscriptions/s"
+    changes = [
+        ("PUT", path, b"1", {"content_type": json}, 201),
+        ("PUT", path, b"1", {"content_type": json}, 200),
+        ("PUT", path, b"1", {"content_type": "text/plain"}, 409),
+        ("POST", path, b"1", {"content_type": json}, 204),
+        ("POST", path, b"1", claim, 200),
+        ("POST", path, b"1", claim, 204),
+        ("PUT", f"{below}/snapshot/{2:016d}", b"1", {"stream_snapshot_history": "keep"}, 204),
+        ("PUT", f"{below}/retention/{2:016d}", None, {}, 204),
+        ("PUT", f"{below}/snapshot/{4:016d}", b"1", {"stream_snapshot_history": "keep"}, 204),
+        ("POST", path, None, {"stream_closed": "true"}, 204),
+        ("DELETE", path, None, {}, 204),
+        ("PUT", bucket, None, {}, 201),
+        ("PUT", f"{bucket}/__ds/quota", b'{"max_streams":9}', {}, 200),
+        ("DELETE", f"{bucket}/__ds/quota", None, {}, 204),
+        ("PUT", subscription, b'{"type":"pull-wake","pattern":"**","wake_stream":"w"}', {}, 201),
+        ("POST", f"{subscription}/streams", b'{"streams":["a"]}', {}, 204),
+        ("DELETE", f"{subscription}/streams/a", None, {}, 204),
+        ("DELETE", subscription, None, {}, 204),
+        ("DELETE", bucket, None, {}, 204),
+    ]
+    with start_either().connect() as wire:
+        for method, target, body, headers, status in changes:
+            answer = wire.request(method, target, body, **headers)
+            assert (answer.status, answer.headers["cache-control"]) == (status, "no-store"), (method, target)

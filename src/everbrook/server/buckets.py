@@ -18,7 +18,7 @@ from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.limits.holdings import Holdings
 from everbrook.server.listing import parse_window
 from everbrook.server.location import Locator
-from everbrook.server.render import json_response
+from everbrook.server.render import json_response, no_content
 from everbrook.server.routes import Route
 
 
@@ -88,7 +88,7 @@ class BucketResource:
         bucket_id = route.bucket_id or b""
         if after := self._engine.expire_some(bucket_id, b""):
             return Deletion(self._engine, common, bucket_id, after, self._delete)
-        return Response(204, common, b"", self._delete(bucket_id))
+        return no_content(common, self._delete(bucket_id))
 
     def _delete(self, bucket_id: bytes) -> int:
         """Delete a bucket that is empty. Gives the change that an answer rests on."""

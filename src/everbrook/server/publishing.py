@@ -12,6 +12,7 @@ from everbrook.protocol.snapshots import format_digest, format_snapshot_etag
 from everbrook.protocol.state import Head
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
+from everbrook.server.render import NO_STORE_LINE
 
 
 class Publication:
@@ -117,7 +118,10 @@ class Publication:
 def _lines(head: Head) -> bytes:
     snapshot = head.kept.snapshot
     assert snapshot is not None  # noqa: S101 - it was just published
-    return (b"Stream-Snapshot-Offset: %016d\r\nStream-Earliest-Offset: %016d\r\nContent-Digest: %b\r\nETag: %b\r\n") % (
+    return (
+        b"%bStream-Snapshot-Offset: %016d\r\nStream-Earliest-Offset: %016d\r\nContent-Digest: %b\r\nETag: %b\r\n"
+    ) % (
+        NO_STORE_LINE,
         snapshot.offset,
         head.kept.earliest,
         format_digest(snapshot.digest),

@@ -9,7 +9,7 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.quotas import Quota
 from everbrook.protocol.errors import InvalidRequest
 from everbrook.server.exchange import Request, Response
-from everbrook.server.render import json_response
+from everbrook.server.render import json_response, no_content
 from everbrook.server.routes import Route
 
 Bound = Annotated[int, Meta(ge=0, le=2**53)]
@@ -50,7 +50,7 @@ class QuotaResource:
     def unset(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE: from now on it is as the settings say. The quota of a bucket that is gone can be taken back too."""
         self._engine.unset_quota(route.bucket_id or b"")
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def _tell(self, common: bytes, quota: Quota) -> Response:
         return json_response(200, common, msgspec.json.encode(quota), self._engine.last_change)

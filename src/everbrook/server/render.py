@@ -6,8 +6,14 @@ from everbrook.protocol.retaining import format_retention
 from everbrook.protocol.state import Head
 from everbrook.server.exchange import Response
 
+NO_STORE_LINE = b"Cache-Control: %b\r\n" % NO_STORE
 CLOSED = b"Stream-Closed: true\r\n"
 UP_TO_DATE = b"Stream-Up-To-Date: true\r\n"
+
+
+def no_content(common: bytes, rests_on: int = 0) -> Response:
+    """Answer that something was done of which nothing is to be told."""
+    return Response(204, common + NO_STORE_LINE, b"", rests_on)
 
 
 def json_response(status: int, common: bytes, body: bytes, rests_on: int = 0) -> Response:

@@ -23,7 +23,7 @@ from everbrook.server.auth.signed_urls import carried
 from everbrook.server.downloads import Download
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.publishing import Publication
-from everbrook.server.render import UP_TO_DATE
+from everbrook.server.render import NO_STORE_LINE, UP_TO_DATE, no_content
 from everbrook.server.routes import Route
 from everbrook.settings import Settings
 from everbrook.storage.blobs import BlobReader
@@ -97,13 +97,13 @@ class SnapshotResource:
         """DELETE …/snapshot/{offset} (002 §2.6)."""
         offset = _parse_named(route.argument)
         self._engine.execute(DeleteSnapshot(route.name, self._engine.clock.now(), offset))
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def retain(self, _request: Request, common: bytes, route: Route) -> Response:
         """PUT …/retention/{offset}."""
         offset = _parse_issued(route.argument)
         head = self._engine.execute(Retain(route.name, self._engine.clock.now(), offset)).head
-        lines = b"%bStream-Earliest-Offset: %016d\r\n" % (common, head.kept.earliest)
+        lines = b"%b%bStream-Earliest-Offset: %016d\r\n" % (common, NO_STORE_LINE, head.kept.earliest)
         return Response(204, lines, b"", self._engine.last_change)
 
 

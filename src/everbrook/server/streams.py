@@ -33,7 +33,7 @@ from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
 from everbrook.server.problem import problem_response
 from everbrook.server.registry import RegistryRead
-from everbrook.server.render import CLOSED, kept_lines, page_lines
+from everbrook.server.render import CLOSED, NO_STORE_LINE, kept_lines, no_content, page_lines
 from everbrook.server.roots import StreamRoots
 from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.settings import Settings, TtlRule
@@ -41,6 +41,9 @@ from everbrook.settings import Settings, TtlRule
 Method = Callable[[Request, bytes], Reply]
 
 LONG_POLL, SSE = "long_poll", "sse"
+
+_CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\n%b"
+_APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\n"
 
 
 class StreamResource:
@@ -98,7 +101,7 @@ class StreamResource:
         )
         outcome = self._engine.execute(command)
         head = outcome.head
-        lines = b"%bContent-Type: %b\r\nStream-Next-Offset: %016d\r\n%b" % (
+        lines = _CREATED % (
             common,
             head.identity.content_type,
             head.tail,
@@ -128,7 +131,7 @@ class StreamResource:
         )
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer
-        lines = b"%bStream-Next-Offset: %016d\r\n" % (common, head.tail)
+        lines = _APPENDED % (common, head.tail)
         if head.closed:
             lines += CLOSED
         if producer:
@@ -139,7 +142,7 @@ class StreamResource:
     def delete(self, request: Request, common: bytes) -> Response:
         """DELETE (§5.4)."""
         self._engine.execute(Delete(_writable(request), self._engine.clock.now()))
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def describe(self, request: Request, common: bytes) -> Reply:
         """HEAD (§5.5)."""

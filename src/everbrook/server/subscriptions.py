@@ -17,6 +17,7 @@ from everbrook.protocol.subscriptions.config import Config, parse_config, parse_
 from everbrook.protocol.subscriptions.state import Subscription, format_position
 from everbrook.server.control import REPORTS
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.render import no_content
 from everbrook.server.routes import Resource, Route
 from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.server.wakes import SLICE, LinkInfo, Wakes, status_of
@@ -212,7 +213,7 @@ class SubscriptionResource:
     def delete(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE (§6.3)."""
         self._subscriptions.unsubscribe(route.root, _id(route))
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def link(self, request: Request, common: bytes, route: Route) -> Reply:
         """POST …/streams (§6.4)."""
@@ -222,13 +223,13 @@ class SubscriptionResource:
     def _linking(self, common: bytes, route: Route, paths: list[str]) -> Steps:
         yield from self._loading(route.root, paths)
         self._subscriptions.link(route.root, _id(route), tuple(paths))
-        yield Response(204, common, b"", self._engine.last_change)
+        yield no_content(common, self._engine.last_change)
 
     def unlink(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE …/streams/:path (§6.4)."""
         path = parse_path(decode_path(route.argument).decode(), route.root)
         self._subscriptions.unlink(route.root, _id(route), path)
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def claim(self, request: Request, common: bytes, route: Route) -> Response:
         """POST …/claim (§7.2)."""
@@ -255,7 +256,7 @@ class SubscriptionResource:
         """POST …/release (§7.2)."""
         report = self._fenced(request, route, pull=True)
         self._subscriptions.report(route.root, _id(route), Reported(report.wake_id, report.generation, done=True))
-        return Response(204, common, b"", self._engine.last_change)
+        return no_content(common, self._engine.last_change)
 
     def _fenced(self, request: Request, route: Route, *, pull: bool) -> Reported:
         """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""

@@ -14,7 +14,7 @@ from everbrook.server.backups.beginning import Beginning, parse_lease_secs
 from everbrook.server.backups.leases import Lease, Leases, not_there
 from everbrook.server.errand import Errand
 from everbrook.server.exchange import Reply, Request, Response
-from everbrook.server.render import json_response
+from everbrook.server.render import json_response, no_content
 from everbrook.server.routes import BACKUPS
 from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
 
@@ -55,7 +55,7 @@ class BackupResource:
             raise NotFound(f"a backup has no {quoted(part)}, only files and pieces")
         if request.method == b"DELETE":
             self.leases.release(lease)
-            return Response(204, common)
+            return no_content(common)
         _require_method(request, b"GET", b"DELETE")
         return self._listed(common, lease, lease.pin.folders)
 
