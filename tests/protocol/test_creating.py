@@ -2,10 +2,22 @@
 
 import pytest
 
-from everbrook.protocol import Append, Create, Created, Delete, Drop, Existing, ForkFrom, Head, Identity, Write
+from everbrook.protocol import (
+    Append,
+    Appended,
+    Create,
+    Created,
+    Delete,
+    Drop,
+    Existing,
+    ForkFrom,
+    Head,
+    Identity,
+    Write,
+)
 from everbrook.protocol.decide import decide
-from everbrook.protocol.errors import BadRequest, InvalidHeader, InvalidJson, PathBlocked, StreamExists
-from tests.protocol.views import BYTES, JSON, NOW, TEXT, Streams
+from everbrook.protocol.errors import BadRequest, InvalidHeader, InvalidJson, InvalidPath, PathBlocked, StreamExists
+from tests.protocol.views import BYTES, JSON, NOW, TEXT, KeptStream, Streams, head_of
 
 LATER = NOW + 1000
 
@@ -219,3 +231,40 @@ def test_creating_over_an_expired_fork_takes_its_soft_deleted_sources_with_it() 
 
     streams.run(Create(b"c", LATER, 9, TEXT))
     assert set(streams.kept) == {b"c"}
+
+
+SNAPSHOT = b"/v1/stream/doc/a/snapshot/0000000000004096"
+
+
+@pytest.mark.parametrize("fork", [None, ForkFrom(b"s")])
+def test_the_path_of_a_snapshot_names_no_new_stream(fork: ForkFrom | None) -> None:
+    """Gap G-62: who publishes as in a bucket is told where, and finds no stream later."""
+    streams = Streams()
+    streams.hold(b"s")
+
+    with pytest.raises(InvalidPath, match=r"published at /v1/stream/doc/a/__ds/snapshot/0000000000004096$"):
+        streams.run(Create(SNAPSHOT, NOW, 2, fork=fork))
+    assert streams.stream(SNAPSHOT) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        SNAPSHOT + b"0",
+        SNAPSHOT[:-1],
+        SNAPSHOT + b"/a",
+        SNAPSHOT.replace(b"/snapshot", b"/a-snapshot"),
+        b"/v1/stream/snapshot/0000000000004096",
+    ],
+)
+def test_a_path_that_only_looks_like_a_snapshots_names_a_stream(name: bytes) -> None:
+    assert isinstance(Streams().run(Create(name, NOW, 1)), Created)
+
+
+def test_a_stream_at_the_path_of_a_snapshot_that_is_there_stays() -> None:
+    """Earlier versions created them."""
+    streams = Streams()
+    streams.kept[SNAPSHOT] = KeptStream(head_of(BYTES, name=SNAPSHOT))
+
+    assert isinstance(streams.run(Create(SNAPSHOT, NOW, 2)), Existing)
+    assert isinstance(streams.run(Append(SNAPSHOT, NOW, BYTES, b"x")), Appended)

@@ -372,3 +372,13 @@ def test_what_is_being_read_stays_readable_when_it_is_replaced(stream: Snapshots
         reader.ask("GET", stream.url(6)).read_until(b"\r\n\r\n")
         stream.publish(6, b"other")
         assert reader.read_exactly(5_000_000) == b"a" * 5_000_000
+
+
+def test_a_put_to_the_path_of_a_buckets_snapshot_creates_no_stream(wire: Wire, path: str) -> None:
+    """Gap G-62: on the base surface snapshots are below `__ds`."""
+    wire.create(path, body=b"one")
+    target = f"{path}/snapshot/{3:016d}"
+    answer = wire.request("PUT", target, b"snapshot", content_type="text/plain")
+    assert answer.refusal == (400, "invalid_path")
+    assert f"{path}/__ds/snapshot/{3:016d}".encode() in answer.body
+    assert wire.get(target).status == 404

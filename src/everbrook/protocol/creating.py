@@ -9,7 +9,7 @@ from everbrook.protocol.forking import fork_identity, fork_of
 from everbrook.protocol.lifetime import ended, expiry_of, missing
 from everbrook.protocol.messages import pack
 from everbrook.protocol.outcomes import Created, Decision, Existing
-from everbrook.protocol.path import bucket_of, bucket_record
+from everbrook.protocol.path import bucket_of, bucket_record, require_new_name
 from everbrook.protocol.state import Fork, Head, Identity
 from everbrook.protocol.view import StreamView, View
 
@@ -30,6 +30,7 @@ def decide_create(view: View, command: Create) -> Decision:
 
 
 def _create(view: View, command: Create, cleared: Change) -> Decision:
+    require_new_name(command.name)
     identity = _identity(view, command)
     start = identity.first_own_offset
     data, ends = pack(identity, command.body, start, command.split)

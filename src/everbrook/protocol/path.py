@@ -10,6 +10,7 @@ from functools import lru_cache
 from urllib.parse import unquote_to_bytes
 
 from everbrook.protocol.errors import InvalidPath, NotFound, quoted
+from everbrook.protocol.offset import OFFSET_DIGITS
 
 STREAM_ROOT = b"/v1/stream/"
 BUCKETS = b"/ds"
@@ -24,6 +25,7 @@ BUCKET_RECORDS = b"bucket/"
 
 _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
+_SNAPSHOT = re.compile(rb"(%b.+)/(snapshot/[0-9]{%d})" % (STREAM_ROOT, OFFSET_DIGITS))
 _BUCKET_ID = re.compile(rb"[a-z0-9_-]{4,64}")
 
 
@@ -40,6 +42,16 @@ def parse_stream_path(path: bytes) -> bytes:
         raise InvalidPath(f"a stream path holds no control character or backslash, got {quoted(found.group())}")
     _check_segments(tail.split(b"/"))
     return name
+
+
+def require_new_name(name: bytes) -> None:
+    """Refuse to create what is meant to be a snapshot: on the base surface those are below `__ds` (gap G-62)."""
+    if found := _SNAPSHOT.fullmatch(name):
+        stream, snapshot = found[1].decode(), found[2].decode()
+        raise InvalidPath(
+            f"no stream is created at a path that ends in {snapshot}: a snapshot is published at "
+            f"{stream}/{CONTROL_SEGMENT.decode()}/{snapshot}"
+        )
 
 
 def decode_path(path: bytes) -> bytes:
