@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.server.conftest import StartEither
 from tests.server.wire import Wire
 
 METHODS = "GET, HEAD, OPTIONS, PUT, POST, DELETE"
@@ -31,11 +32,32 @@ def test_options_may_ask_about_the_server(wire: Wire) -> None:
     assert wire.request("OPTIONS", "*").status == 204
 
 
-@pytest.mark.parametrize("method", ["PATCH", "TRACE", "PROPFIND"])
-def test_a_method_that_a_stream_does_not_know_is_a_405(wire: Wire, path: str, method: str) -> None:
-    answer = wire.request(method, path)
-    assert answer.refusal == (405, "method_not_allowed")
-    assert answer.headers["allow"] == METHODS
+KNOWN = {
+    "/v1/stream/a": METHODS,
+    "/v1/stream/a/__ds/snapshot": "GET, HEAD",
+    "/v1/stream/__ds/subscriptions/s": "PUT, GET, HEAD, DELETE",
+    "/healthz": "GET, HEAD",
+    "/metrics": "GET, HEAD",
+    "/ui/": "GET, HEAD",
+    "/admin/backups": "POST",
+}
+
+
+@pytest.mark.parametrize("target", KNOWN)
+def test_a_method_of_http_that_a_resource_does_not_know_is_a_405(start_either: StartEither, target: str) -> None:
+    with start_either().connect() as wire:
+        for method in ("PATCH", "TRACE"):
+            answer = wire.request(method, target)
+            assert (answer.status, answer.headers["allow"]) == (405, KNOWN[target])
+
+
+@pytest.mark.parametrize("target", KNOWN)
+def test_a_method_that_no_resource_knows_is_a_501(start_either: StartEither, target: str) -> None:
+    """RFC 9110 §9.1: not that the resource lacks it, the server does."""
+    with start_either().connect() as wire:
+        answer = wire.request("PROPFIND", target)
+        assert (answer.status, "allow" in answer.headers) == (501, False)
+        assert wire.get("/healthz").status == 200
 
 
 @pytest.mark.parametrize("probe", ["/healthz", "/readyz"])

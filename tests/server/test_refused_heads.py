@@ -8,8 +8,9 @@ from tests.server.wire import Wire, chunked, render
 MALFORMED = {
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-    "unknown method": b"BREW /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
-    "method in lower case": b"get /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+    "no method": b" /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+    "no target": b"BREW HTTP/1.1\r\nHost: a\r\n\r\n",
+    "an unknown method of no HTTP": b"BREW /healthz\r\n\r\n",
     "space in the target": b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
     "NUL in the target": b"GET /a\0b HTTP/1.1\r\nHost: a\r\n\r\n",
     "control character in the target": b"GET /a\x01b HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -65,6 +66,17 @@ def test_a_malformed_request_is_a_400_and_the_end(wire: Wire, request_bytes: byt
     answer = wire.send(request_bytes).read()
     assert answer.refusal == (400, "bad_request")
     assert answer.headers["connection"] == "close"
+    assert wire.ended()
+
+
+@pytest.mark.parametrize("before", [b"", render("GET", "/healthz"), render("POST", "/healthz", b"x y\n")])
+@pytest.mark.parametrize("method", [b"BREW", b"get", b"GETS", b"X"])
+def test_a_method_that_is_not_of_http_is_a_501_and_the_end(wire: Wire, before: bytes, method: bytes) -> None:
+    """RFC 9110 §15.6.2: the parser stops at it, so that nothing behind it can be read."""
+    wire.send(before + method + b" /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+    if before:
+        wire.read()
+    assert wire.read().refusal == (501, "method_not_implemented")
     assert wire.ended()
 
 

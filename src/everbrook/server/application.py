@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
-from everbrook.protocol.errors import (
-    MethodNotAllowed,
-    PayloadTooLarge,
-    ProtocolError,
-    TooManyRequests,
-    Unavailable,
-    quoted,
-)
+from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.authenticating import Authenticator
 from everbrook.server.auth.origins import ORIGIN, Origins
@@ -30,6 +23,7 @@ from everbrook.server.limits.holdings import Holdings
 from everbrook.server.limits.rates import RateGate
 from everbrook.server.listing import ListingResource
 from everbrook.server.location import Locator
+from everbrook.server.methods import READING, refuse_method
 from everbrook.server.observe.assembling import observer_of
 from everbrook.server.observe.observer import Observer
 from everbrook.server.observe.operations import find_operation, operation_at, operation_elsewhere
@@ -54,7 +48,6 @@ logger = logging.getLogger(__name__)
 
 Method = Callable[[Request, bytes, Route], Reply]
 
-READING = {b"GET", b"HEAD"}
 FAILED = 500
 FAULT = "the server failed to answer; its log says why"
 VARY = b"Vary: Authorization\r\n"
@@ -283,11 +276,11 @@ class Application:
     def _options_or_refuse(self, request: Request, methods: bytes) -> Response:
         if request.method == b"OPTIONS":
             return self._cors.preflight(request)
-        raise MethodNotAllowed(f"this resource does not know {quoted(request.method)}", ((b"Allow", methods),))
+        raise refuse_method(request.method, methods)
 
     def _handle_probe(self, request: Request, common: bytes) -> Response:
         if request.method not in READING:
-            raise MethodNotAllowed("a probe knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
+            raise refuse_method(request.method, b"GET, HEAD")
         if request.path == READINESS and (unready := self._unready()):
             # This refusal rests on no change: it would wait for what it tells of.
             return self._refusal(unready, request, common)

@@ -35,6 +35,7 @@ ProtocolError
 ├── TooManyProducers 429
 ├── HeadersTooLarge 431
 ├── StreamDamaged 500
+├── MethodNotImplemented 501
 ├── Unavailable 503 ── Overloaded
 └── VersionNotSupported 505
 """
@@ -57,6 +58,7 @@ from everbrook.protocol.errors.families import (
     Forbidden,
     HeadersTooLarge,
     MethodNotAllowed,
+    MethodNotImplemented,
     NotFound,
     Overloaded,
     PayloadTooLarge,
@@ -146,6 +148,7 @@ __all__ = [
     "InvalidRequest",
     "MemoryFull",
     "MethodNotAllowed",
+    "MethodNotImplemented",
     "MissingContentType",
     "NoPendingWork",
     "NotFound",

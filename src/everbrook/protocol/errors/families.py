@@ -115,6 +115,13 @@ class Overloaded(Unavailable):
         super().__init__(detail, headers)
 
 
+class MethodNotImplemented(ProtocolError):
+    """No resource of the server knows this method (RFC 9110 §9.1)."""
+
+    status = 501
+    code = "method_not_implemented"
+
+
 class VersionNotSupported(ProtocolError):
     """The request is in another version of HTTP."""
 

@@ -8,12 +8,13 @@ from urllib.parse import parse_qs
 import msgspec
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.errors import BadRequest, MethodNotAllowed, NotFound, quoted
+from everbrook.protocol.errors import BadRequest, NotFound, quoted
 from everbrook.server.backups.administrators import require_administrator
 from everbrook.server.backups.beginning import Beginning, parse_lease_secs
 from everbrook.server.backups.leases import Lease, Leases, not_there
 from everbrook.server.errand import Errand
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.methods import refuse_method
 from everbrook.server.render import json_response, no_content
 from everbrook.server.routes import BACKUPS
 from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
@@ -91,5 +92,4 @@ class BackupResource:
 
 def _require_method(request: Request, *methods: bytes) -> None:
     if request.method not in methods:
-        allow = ((b"Allow", b", ".join(methods)),)
-        raise MethodNotAllowed(f"this resource does not know {quoted(request.method)}", allow)
+        raise refuse_method(request.method, b", ".join(methods))

@@ -2,9 +2,14 @@
 that it takes for something else, the offer of an upgrade.
 """
 
+import re
+
 import httptools
 
-from everbrook.protocol.errors import BadRequest, HeadersTooLarge, ProtocolError
+from everbrook.protocol.errors import BadRequest, HeadersTooLarge, MethodNotImplemented, ProtocolError
+from everbrook.server.methods import refuse_method
+
+_REQUEST_LINE = re.compile(rb"(?:\A|\n)([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 
 
 class Feeding:
@@ -34,6 +39,8 @@ class Feeding:
             if isinstance(error.__context__, ProtocolError):
                 raise error.__context__ from None
             raise
+        except httptools.HttpParserInvalidMethodError as error:
+            raise _unknown_method(data) or BadRequest(f"the request is not HTTP/1.1: {error}") from None
         except httptools.HttpParserError as error:
             raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
         if self.receiving:
@@ -64,6 +71,15 @@ class Feeding:
     def _check_head(self, size: int) -> None:
         if size > self._max_header_bytes:
             raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
+
+
+def _unknown_method(data: bytes) -> MethodNotImplemented | None:
+    """Find the method that is none of HTTP's in bytes that were refused for it.
+
+    The parser does not tell where it stopped. If the request line has not arrived as a whole, it is no request.
+    """
+    methods = (refuse_method(method, b"") for method in _REQUEST_LINE.findall(data))
+    return next((error for error in methods if isinstance(error, MethodNotImplemented)), None)
 
 
 def head_without_offer(method: bytes, target: bytes, version: str, headers: dict[bytes, bytes]) -> bytes:

@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.caching import NO_STORE
-from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import READING, refuse_method
 from everbrook.server.observe.collecting import ServerCollector
 from everbrook.server.observe.loop_lag import LoopLag
 from everbrook.server.observe.observer import Observer
@@ -30,8 +30,8 @@ class MetricsResource:
 
     def read(self, request: Request, common: bytes) -> Response:
         """Write all metrics as they are now."""
-        if request.method not in {b"GET", b"HEAD"}:
-            raise MethodNotAllowed("metrics know GET and HEAD", ((b"Allow", b"GET, HEAD"),))
+        if request.method not in READING:
+            raise refuse_method(request.method, b"GET, HEAD")
         encode, content_type = _encoder_for(request.headers.get(b"accept", b"").decode("latin-1"))
         lines = b"%bContent-Type: %b\r\nCache-Control: %b\r\n" % (common, content_type.encode(), NO_STORE)
         return Response(200, lines, encode(self._registry))

@@ -14,8 +14,8 @@ from importlib.resources.abc import Traversable
 from msgspec import Struct
 
 from everbrook.protocol.caching import matches
-from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import READING, refuse_method
 from everbrook.server.routes import PAGE, nothing_at
 
 INDEX = b"index.html"
@@ -59,8 +59,8 @@ class Pages:
 
     def answer(self, request: Request) -> Response:
         """Answer a request for the page or one of its files."""
-        if request.method not in {b"GET", b"HEAD"}:
-            raise MethodNotAllowed("the page knows GET and HEAD", ((b"Allow", b"GET, HEAD"),))
+        if request.method not in READING:
+            raise refuse_method(request.method, b"GET, HEAD")
         if request.path == PAGE:
             # What the page names is below it, wherever that is mounted.
             return Response(308, b"Location: ui/\r\nCache-Control: no-cache\r\n")
