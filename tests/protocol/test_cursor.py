@@ -66,12 +66,25 @@ def test_a_clock_that_is_not_set_yet_issues_cursors_that_can_be_echoed() -> None
     assert next_cursor(0, 0, 0.5) > 0
 
 
-@pytest.mark.parametrize("text", [b"", b"abc", b"-1", b"+1", b"1.5", b"1e3", b" 1", b"1\n", b"1_0", b"9" * 19])
+@pytest.mark.parametrize(
+    "text", [b"abc", b"-1", b"+1", b"1.5", b"1e3", b" 1", b"1\n", b"1_0", "\N{SUPERSCRIPT TWO}".encode()]
+)
 def test_what_is_no_cursor_is_refused(text: bytes) -> None:
     """Gap G-22."""
     with pytest.raises(InvalidQuery, match="cursor must be the Stream-Cursor of an earlier answer"):
         parse_cursor(text)
 
 
-def test_the_longest_cursor_is_read() -> None:
-    assert parse_cursor(b"9" * 18) == 10**18 - 1
+@pytest.mark.parametrize("text", [b"0", b"007", b"9" * 18, b"9" * 19, b"9" * 256])
+def test_digits_that_nobody_issued_are_gone_beyond_as_well(text: bytes) -> None:
+    """Gap G-22: another server of the protocol may have issued them."""
+    cursor = parse_cursor(text)
+
+    assert cursor == int(text)
+    assert next_cursor(EPOCH, cursor, 0.5) > int(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"9" * 257, b"9" * 10_000])
+def test_no_cursor_and_endless_digits_ask_for_the_current_one(text: bytes) -> None:
+    """Gap G-22: clients write an empty parameter where they have none yet."""
+    assert parse_cursor(text) is None

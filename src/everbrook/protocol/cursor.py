@@ -6,14 +6,14 @@ EPOCH_MS = 1_728_432_000_000  # 2024-10-09T00:00:00Z
 INTERVAL_SECS = 20
 MAX_JITTER_SECS = 3600
 
-_MAX_DIGITS = 18
+_MAX_DIGITS = 256
 
 
-def parse_cursor(text: bytes) -> int:
-    """Read the `cursor` parameter that a client echoes."""
-    if not text.isdigit() or len(text) > _MAX_DIGITS:
+def parse_cursor(text: bytes) -> int | None:
+    """Read the `cursor` parameter that a client echoes. One that is empty is none, and so is one of endless digits."""
+    if text and not text.isdigit():
         raise InvalidQuery(f"cursor must be the Stream-Cursor of an earlier answer, got {quoted(text)}")
-    return int(text)
+    return int(text) if 0 < len(text) <= _MAX_DIGITS else None
 
 
 def current_cursor(now: int) -> int:
