@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tests.server.conftest import Connect, Start
+from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire
 
@@ -131,6 +131,39 @@ def test_a_client_that_goes_away_waits_no_longer(
     assert eventually(lambda: server.waiting(path) == 1)
     reader.close()
     assert eventually(lambda: server.waiting(path) == 0)
+
+
+@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
+def test_a_page_that_the_client_has_is_a_304(start_either: StartEither, path: str, form: str) -> None:
+    """§10.1: as on catch-up."""
+    with start_either().connect() as wire:
+        wire.create(path, body=b"hello")
+        page = wire.get(poll(path, "-1"))
+        again = wire.get(poll(path, "-1"), if_none_match=form.format(page.headers["etag"]))
+        assert (again.status, again.body) == (304, b"")
+        for name in ("etag", "cache-control", "stream-next-offset", "stream-up-to-date", "stream-cursor"):
+            assert again.headers[name] == page.headers[name]
+        wire.append(path, b"!")
+        assert wire.get(poll(path, "-1"), if_none_match=page.headers["etag"]).body == b"hello!"
+
+
+def test_what_comes_while_the_answer_waits_is_given_whatever_the_client_has(
+    start: Start, connect: Connect, path: str
+) -> None:
+    server = start()
+    wire, reader = connect(server), connect(server)
+    wire.create(path, body=b"old")
+    etag = wire.get(poll(path, "-1")).headers["etag"]
+    reader.ask("GET", poll(path, f"{3:016d}"), if_none_match=f"{etag}, *")
+    assert eventually(lambda: server.waiting(path) == 1)
+    wire.append(path, b"new")
+    assert reader.read().body == b"new"
+
+
+def test_an_answer_without_a_tag_is_never_a_304(wire: Wire, path: str) -> None:
+    """It begins where its URL does not say."""
+    wire.create(path, body=b"hello")
+    assert wire.get(f"{path}?last=1&live=long-poll", if_none_match="*").body == b"hello"
 
 
 def test_an_echoed_cursor_is_exceeded(wire: Wire, path: str) -> None:

@@ -8,7 +8,7 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.engine.feed import UNREADABLE, Batch
 from everbrook.engine.stream import Stream
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag, matches
 from everbrook.protocol.content_type import carried_as_text
 from everbrook.protocol.cursor import current_cursor
 from everbrook.protocol.errors import ProtocolError, StreamDamaged
@@ -69,6 +69,12 @@ class LongPoll:
         kept = cache_control(page, life, self._engine.clock.now(), private=private)
         etag = format_etag(page, epoch=self._engine.epoch)
         return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, etag), body)
+
+    def unmodified(self, page: Page, if_none_match: bytes) -> Response | None:
+        """Answer that the client has the page already, if it has (§10.1)."""
+        if self._policy is CachePolicy.NONE or not matches(if_none_match, format_etag(page, epoch=self._engine.epoch)):
+            return None
+        return Response(304, self.found(page, b"").headers)
 
     def nothing(self, page: Page) -> Response:
         """Answer that nothing has come, or that nothing will."""

@@ -284,6 +284,9 @@ class StreamResource:
             _cache_policy(query, page, private=self._is_private(request)),
         )
         if page.start < page.end:
+            if_none_match = request.headers.get(b"if-none-match")
+            if if_none_match is not None and (unmodified := poll.unmodified(page, if_none_match)):
+                return unmodified
             return poll.found(page, unpack(page.head.identity, self._engine.read(stream, page)))
         return poll.nothing(page) if page.final else poll
 
