@@ -267,9 +267,12 @@ def test_a_snapshot_of_another_offset_is_a_404(stream: Snapshots, offset: int | 
     assert stream.delete(offset).refusal == (404, "snapshot_not_found")
 
 
-def test_reading_at_what_is_no_offset_is_a_400(stream: Snapshots) -> None:
-    assert stream.read("abc").refusal == (400, "invalid_offset")
-    assert stream.delete("abc").refusal == (400, "invalid_offset")
+@pytest.mark.parametrize("offset", ["bogus", "%zz", f"{6:017d}"])
+def test_there_is_no_snapshot_at_what_is_no_offset(stream: Snapshots, offset: str) -> None:
+    """002 §2.5: any URL but that of the latest is a 404."""
+    stream.publish(6)
+    assert stream.read(offset).refusal == (404, "snapshot_not_found")
+    assert stream.delete(offset).refusal == (404, "snapshot_not_found")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE"])

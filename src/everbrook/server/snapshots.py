@@ -1,6 +1,7 @@
 """The snapshot resource: publishing, finding, reading and deleting a snapshot, and moving what is retained (002 §2)."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from urllib.parse import unquote_to_bytes
 
 from everbrook.engine.engine import Engine
@@ -137,11 +138,12 @@ def _parse_issued(segment: bytes) -> int:
 
 
 def _parse_named(segment: bytes) -> int:
-    """Read the segment of a URL that names a snapshot. There is none at `-1` and `now`."""
-    offset = parse_offset(unquote_to_bytes(segment))
-    if isinstance(offset, Sentinel):
-        raise SnapshotNotFound(f"a snapshot is named by an offset that this server issued, got {quoted(segment)}")
-    return offset
+    """Read the segment of a URL that names a snapshot. There is none at `-1` and `now`, nor at what is no offset."""
+    with suppress(InvalidOffset):
+        offset = parse_offset(unquote_to_bytes(segment))
+        if not isinstance(offset, Sentinel):
+            return offset
+    raise SnapshotNotFound(f"a snapshot is named by an offset that this server issued, got {quoted(segment)}")
 
 
 def _parse_precondition(headers: dict[bytes, bytes]) -> bytes | None:
