@@ -385,3 +385,14 @@ def test_a_put_to_the_path_of_a_buckets_snapshot_creates_no_stream(wire: Wire, p
     assert answer.refusal == (400, "invalid_path")
     assert f"{path}/__ds/snapshot/{3:016d}".encode() in answer.body
     assert wire.get(target).status == 404
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "identity, gzip", "gzip, identity"])
+def test_a_packed_snapshot_is_a_415(stream: Snapshots, coding: str) -> None:
+    """As a packed append: readers would not be told that it is packed."""
+    assert stream.publish(6, content_encoding=coding).refusal == (415, "unsupported_coding")
+    assert stream.latest().status == 404
+
+
+def test_a_snapshot_may_say_that_it_is_not_packed(stream: Snapshots) -> None:
+    assert stream.publish(6, content_encoding="Identity").status == 204

@@ -5,6 +5,7 @@ Whoever has the URL of a subscription may send it reports, and proves by a token
 are small, and more than a little of one is taken only from those who have such a token.
 """
 
+from everbrook.protocol.errors import UnsupportedCoding, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT
 from everbrook.protocol.subscriptions.config import MAX_STREAMS
 from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
@@ -22,6 +23,13 @@ MAX_CONFIG_BYTES = MAX_STREAMS * STREAM_BYTES
 """A subscription may be created with so many streams at once, or linked to them."""
 
 _SHORT = {b"callback", b"claim", b"ack", b"release"}
+
+
+def require_unpacked(headers: dict[bytes, bytes]) -> None:
+    """Refuse a body with a content coding: it would be given to readers who are not told of that."""
+    coding = headers.get(b"content-encoding")
+    if coding is not None and coding.lower() != b"identity":
+        raise UnsupportedCoding(f"a body is kept as it is sent and must not be packed, got {quoted(coding)}")
 
 
 def max_body_bytes(path: bytes, max_append_bytes: int) -> int:

@@ -10,6 +10,7 @@ from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
+from everbrook.server.render import no_content
 
 
 class Deletion:
@@ -52,7 +53,7 @@ class Deletion:
             self._after = after
             self._engine.when_durable(rests_on, self._go_on_guarded)
         else:
-            self._engine.when_durable(rests_on, lambda lost: self._answer(Response(204, self._common), lost))
+            self._engine.when_durable(rests_on, lambda lost: self._answer(no_content(self._common), lost))
 
     def _answer(self, response: Response, lost: Unavailable | None) -> None:
         exchange, self._exchange = self._exchange, None

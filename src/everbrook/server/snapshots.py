@@ -21,6 +21,7 @@ from everbrook.protocol.snapshots import (
 )
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.auth.signed_urls import carried
+from everbrook.server.bodies import require_unpacked
 from everbrook.server.downloads import Download
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.publishing import Publication
@@ -44,6 +45,7 @@ class SnapshotResource:
     def receive(self, request: Request, common: bytes, route: Route) -> Publication:
         """PUT …/snapshot/{offset}, before its body (002 §2.2)."""
         headers = request.headers
+        require_unpacked(headers)
         content_type = headers.get(b"content-type") or DEFAULT_CONTENT_TYPE
         parse_media_type(content_type)
         command = PublishSnapshot(

@@ -14,7 +14,7 @@ from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
 from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
-from everbrook.protocol.errors import InvalidHeader, StreamDamaged, UnsupportedCoding, quoted
+from everbrook.protocol.errors import InvalidHeader, StreamDamaged
 from everbrook.protocol.forking import parse_sub_offset
 from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl, told_ttl_secs
 from everbrook.protocol.messages import unpack
@@ -26,6 +26,7 @@ from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_q
 from everbrook.protocol.reading import Page
 from everbrook.protocol.retaining import parse_retention
 from everbrook.protocol.split import LARGE_BYTES, Split, is_large_batch, split_in_pieces
+from everbrook.server.bodies import require_unpacked
 from everbrook.server.compression import Compressor, choose_coding
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.live import CachePolicy, EventStream, LongPoll
@@ -303,9 +304,8 @@ def _writable(request: Request) -> bytes:
     name = parse_stream_path(request.path)
     if name == REGISTRY:
         require_writable(name)
-    coding = request.headers.get(b"content-encoding")
-    if coding is not None and request.body and coding.lower() != b"identity":
-        raise UnsupportedCoding(f"a body is kept as it is sent and must not be packed, got {quoted(coding)}")
+    if b"content-encoding" in request.headers and request.body:
+        require_unpacked(request.headers)
     return name
 
 
