@@ -4,13 +4,12 @@ import logging
 
 import pytest
 
-from everbrook.engine import REGISTRY
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import Quota
 from everbrook.engine.registry import Registry
 from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.engine.usage import EVERYTHING
-from everbrook.protocol import STREAM_ROOT
+from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import StoreFull, StreamFull, TooManySubscriptions
 from tests.engine.rig import Rig, held
 from tests.engine.subscribing import LEASE_MS, SubscribingRig

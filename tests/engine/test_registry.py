@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from everbrook.engine import REGISTRY, EngineTuning
+from everbrook.engine import EngineTuning
 from everbrook.engine.limits import Limits
 from everbrook.engine.registry import Registry, require_writable
 from everbrook.engine.tuning import RegistryTuning
-from everbrook.protocol import STREAM_ROOT
+from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.storage import StorageFull
 from tests.engine.rig import DelayedRig, Rig

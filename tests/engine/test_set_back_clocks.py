@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.records import REGISTRY
 from everbrook.engine.registry import Registry
 from everbrook.engine.tuning import DEFAULT_TUNING, RegistryTuning, WakingTuning
-from everbrook.protocol import STREAM_ROOT, PublishSnapshot
+from everbrook.protocol import REGISTRY, STREAM_ROOT, PublishSnapshot
 from everbrook.protocol.errors import StreamNotFound, TokenGone
 from everbrook.storage import MemoryStorage
 from tests.engine.fakes import LastingStorage

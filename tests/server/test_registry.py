@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from everbrook.engine import REGISTRY
+from everbrook.protocol import REGISTRY
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.running import GatedStorage, RunningServer, eventually
 from tests.server.wire import Follower, Wire

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         PRODUCER_IDLE_MS as PRODUCER_IDLE_MS,
         UNLIMITED as UNLIMITED,
     )
-    from everbrook.engine.records import REGISTRY as REGISTRY
     from everbrook.engine.stream import Stream as Stream
     from everbrook.engine.tuning import (
         CommitTuning as CommitTuning,
@@ -32,7 +31,6 @@ __getattr__, __dir__ = lazy_imports(
         ".faults": "Callback Faults",
         ".feed": "Batch",
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
-        ".records": "REGISTRY",
         ".stream": "Stream",
         ".tuning": "CommitTuning EngineTuning FeedTuning WakingTuning",
     },

@@ -3,9 +3,8 @@
 No URL leads to the records; clients read the registry as a stream.
 """
 
-from everbrook.protocol.path import BUCKET_RECORDS, STREAM_ROOT
+from everbrook.protocol.path import BUCKET_RECORDS, REGISTRY
 
-REGISTRY = STREAM_ROOT + b"__registry__"
 SUBSCRIPTION_RECORDS = b"subscription"
 QUOTA_RECORDS = b"quota/"
 SECRET_RECORDS = b"secrets/"

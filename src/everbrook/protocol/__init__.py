@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         Untouched as Untouched,
     )
     from everbrook.protocol.path import (
+        REGISTRY as REGISTRY,
         STREAM_ROOT as STREAM_ROOT,
         bucket_of as bucket_of,
         bucket_prefix as bucket_prefix,
@@ -93,7 +94,7 @@ __getattr__, __dir__ = lazy_imports(
         ".json_mode": "join_messages pack_messages",
         ".offset": "Sentinel format_offset",
         ".outcomes": "Appended Closed Created Cut Deleted Duplicate Existing Outcome Untouched",
-        ".path": "STREAM_ROOT bucket_of bucket_prefix bucket_record",
+        ".path": "REGISTRY STREAM_ROOT bucket_of bucket_prefix bucket_record",
         ".query": "ReadQuery",
         ".sse": "Decoder Event KEEP_ALIVE encode_base64 encode_event",
         ".state": "Claim Fork Head Identity Kept Producer Retention Snapshot WHOLE",

@@ -15,6 +15,8 @@ from everbrook.protocol.offset import OFFSET_DIGITS
 STREAM_ROOT = b"/v1/stream/"
 BUCKETS = b"/ds"
 BUCKET_ROOT = b"/ds/"
+REGISTRY = STREAM_ROOT + b"__registry__"
+"""The stream of the base surface's streams, which the server alone writes."""
 CONTROL_SEGMENT = b"__ds"
 LISTING_SEGMENT = b"streams"
 MAX_PATH_BYTES = 400

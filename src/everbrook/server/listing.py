@@ -4,9 +4,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.records import REGISTRY
-from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
-from everbrook.protocol.path import STREAM_ROOT, bucket_prefix
+from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head
 from everbrook.server.auth.identity import Verb

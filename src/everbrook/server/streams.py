@@ -6,7 +6,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.records import REGISTRY
 from everbrook.engine.registry import Registry, require_writable
 from everbrook.engine.stream import Stream
 from everbrook.protocol import frames
@@ -20,7 +19,7 @@ from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expir
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Existing
-from everbrook.protocol.path import parse_stream_path
+from everbrook.protocol.path import REGISTRY, parse_stream_path
 from everbrook.protocol.producer import parse_claim
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page

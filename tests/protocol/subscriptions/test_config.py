@@ -172,3 +172,13 @@ def test_the_wake_stream_is_not_among_the_streams_that_it_tells_of() -> None:
     """A wake would be news for itself, without end."""
     with pytest.raises(InvalidRequest):
         parsed({"type": "pull-wake", "streams": ["a", "wake"], "wake_stream": "wake"})
+
+
+@pytest.mark.parametrize("wake_stream", ["__registry__", "/__registry__/"])
+def test_the_registry_is_no_wake_stream(wake_stream: str) -> None:
+    """The server alone writes it. In a bucket a stream may be called so."""
+    request: dict[str, object] = {"type": "pull-wake", "streams": ["a"], "wake_stream": wake_stream}
+
+    with pytest.raises(InvalidRequest, match="wake_stream must be a stream that can be written to"):
+        parsed(request)
+    assert parsed(request, BUCKET).wake_stream == "__registry__"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.engine import REGISTRY
+from everbrook.protocol import REGISTRY
 from everbrook.protocol.errors import InvalidPath, NotFound
 from everbrook.server.auth.actions import RULES, Access, Action, Rule, action_of, find_action
 from everbrook.server.auth.identity import Verb

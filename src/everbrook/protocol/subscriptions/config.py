@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.errors import InvalidRequest, ProtocolError
-from everbrook.protocol.path import parse_stream_path
+from everbrook.protocol.path import REGISTRY, parse_stream_path
 
 DEFAULT_LEASE_TTL_MS = 30_000
 MIN_LEASE_TTL_MS = 1_000
@@ -101,7 +101,10 @@ def _wake_stream(request: Request, root: bytes) -> str | None:
         return None
     if not request.wake_stream:
         raise InvalidRequest("a pull-wake subscription needs wake_stream")
-    return parse_path(request.wake_stream, root)
+    wake_stream = parse_path(request.wake_stream, root)
+    if root + wake_stream.encode() == REGISTRY:
+        raise InvalidRequest(f"wake_stream must be a stream that can be written to, got {wake_stream!r}")
+    return wake_stream
 
 
 def require_others(streams: Iterable[str], wake_stream: str | None) -> None:

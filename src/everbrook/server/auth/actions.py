@@ -10,9 +10,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from everbrook.engine.records import REGISTRY
 from everbrook.protocol.memory import MAX_KEY_BYTES
-from everbrook.protocol.path import BUCKETS, STREAM_ROOT
+from everbrook.protocol.path import BUCKETS, REGISTRY, STREAM_ROOT
 from everbrook.server.auth.identity import Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, Resource, Route, find_route, is_at
