@@ -85,10 +85,6 @@ def test_an_absolute_target_is_taken_by_its_path(wire: Wire, path: str, origin: 
     assert wire.get(f"{origin}{path}?offset=-1").body == b"hello"
 
 
-def test_an_absolute_target_without_a_path_is_the_root(wire: Wire) -> None:
-    assert wire.get("http://example.com").refusal == (404, "not_found")
-
-
 def test_a_body_that_nobody_asked_for_does_no_harm(wire: Wire, path: str) -> None:
     wire.create(path, body=b"hello")
     assert wire.request("GET", path, b"ignored").body == b"hello"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.conftest import Connect, Start
+from tests.server.conftest import Connect, Start, StartEither
 from tests.server.wire import Wire, chunked, render
 
 MALFORMED = {
@@ -24,6 +24,15 @@ MALFORMED = {
     "folded header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n",
     "NUL in a header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: b\0c\r\n\r\n",
     "CR in a header": b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n",
+    "space in Host": b"GET /healthz HTTP/1.1\r\nHost: a b\r\n\r\n",
+    "slash in Host": b"GET /healthz HTTP/1.1\r\nHost: a/b\r\n\r\n",
+    "tag in Host": b"GET /healthz HTTP/1.1\r\nHost: <b>\r\n\r\n",
+    "user in Host": b"GET /healthz HTTP/1.1\r\nHost: a@b\r\n\r\n",
+    "no number behind Host": b"GET /healthz HTTP/1.1\r\nHost: a:b\r\n\r\n",
+    "half an address in Host": b"GET /healthz HTTP/1.1\r\nHost: [::1\r\n\r\n",
+    "Latin-1 in Host": b"GET /healthz HTTP/1.1\r\nHost: caf\xe9\r\n\r\n",
+    "absolute target without a path": b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n",
+    "absolute target with a query alone": b"GET http://a?b=/healthz HTTP/1.1\r\nHost: a\r\n\r\n",
     "no Host": b"GET /healthz HTTP/1.1\r\n\r\n",
     "two Hosts": b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
     "empty length": b"POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
@@ -99,6 +108,35 @@ def test_chunks_in_http_1_0_are_not_trusted(wire: Wire) -> None:
     wire.send(CHUNKED_HEAD.replace(b"1.1", b"1.0").replace(b"Host: a", b"Connection: keep-alive") + chunked(b"a"))
     assert wire.read().headers["connection"] == "close"
     assert wire.ended()
+
+
+def test_a_second_request_needs_a_good_host_too(wire: Wire) -> None:
+    """What the first one had says nothing about it."""
+    wire.send(b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert wire.read().status == 200
+    assert wire.get("/healthz", host="a").status == 200
+    wire.send(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert wire.read().refusal == (400, "bad_request")
+
+
+def test_a_later_request_with_an_odd_host_is_refused(wire: Wire) -> None:
+    assert wire.get("/healthz", host="a").status == 200
+    assert wire.get("/healthz", host="a,b").refusal == (400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "host", ["", "a", "a-b.example:4437", "a_b", "127.0.0.1:80", "[::1]:4437", "[::ffff:1.2.3.4]", "a."]
+)
+def test_names_and_addresses_are_hosts(start_either: StartEither, host: str) -> None:
+    with start_either().connect() as wire:
+        assert wire.get("/healthz", host=host).status == 200
+
+
+@pytest.mark.parametrize("host", ["a/b", "a,b", "<b>", "a@b", "a:b", "[::1", "a b", "a?b", "a#b", 'a"b', "a\\b"])
+def test_other_characters_in_host_are_refused(start_either: StartEither, path: str, host: str) -> None:
+    """URLs that are told are built of it."""
+    with start_either().connect() as wire:
+        assert wire.request("PUT", path, host=host).refusal == (400, "bad_request")
 
 
 def test_what_follows_a_malformed_request_is_never_handled(wire: Wire, path: str, connect: Connect) -> None:

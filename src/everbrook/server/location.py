@@ -1,7 +1,23 @@
 """Locations: the URL by which a client reaches a resource."""
 
+import re
+
+from everbrook.protocol.errors import BadRequest, quoted
+from everbrook.protocol.memory import remember
 from everbrook.server.exchange import Request
 from everbrook.server.roots import StreamRoots
+
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+
+
+@remember(maxsize=1024)
+def require_host(host: bytes) -> None:
+    """Refuse what is neither the name nor the address of a host, with a port or without (RFC 9112 §3.2).
+
+    URLs that are told are built of it, so nothing may stand there that a URL or a page reads otherwise.
+    """
+    if not _HOST.fullmatch(host):
+        raise BadRequest(f"Host must be a name or an address, and perhaps a port, got {quoted(host)}")
 
 
 class Locator:

@@ -27,6 +27,7 @@ from everbrook.server.exchange import (
     may_be_large,
 )
 from everbrook.server.limits.holdings import NO_PLACE
+from everbrook.server.location import require_host
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings
@@ -127,6 +128,7 @@ class AsgiApplication:
         """Read the body and give the reply, or None if the client went away before the request was whole."""
         upload: Upload | None = None
         try:
+            require_host(request.headers.get(b"host", b""))
             if (request.method == b"PUT" and STREAMED_PATH in request.path) or (
                 _is_judged(application, request) and may_be_large(request.headers)
             ):

@@ -12,6 +12,7 @@ from everbrook.server.http1.feeding import Feeding
 from everbrook.server.http1.incoming import Incoming
 from everbrook.server.http1.request import KEPT, KEPT_1_0, Http1Request, StreamedRequest
 from everbrook.server.http1.target import split_target
+from everbrook.server.location import require_host
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
@@ -51,6 +52,7 @@ class RequestParser(Feeding):
         self._max_gathered_bytes = max_body_bytes
         # Most clients ask for the same thing again.
         self._target = self._path = self._query = b""
+        self._host = b""
         self._method = b""
         self._body: list[bytes | bytearray] = []
         self._in_head = False
@@ -115,8 +117,9 @@ class RequestParser(Feeding):
             sizes = (len(name) + len(value) + LINE_OVERHEAD_BYTES for name, value in headers.items())
             self._check_head(len(self._url) + sum(sizes))
         self._unended_bytes = 0
-        if b"host" not in headers and self._parser.get_http_version() == "1.1":
-            raise BadRequest("an HTTP/1.1 request needs a Host header")
+        host = headers.get(b"host")
+        if host != self._host:
+            self._check_host(host)
         if b"transfer-encoding" in headers:
             self._check_coding(headers[b"transfer-encoding"])
         length = headers.get(b"content-length")
@@ -130,6 +133,13 @@ class RequestParser(Feeding):
             raise self._too_large()
         if b"expect" in headers:
             self._expect(headers[b"expect"])
+
+    def _check_host(self, host: bytes | None) -> None:
+        if host is not None:
+            require_host(host)
+            self._host = host
+        elif self._parser.get_http_version() == "1.1":
+            raise BadRequest("an HTTP/1.1 request needs a Host header")
 
     def _check_coding(self, coding: bytes) -> None:
         if coding.lower() != b"chunked" or self._parser.get_http_version() != "1.1":

@@ -19,6 +19,8 @@ def origin_form(target: bytes) -> bytes:
         return target
     scheme, separator, rest = target.partition(b"://")
     if separator and scheme.lower() in {b"http", b"https"}:
-        slash = rest.find(b"/")
-        return rest[slash:] if slash >= 0 else b"/"
+        authority, slash, path = rest.partition(b"/")
+        if not slash or b"?" in authority:
+            raise BadRequest(f"an absolute request target must have a path, got {quoted(target)}")
+        return slash + path
     return target
