@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound, quoted
+from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
 from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head
