@@ -12,7 +12,7 @@ from tests.crash.replay import Plan, replay
 from tests.crash.retention_bugs import RETENTION_BUGS
 
 ALL_BUGS = {**DISK_BUGS, **JOURNAL_BUGS, **CHECKPOINT_BUGS, **RETENTION_BUGS, **ENGINE_BUGS}
-MAX_SEEDS = 100
+MAX_SEEDS = 30
 
 
 def crash_until_caught(bug: Bug, mode: str) -> None:
