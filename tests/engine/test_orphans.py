@@ -1,11 +1,12 @@
 """Blobs that nobody needs any more: superseded snapshots, and what a crash left behind."""
 
+import errno
 from collections.abc import Iterator
 
 import pytest
 
 from everbrook.protocol import DeleteSnapshot
-from everbrook.storage import MemoryBlobs, StorageFull
+from everbrook.storage import MemoryBlobs, MemoryStorage, StorageFull
 from tests.engine.fakes import DelayedStorage
 from tests.engine.rig import DelayedRig, Rig
 
@@ -209,3 +210,30 @@ def test_an_engine_that_is_closed_looks_for_no_more_orphans(lasting: DelayedRig)
     lasting.engine.close()
     lasting.scheduler.run_from_threads()
     assert (5, 7) in lasting.blobs()
+
+
+class StuckBlobs(MemoryBlobs):
+    """Blobs that can't be removed while the disk is full."""
+
+    def remove(self, owner: int, number: int) -> None:  # noqa: ARG002 - the interface of blobs
+        raise OSError(errno.ENOSPC, "no space left on the disk")
+
+
+class StuckStorage(MemoryStorage):
+    """A storage with such blobs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blobs = StuckBlobs()
+
+
+def test_a_snapshot_that_can_not_be_removed_is_left_to_the_next_start(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(storage=StuckStorage())
+    rig.create(b"a", b"1")
+    rig.append(b"a", b"2")
+    rig.publish(b"a", 1, b"one")
+    rig.publish(b"a", 2, b"two")
+    rig.work()
+    assert rig.snapshot(b"a") == b"two"
+    assert "stays until the next start" in caplog.text
+    assert not any(rig.engine.faults.counts.values())

@@ -4,6 +4,7 @@ It follows what is durable, and can be lost: what a crash leaves behind is found
 among the blobs at the next start. While somebody reads a stream in one go, nothing of it goes.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -12,6 +13,8 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stream import Stream
 from everbrook.protocol.state import Head, Kept, Snapshot
 from everbrook.storage.api import Storage
+
+logger = logging.getLogger(__name__)
 
 
 class Reclaimer:
@@ -75,7 +78,14 @@ class Reclaimer:
 
     def _remove_unless_kept(self, owner: int, blob: int) -> None:
         if not self._stopped and not self._storage.keeps(owner, blob):
-            self._worker.submit(self._faults.run, Callback.SPACE, self._storage.blobs.remove, owner, blob)
+            self._worker.submit(self._faults.run, Callback.SPACE, self._remove, owner, blob)
+
+    def _remove(self, owner: int, blob: int) -> None:
+        try:
+            self._storage.blobs.remove(owner, blob)
+        except OSError as error:
+            # A full disk, for example: the sweep of the next start finds it again.
+            logger.warning("a snapshot that nobody retains stays until the next start: %s", error)
 
     def sweep(self, before: int) -> None:
         """Look for orphans among the blobs of earlier runs, whose numbers are all less than `before`."""
