@@ -65,6 +65,7 @@ class BucketResource:
             parse_retention(request.headers.get(b"stream-retention")),
         )
         bucket = _bucket(self._engine.execute(command).head, 0)
+        bucket.subscriptions = 0
         lines = b"%bLocation: %b\r\n" % (common, self._locator.url(request, request.path))
         return json_response(201, lines, msgspec.json.encode(bucket), self._engine.last_change)
 

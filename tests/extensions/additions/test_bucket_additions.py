@@ -27,7 +27,7 @@ def test_a_created_bucket_is_described_and_located(missing: Namespace) -> None:
 def test_metadata_says_when_the_bucket_was_created_and_has_no_retention_by_itself(bucket: Namespace) -> None:
     """Ours: created_at_ms; retention only where there is one."""
     described = bucket.client.get(bucket.path).json
-    assert set(described) == {"bucket_id", "streams", "created_at_ms"}
+    assert set(described) == {"bucket_id", "streams", "subscriptions", "created_at_ms"}
     assert type(described["created_at_ms"]) is int
 
 
