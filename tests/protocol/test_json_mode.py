@@ -260,3 +260,8 @@ def test_what_is_no_json_is_not_mended_into_json() -> None:
     for text in (b'"\\ud83d\0\0"', b'"', b'"\\ud83d'):
         with pytest.raises(msgspec.DecodeError):
             decode_mended(msgspec.json.decode, text)
+
+
+def test_a_value_beside_a_lone_surrogate_is_bounded_in_its_depth_too() -> None:
+    with pytest.raises(InvalidJson, match="nested less deeply"):
+        split_messages(rb'["\ud83d",' + b"[" * 100_000 + b"]" * 100_001)

@@ -2,9 +2,11 @@
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.messages import pack, unpack
+from everbrook.protocol.messages import pack, unpack, unpack_part, unpacked_bytes
+from everbrook.protocol.state import Identity
 from tests.protocol.generated import generated
 from tests.protocol.views import BYTES, JSON, head_of
 
@@ -52,3 +54,17 @@ def test_any_run_between_two_boundaries_is_the_array_of_its_messages(messages: l
 def test_nothing_stored_is_an_empty_body_of_its_kind() -> None:
     """§8: `[]` for JSON, 0 bytes for everything else."""
     assert (unpack(MESSAGES, b""), unpack(OCTETS, b"")) == (b"[]", b"")
+
+
+@pytest.mark.parametrize("identity", [OCTETS, MESSAGES], ids=["bytes", "JSON"])
+@pytest.mark.parametrize("cuts", [(), (3,), (1, 4, 5)])
+def test_parts_make_the_whole_body_and_its_size(identity: Identity, cuts: tuple[int, ...]) -> None:
+    """§9.1.5: a long page is sent part by part."""
+    stored = b'1,"a,b",[2,3],'
+    places = [0, *cuts, len(stored)]
+    parts = [
+        unpack_part(identity, stored[start:end], first=start == 0, last=end == len(stored))
+        for start, end in pairwise(places)
+    ]
+    assert b"".join(parts) == unpack(identity, stored)
+    assert unpacked_bytes(identity, len(stored)) == len(unpack(identity, stored))

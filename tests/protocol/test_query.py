@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.protocol import ReadQuery, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery
-from everbrook.protocol.query import Live, parse_lookup, parse_read_query
+from everbrook.protocol.query import Live, parse_lookup, parse_read_query, require_utf8
 
 
 @pytest.mark.parametrize(
@@ -177,3 +177,9 @@ def test_a_lookup_asks_where_something_is_and_nothing_else(query: bytes, lookup:
 def test_a_malformed_lookup_is_refused(query: bytes) -> None:
     with pytest.raises(InvalidQuery):
         parse_lookup(query)
+
+
+def test_a_name_in_a_query_is_utf8() -> None:
+    assert require_utf8(b"stream", "é".encode()) == "é".encode()
+    with pytest.raises(InvalidQuery, match="stream must be UTF-8"):
+        require_utf8(b"stream", b"\xff")

@@ -173,3 +173,23 @@ def test_a_pattern_tells_where_to_look(pattern: str, prefix: str) -> None:
 @given(patterns, paths)
 def test_whatever_a_pattern_matches_begins_with_its_prefix(pattern: str, path: str) -> None:
     assert path.startswith(literal_prefix(pattern)) or not found(pattern, path)
+
+
+def test_a_long_pattern_goes_when_its_last_value_does() -> None:
+    """It is kept apart from the trie."""
+    trie: GlobTrie[str] = GlobTrie()
+    long = "**/" + "a/" * 20 + "b"
+    path = "a/" * 20 + "b"
+    trie.add(long, "one")
+    trie.add(long, "two")
+    assert trie.match(path) == ["one", "two"]
+    trie.remove(long, "one")
+    assert trie.match(path) == ["two"]
+    trie.remove(long, "two")
+    assert trie.match(path) == []
+
+
+def test_a_place_that_is_reached_in_two_ways_counts_once() -> None:
+    trie: GlobTrie[str] = GlobTrie()
+    trie.add("**/a/**", "it")
+    assert trie.match("a/a") == ["it"]
