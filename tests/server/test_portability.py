@@ -27,8 +27,10 @@ LACKING = {
     "TCP_USER_TIMEOUT",
 }
 
+# From Python 3.13 on, `process_cpu_count` asks for what is taken away; elsewhere it is the other function.
 SERVE = """
-import importlib, sys
+import importlib, os, sys
+os.process_cpu_count = os.cpu_count
 for name, lacking in {lacking}.items():
     module = importlib.import_module(name)
     for attribute in lacking:
@@ -46,7 +48,7 @@ def served_elsewhere(folder: Path, mode: str) -> Iterator[ServerProcess]:
     with subprocess.Popen(
         [sys.executable, "-c", SERVE.format(lacking=lacking)],
         cwd=folder,
-        env=environment(DS_STORAGE__MODE=mode),
+        env=environment(DS_STORAGE__MODE=mode, DS_LOG__LEVEL="error"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
