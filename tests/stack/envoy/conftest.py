@@ -1,27 +1,40 @@
-"""One Envoy for all tests of it. Its times are short, so that a test can outlast them."""
+"""One Envoy for all tests of it, and one with short times for those that outlast them."""
 
 from collections.abc import Iterator
-from itertools import count
+from contextlib import contextmanager
+from pathlib import Path
 
 import httpx2
 import pytest
 
 from everbrook.server.auth.key_pair import PUBLIC_FILE, load_or_make_pair
-from everbrook.stack.envoy.config import Edge
-from tests.stack.envoy.running import IDLE_SECS, Proxy, Recorded, free_port, running
+from everbrook.stack.envoy.config import IDLE_TIMEOUT_SECS, Edge
+from tests.stack.envoy.running import (
+    IDLE_SECS,
+    LONG_TIMES,
+    SHORT_TIMES,
+    Proxy,
+    Recorded,
+    free_port,
+    new_text_stream,
+    running,
+)
 
-_numbers = count()
+
+@contextmanager
+def _proxied(folder: Path, times: dict[str, float], idle_timeout_secs: float = IDLE_TIMEOUT_SECS) -> Iterator[Proxy]:
+    pair = load_or_make_pair(folder / "keys")
+    jwks = str(folder / "keys" / PUBLIC_FILE)
+    with Recorded(**times) as server:
+        edge = Edge(server.origin, free_port(), free_port(), jwks, idle_timeout_secs=idle_timeout_secs)
+        with running(folder, edge):
+            yield Proxy(edge, server, pair)
 
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
-    folder = tmp_path_factory.mktemp("envoy")
-    pair = load_or_make_pair(folder / "keys")
-    with Recorded() as server:
-        jwks = str(folder / "keys" / PUBLIC_FILE)
-        edge = Edge(server.origin, free_port(), free_port(), jwks, idle_timeout_secs=IDLE_SECS)
-        with running(folder, edge):
-            yield Proxy(edge, server, pair)
+    with _proxied(tmp_path_factory.mktemp("envoy"), LONG_TIMES) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -29,6 +42,13 @@ def proxy(shared: Proxy) -> Proxy:
     """Envoy, and nothing asked of the server behind it yet."""
     shared.asked()
     return shared
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    """Envoy and server with short times."""
+    with _proxied(tmp_path_factory.mktemp("impatient"), SHORT_TIMES, IDLE_SECS) as proxy:
+        yield proxy
 
 
 @pytest.fixture
@@ -39,9 +59,6 @@ def client(proxy: Proxy) -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture
-def path(proxy: Proxy, client: httpx2.Client) -> str:
+def path(proxy: Proxy) -> str:
     """The path of a text stream that no other test uses."""
-    made = f"/v1/stream/envoy-{next(_numbers)}"
-    assert client.put(made, headers={"Content-Type": "text/plain"}).status_code == 201
-    proxy.asked()
-    return made
+    return new_text_stream(proxy)

@@ -4,6 +4,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from socket import create_server
 from typing import Self
@@ -19,9 +20,15 @@ from everbrook.stack.envoy.program import find_envoy
 from tests.server.running import RunningServer, configured
 from tests.server.wire import Wire
 
-READY_SECS = 20.0
+READY_SECS = 120.0
+CLIENT_SECS = 120.0
 IDLE_SECS = 1.0
-KEEPALIVE_SECS = 0.3
+SHORT_TIMES = {"server__sse_keepalive_secs": 0.3, "server__long_poll_timeout_secs": 0.5}
+"""With an Envoy that gives up a silent stream after `IDLE_SECS`, so that a test can outlast it."""
+LONG_TIMES = {"server__sse_keepalive_secs": 3600.0, "server__long_poll_timeout_secs": 3600.0}
+"""Nothing but what a test does ends a wait."""
+
+_numbers = count()
 
 
 def free_port() -> int:
@@ -34,9 +41,8 @@ class Recorded(RunningServer):
     """A server whose requests can be looked at afterwards."""
 
     def __init__(self, **values: object) -> None:
-        times = {"server__sse_keepalive_secs": KEEPALIVE_SECS, "server__long_poll_timeout_secs": 0.5}
         sizes = {"limits__max_memory_bytes": 500_000_000, "limits__max_stream_bytes": 90_000_000}
-        super().__init__(configured(**times, **sizes, **values))
+        super().__init__(configured(**sizes, **values))
         self.requests: list[Request] = []
 
     def __enter__(self) -> Self:
@@ -72,7 +78,7 @@ class Proxy:
     def client(self, **options: object) -> httpx2.Client:
         """Give a client with a good token."""
         headers = {"Authorization": f"Bearer {self.token()}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=20, **options)  # type: ignore[arg-type]
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=CLIENT_SECS, **options)  # type: ignore[arg-type]
 
     def wire(self) -> Wire:
         return Wire(("127.0.0.1", self.edge.port))
@@ -108,6 +114,15 @@ def _await_ready(process: subprocess.Popen[bytes], edge: Edge, log: Path) -> Non
         except OSError:
             time.sleep(0.05)
     raise AssertionError(f"Envoy was not ready in time: {log.read_text()}")
+
+
+def new_text_stream(proxy: Proxy) -> str:
+    """Create a text stream that no other test uses, and give its path."""
+    path = f"/v1/stream/envoy-{next(_numbers)}"
+    with proxy.client() as client:
+        assert client.put(path, headers={"Content-Type": "text/plain"}).status_code == 201
+    proxy.asked()
+    return path
 
 
 def unsigned(token: str) -> str:
