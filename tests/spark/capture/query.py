@@ -52,9 +52,16 @@ class Capture:
             self._reader = None
 
     def plan(self) -> tuple[Given, Given]:
-        """Decide on a batch, and log it."""
+        """Decide on a batch, and log it. Without anything new, its end is its start."""
         start = self.start
         return start, json.loads(json.dumps(self.reader.latestOffset(start, ReadAllAvailable())))
+
+    def plan_rows(self) -> tuple[Given, Given]:
+        """Decide on a batch when there is something new."""
+        start, end = self.plan()
+        while start == end:
+            start, end = self.plan()
+        return start, end
 
     def read(self, start: Given, end: Given) -> Rows:
         partitions = sent(self.reader.partitions(start, end))
@@ -75,7 +82,7 @@ class Capture:
         self.checkpoint.append(end)
         return rows
 
-    def rows(self, count: int, timeout_secs: float = 20.0) -> Rows:
+    def rows(self, count: int, timeout_secs: float = 120.0) -> Rows:
         """Run batches until there were so many rows."""
         found: Rows = []
         deadline = time.monotonic() + timeout_secs

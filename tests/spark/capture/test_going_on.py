@@ -23,7 +23,7 @@ def insert(sql: Sql, first: int, last: int) -> None:
     sql.execute("INSERT INTO items SELECT g, 'x', 1 FROM generate_series(%s::int, %s::int) g", [first, last])
 
 
-def eventually(claim: Callable[[], bool], timeout_secs: float = 10.0) -> bool:
+def eventually(claim: Callable[[], bool], timeout_secs: float = 120.0) -> bool:
     deadline = time.monotonic() + timeout_secs
     while not claim() and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -34,7 +34,7 @@ def test_a_batch_is_the_same_when_it_is_asked_for_again(items: Sql, capture: Cap
     capture.rows(2)
     insert(items, 3, 50)
     insert(items, 51, 100)
-    start, end = capture.plan()
+    start, end = capture.plan_rows()
     first = capture.read(start, end)
     capture.stop()
     insert(items, 101, 150)
@@ -42,7 +42,7 @@ def test_a_batch_is_the_same_when_it_is_asked_for_again(items: Sql, capture: Cap
 
 
 def test_a_batch_of_the_copy_is_the_same_when_it_is_asked_for_again(items: Sql, capture: Capture) -> None:
-    start, end = capture.plan()
+    start, end = capture.plan_rows()
     first = capture.read(start, end)
     capture.stop()
     items.execute("DELETE FROM items")
@@ -81,7 +81,7 @@ def test_a_batch_that_was_decided_on_is_given_under_smaller_limits_too(items: Sq
     capture.rows(2)
     insert(items, 1001, 2000)
     capture.reader.prepareForTriggerAvailableNow()  # so that all of them are in one batch
-    start, end = capture.plan()
+    start, end = capture.plan_rows()
     capture.stop()
     capture.options |= {"maxRowsPerTrigger": "10"}
     read: list[int] = []

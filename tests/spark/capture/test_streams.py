@@ -74,9 +74,9 @@ def test_the_same_streams_are_reset_when_the_batch_is_asked_for_again(tenants: S
     tenants.execute("INSERT INTO items VALUES (4, 'gamma', 'new')")
     tenants.execute("TRUNCATE items")
     tenants.execute("INSERT INTO items VALUES (5, 'delta', 'after')")
-    start, end = capture.plan()
+    start, end = capture.plan_rows()
     while len(first := capture.read(start, end)) < 6:
-        start, end = capture.plan()
+        start, end = capture.plan_rows()
     capture.stop()
     assert capture.read(start, end) == first
 
