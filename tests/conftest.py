@@ -30,6 +30,10 @@ gc.disable()
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+SPARK = Path(__file__).with_name("spark")
+WORKER_IS_LATE = "Python worker failed to connect back"
+"""What Spark says when a Python process has not begun within 10 seconds."""
+
 
 def java_options() -> str:
     """Give the options of a JVM. An archive of classes that it can't use is passed over without a word."""
@@ -48,12 +52,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFil
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Retry a failed test of time once, and no other test: a busy machine may miss a bound, a fault misses it twice."""
+    """Retry a failed test of time once: a busy machine may miss a bound, a fault misses it twice.
+
+    A test of Spark is retried only when it missed Spark's own bound, which no setting moves. No other test is retried.
+    """
     if hasattr(config, "workerinput"):
         longest_first(items, read_durations())
     for item in items:
         if item.get_closest_marker("timing") is not None:
             item.add_marker(pytest.mark.flaky(reruns=1))
+        elif Path(item.path).is_relative_to(SPARK):
+            item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=[WORKER_IS_LATE]))
 
 
 @pytest.fixture
