@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tools.browser import BrowserUnavailable, launched
+
+expect.set_options(timeout=60_000)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from psycopg import sql
 
 from everbrook.stack.postgres import Postgres
 
-_SLOTS_TIMEOUT_SECS = 10.0
+_SLOTS_TIMEOUT_SECS = 60.0
 
 _numbers = count()
 

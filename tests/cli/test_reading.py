@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.server.process import EVERBROOK
 
-TIMEOUT_SECS = 30
+TIMEOUT_SECS = 120
 
 pytestmark = pytest.mark.usefixtures("url")
 

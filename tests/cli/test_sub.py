@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.server.process import EVERBROOK
 
-PATIENCE_SECS = 30
+PATIENCE_SECS = 60.0
 
 pytestmark = pytest.mark.usefixtures("url")
 

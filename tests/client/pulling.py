@@ -9,7 +9,7 @@ import httpx2
 
 from tests.client.faults.writer import TLS
 
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

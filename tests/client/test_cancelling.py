@@ -20,7 +20,7 @@ from tests.client.faults.kinds import Delayed, Reply
 from tests.client.faults.proxy import QUICKLY, Proxy
 from tests.server.process import serving
 
-PATIENCE_SECS = 30.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

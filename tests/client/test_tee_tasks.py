@@ -18,7 +18,7 @@ from tests.server.process import serving
 pytestmark = pytest.mark.anyio
 
 SOON_SECS = 0.5
-PATIENCE_SECS = 10.0
+PATIENCE_SECS = 60.0
 
 
 @pytest.fixture(scope="module")

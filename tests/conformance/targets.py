@@ -13,8 +13,8 @@ from pathlib import Path
 from msgspec import Struct
 
 HOST = "127.0.0.1"
-START_TIMEOUT_SECS = 20
-STOP_TIMEOUT_SECS = 15
+START_TIMEOUT_SECS = 60
+STOP_TIMEOUT_SECS = 60
 SETTINGS = {
     "DS_SERVER__LONG_POLL_TIMEOUT_SECS": "0.5",  # several tests wait for one to end
     "DS_WEBHOOKS__ALLOW_LOOPBACK_HTTP": "true",  # the suite receives its webhooks itself

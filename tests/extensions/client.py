@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from msgspec import Struct
 
-TIMEOUT_SECS = 10.0
+TIMEOUT_SECS = 60.0
 
 
 class Answer(Struct, frozen=True):

@@ -15,7 +15,7 @@ from msgspec import json
 from tools.node import find_node, install_packages
 
 FOLDER = Path(__file__).parent
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 
 class Refused(Exception):

@@ -32,7 +32,9 @@ class Mounted:
         """Serve `outer`. `storage` is the one that `streams` opens, for tests that inspect it."""
         self.streams = streams
         self.storage = storage
-        config = uvicorn.Config(outer, log_level="error", timeout_graceful_shutdown=1, **options)
+        # A test may be busy for longer than the 5 seconds after which uvicorn closes a connection that is idle.
+        options = {"timeout_graceful_shutdown": 1, "timeout_keep_alive": 600} | options
+        config = uvicorn.Config(outer, log_level="error", **options)
         self.uvicorn = uvicorn.Server(config)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()

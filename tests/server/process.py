@@ -12,7 +12,7 @@ from typing import Self
 
 from tests.server.wire import Wire
 
-EXIT_TIMEOUT_SECS = 15.0
+EXIT_TIMEOUT_SECS = 60.0
 # A client may wait through a restart: two images have to start, which takes a while on a machine that is busy.
 PATIENCE_SECS = 60.0
 EVERBROOK = str(Path(sys.executable).parent / "everbrook")

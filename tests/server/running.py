@@ -27,7 +27,7 @@ from tests.server.wire import Wire
 T = TypeVar("T")
 
 HOST = "127.0.0.1"
-PATIENCE_SECS = 10.0
+PATIENCE_SECS = 60.0
 STOP_GRACE_SECS = 0.2
 
 QUICK_TICKS = ServerTuning(listener=ListenerTuning(tick_secs=0.02))

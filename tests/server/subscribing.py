@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from tests.server.wire import Answer, Wire
 
-PATIENCE_SECS = 10.0
+PATIENCE_SECS = 60.0
 DONE = (200, b'{"done": true}')
 TAKEN = (200, b"")
 

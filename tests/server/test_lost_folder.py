@@ -14,7 +14,7 @@ from tests.server.process import ServerProcess, serving
 from tests.server.running import configured, eventually
 
 STREAM = "/v1/stream/a"
-PATIENCE_SECS = 30.0
+PATIENCE_SECS = 60.0
 
 
 def refuses_writes(server: ServerProcess) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from everbrook.protocol import Decoder, Event
 
-TIMEOUT_SECS = 10.0
+TIMEOUT_SECS = 60.0
 BODILESS = {100, 204, 304}
 
 

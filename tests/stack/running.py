@@ -144,7 +144,7 @@ def ran(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def eventually(look: Any, timeout_secs: float = 30.0) -> Any:  # noqa: ANN401 - whatever is looked for
+def eventually(look: Any, timeout_secs: float = 120.0) -> Any:  # noqa: ANN401 - whatever is looked for
     """Look until there is something to see, and give it."""
     deadline = time.monotonic() + timeout_secs
     while not (seen := look()):
@@ -153,7 +153,7 @@ def eventually(look: Any, timeout_secs: float = 30.0) -> Any:  # noqa: ANN401 - 
     return seen
 
 
-def gone(processes: list[psutil.Process], timeout_secs: float = 30.0) -> bool:
+def gone(processes: list[psutil.Process], timeout_secs: float = 120.0) -> bool:
     """Say whether processes have ended, or do so soon. A zombie of another parent's has ended."""
     deadline = time.monotonic() + timeout_secs
     while any(_runs(process) for process in processes):

@@ -4,13 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 from msgspec import Struct, field
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request
 
 from everbrook import Client
 from tests.browser import chromium
 from tests.server.process import ServerProcess, serving
-
-expect.set_options(timeout=15_000)
 
 
 class Complaints(Struct):

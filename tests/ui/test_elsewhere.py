@@ -14,7 +14,7 @@ from everbrook import Client
 from tests.server.process import serving
 from tests.ui.conftest import Complaints
 
-PATIENCE_SECS = 20.0
+PATIENCE_SECS = 60.0
 
 
 def _free_port() -> int:

@@ -18,7 +18,7 @@ from everbrook.client.retry import Retry
 
 pytestmark = pytest.mark.anyio
 
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

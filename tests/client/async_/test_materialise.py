@@ -21,7 +21,7 @@ from tests.client.faults.proxy import Proxy
 pytestmark = pytest.mark.anyio
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

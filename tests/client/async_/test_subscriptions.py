@@ -13,7 +13,7 @@ from everbrook.protocol.errors import InvalidRequest, StreamNotFound, Subscripti
 pytestmark = pytest.mark.anyio
 
 HOOK = "https://example.com/hook"
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

@@ -19,7 +19,7 @@ from everbrook.client.retry import Retry
 from tests.client.faults.exchange import HOST, Exchange, Request, Side
 from tests.client.faults.kinds import Fault, Sound
 
-START_SECS = 10.0
+START_SECS = 60.0
 QUICKLY = Retry(max_attempts=6, first_delay_secs=0.01, max_delay_secs=0.05)
 """How a client behind a proxy tries again."""
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import httpx2
 
-TIMEOUT_SECS = 10.0
+TIMEOUT_SECS = 60.0
 TLS = httpx2.create_ssl_context()
 """Loaded once: that takes longer than everything else about a client."""
 

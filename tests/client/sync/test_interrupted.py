@@ -17,7 +17,7 @@ from everbrook.client.errors import ClientError
 from everbrook.client.offsets import FileOffsets
 from everbrook.client.retry import Retry
 
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

@@ -20,7 +20,7 @@ from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

@@ -18,7 +18,7 @@ from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

@@ -12,7 +12,7 @@ from everbrook.client.workers import Batch, Worker
 from everbrook.protocol.errors import InvalidRequest, StreamNotFound, SubscriptionExists, SubscriptionNotFound
 
 HOOK = "https://example.com/hook"
-PATIENCE_SECS = 15.0
+PATIENCE_SECS = 60.0
 
 _numbers = count()
 

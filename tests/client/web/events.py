@@ -10,7 +10,7 @@ import httpx2
 from everbrook.protocol import Decoder, Event
 from tests.client.faults.writer import TLS
 
-PATIENCE_SECS = 10.0
+PATIENCE_SECS = 60.0
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from tests.extensions.streams import SURFACES, Namespace, Stream, fresh_name
 
 pytestmark = pytest.mark.extension("retention")
 
-PATIENCE_SECS = 8.0
+PATIENCE_SECS = 60.0
 TEN = [b"%04d" % number for number in range(10)]
 POLICIES = {
     "messages": "max-messages=3",
