@@ -18,6 +18,7 @@ from everbrook.storage.record import Record
 from everbrook.storage.rows import CHUNKS, INCARNATION, INDEXES, META, NAMES, PLACE, REMOVALS
 from everbrook.storage.segments import segment_path
 from soak.flips.damage import BASE, BLOB, JOURNAL, SEGMENT, Damaging
+from soak.flips.ledger import State
 from soak.flips.workload import StoreImage
 
 PAGE_BYTES, HEADER_BYTES = 4096, 16
@@ -82,6 +83,7 @@ def _journal(image: StoreImage, damaged: Path, justified: Justified) -> None:
     }
     if files:
         _erased_end(_items(files[-1], salt, damaged), justified)
+        _replaced_blobs(image, justified)
 
 
 def _items(file: LogFile, salt: int, damaged: Path) -> list[tuple[Record, bool]]:
@@ -98,6 +100,17 @@ def _erased_end(items: list[tuple[Record, bool]], justified: Justified) -> None:
     for item, whole in items:
         if not whole and not item.seal and item.number > proven:
             justified.first_state = min(justified.first_state, item.number - 1)
+
+
+def _replaced_blobs(image: StoreImage, justified: Justified) -> None:
+    """Find the blobs that an earlier state needs and the last one does not: they were removed, as they had to be."""
+    earlier = image.ledger.states[justified.first_state : -1]
+    justified.blobs = {blob for state in earlier for blob in _blobs_of(state)} - _blobs_of(image.ledger.state)
+
+
+def _blobs_of(state: State) -> set[tuple[int, int]]:
+    snapshots = (stream.head.kept.snapshot for stream in state.values())
+    return {(snapshot.owner, snapshot.blob) for snapshot in snapshots if snapshot and snapshot.blob}
 
 
 # Segments

@@ -8,20 +8,28 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
+from everbrook.protocol import Change, Head, Identity, Kept, Snapshot, Write
+from everbrook.storage.blobs import Blobs
 from everbrook.storage.rows import PLACE, seal
-from soak.flips.damage import MANIFEST, Damaging
-from soak.flips.judge import WHOLE, Expectation, Judge
+from soak.flips.damage import JOURNAL, MANIFEST, Damaging
+from soak.flips.judge import TORN, WHOLE, Expectation, Judge, expect
 from soak.flips.justification import justify
-from soak.flips.workload import MODES, StoreImage, make_image
+from soak.flips.ledger import Ledger, Stream, written
+from soak.flips.workload import MODES, TUNINGS, UNSEALED, StoreImage, make_image, open_store
 from tests.storage.damage import Rows, rows
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = 70
+TEXT = b"text/plain"
+NAMES = {b"stream": 1, b"other": 2}
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -83,6 +91,48 @@ def test_what_is_missing_without_a_word_is_noticed(
     with rows(folder) as changed:
         silence(changed)
     assert violations(image, folder)
+
+
+def replaced_snapshot(tmp_path: Path) -> StoreImage:
+    """Make a store whose last group is a message and another snapshot, of which no seal says that it was durable."""
+    ledger, folder = Ledger(), tmp_path / "image"
+    with closing(open_store(tmp_path / "run", "acid", TUNINGS[0])) as storage:
+        stream, other = (
+            written(None, Head(Identity(name, number, TEXT, TEXT, 0), 0, 0)) for name, number in NAMES.items()
+        )
+        first, second = (
+            Write(replace(stream.head, kept=Kept(0, published(storage.blobs, number))), cut=True) for number in (1, 2)
+        )
+        lost = written(Stream(other.head), other.head, b"a message")
+        groups: list[list[Change]] = [[(stream,), (other,), (first,)], [(lost,), (second,)]]
+        for group in groups:
+            storage.persist(group)
+            storage.apply(group)
+            for change in group:
+                ledger.take(change)
+        storage.blobs.remove(1, 1)
+        shutil.copytree(tmp_path / "run", folder)
+    return StoreImage(folder, folder, "acid", UNSEALED, TUNINGS[0], ledger)
+
+
+def published(blobs: Blobs, number: int) -> Snapshot:
+    draft = blobs.begin(1, number)
+    draft.write(b"state")
+    draft.finish()
+    return Snapshot(0, 0, TEXT, 5, sha256(b"state").digest(), 1, number)
+
+
+def test_a_snapshot_is_gone_with_the_change_that_replaced_it_where_nothing_proves_that(tmp_path: Path) -> None:
+    """Where the first change of the last group can't be read, the second counts as cut off, though it is whole."""
+    image, folder = replaced_snapshot(tmp_path), tmp_path / "store"
+    shutil.copytree(image.folder, folder)
+    (path,) = (folder / "journal").glob("journal-*.log")
+    path.write_bytes(path.read_bytes().replace(b"a message", b"a Message"))
+
+    damaging = Damaging(JOURNAL, "bits flipped", (f"journal/{path.name}",))
+    verdict = Judge(image, folder, expect(image, folder, damaging), Random(1), walked=False).verdict()
+
+    assert (verdict.verdict, verdict.violations) == (TORN, [])
 
 
 def copied(image: StoreImage, tmp_path: Path) -> Path:
