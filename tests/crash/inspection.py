@@ -8,8 +8,8 @@ from itertools import chain
 
 from everbrook.protocol import Head, Snapshot as Published
 from everbrook.storage import DurableStorage, Storage
-from everbrook.storage.blobs import BlobReader
-from everbrook.storage.check.segment_repair import segments_of
+from everbrook.storage.api import BlobReader
+from everbrook.storage.check.repair import segments_of
 from tests.crash.promises import Violation
 from tests.crash.snapshot import Snapshot
 from tests.crash.workload import PREFIXES

@@ -14,11 +14,11 @@ from everbrook.engine.uploads import Finished, Upload
 from everbrook.protocol import WHOLE, Change, Cut, Fork, Head, Identity, Kept, PublishSnapshot, Snapshot, Write
 from everbrook.protocol.errors import NotFound, StreamGone
 from everbrook.storage import DurableStorage, Storage, packing
+from everbrook.storage.api import needs_blob
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
 from everbrook.storage.packing import Unpacker
-from everbrook.storage.retained import needs_blob
 from everbrook.storage.rows import CHUNKS, PLACE, holds
 from tests.crash.bug import BOTH, DURABLE, FILES, Bug, without_syncing, write_otherwise
 from tests.crash.modes import CHUNK_BYTES

@@ -5,8 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from everbrook.storage import DurableStorage, Pin, Storage
+from everbrook.storage.api import Blobs
 from everbrook.storage.backups.store_copy import PinSource, StoreCopy
-from everbrook.storage.blobs import Blobs
 from tests.storage.checking import inspect
 from tests.storage.drafts import Draft
 from tests.storage.engines import StorageEngine, Store

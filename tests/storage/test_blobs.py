@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.blobs import BlobReader, Blobs
+from everbrook.storage.api import BlobReader, Blobs
 from tests.storage.engines import Store
 
 PIECES = [b"a" * 1000, b"b" * 70_000, b"", b"c"]

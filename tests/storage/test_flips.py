@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.protocol import Change, Head, Identity, Kept, Snapshot, Write
-from everbrook.storage.blobs import Blobs
+from everbrook.storage.api import Blobs
 from everbrook.storage.rows import PLACE, seal
 from soak.flips.damage import JOURNAL, MANIFEST, Damaging
 from soak.flips.judge import TORN, WHOLE, Expectation, Judge, expect

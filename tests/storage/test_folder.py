@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import FILE_DURABLE, DurableStorage, MemoryStorage, OsDisk, Storage, StoreError
-from everbrook.storage.folder import LockHeld, OsLock, lost_lock
+from everbrook.storage.disk import LockHeld, OsLock, lost_lock
 
 
 @pytest.fixture

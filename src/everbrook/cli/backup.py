@@ -125,7 +125,7 @@ def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
         return
     from everbrook.storage.backups.store_copy import PinSource  # noqa: PLC0415
     from everbrook.storage.check import find_stores  # noqa: PLC0415
-    from everbrook.storage.still import StillStore  # noqa: PLC0415
+    from everbrook.storage.store_pin import StillStore  # noqa: PLC0415
 
     stores = find_stores(data_dir)
     if len(stores) > 1:

@@ -64,7 +64,7 @@ from everbrook.protocol.subscriptions.commands import (
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
-from everbrook.storage.costs import producers_bytes
+from everbrook.storage.memory import producers_bytes
 
 
 class Executing(Reading):

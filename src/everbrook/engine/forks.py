@@ -1,7 +1,7 @@
 """Forks: what they still need of their sources, in the newest state, though a source itself has let go of it.
 
 A fork needs what its source retained when it was made: the bytes from there on, and the snapshot of that time. A source
-only ever retains less, so that of its forks the oldest needs the most bytes (`storage/retained.py`).
+only ever retains less, so that of its forks the oldest needs the most bytes (`storage/api.py`).
 """
 
 from collections import Counter

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from everbrook.engine.faults import Callback
 from everbrook.engine.histogram import Histogram
-from everbrook.storage.checkpoints import Checkpoints
+from everbrook.storage.api import Checkpoints
 
 SYNC_BOUNDS_SECS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 GROUP_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)

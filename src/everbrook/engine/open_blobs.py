@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from everbrook.protocol.errors import Unavailable
 from everbrook.protocol.state import Snapshot
-from everbrook.storage.api import StorageFull
-from everbrook.storage.blobs import BlobReader, Blobs
+from everbrook.storage.api import BlobReader, Blobs, StorageFull
 from everbrook.storage.damage import Damaged
 
 Tell = Callable[[Damaged], None]

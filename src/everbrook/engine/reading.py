@@ -21,8 +21,7 @@ from everbrook.protocol.path import bucket_record
 from everbrook.protocol.query import ReadQuery
 from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
 from everbrook.protocol.state import Head, Snapshot
-from everbrook.storage.api import Storage
-from everbrook.storage.blobs import BlobReader
+from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import Messages
 

@@ -11,8 +11,8 @@ from everbrook.engine.lineage import Lineage
 from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.state import Head, Producer
-from everbrook.storage.costs import producers_bytes
 from everbrook.storage.damage import DamageMark
+from everbrook.storage.memory import producers_bytes
 
 
 class Stream:

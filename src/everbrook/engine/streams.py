@@ -25,8 +25,8 @@ from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Fork, Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
-from everbrook.storage.costs import STREAM_BYTES
 from everbrook.storage.damage import Damaged
+from everbrook.storage.memory import STREAM_BYTES
 
 BASE = b""
 """What stands for the base surface where bytes are counted by bucket."""

@@ -12,8 +12,7 @@ from hashlib import sha256
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.tuning import UploadTuning
 from everbrook.protocol.errors import MemoryFull, ProtocolError, Unavailable
-from everbrook.storage.api import Storage, StorageFull
-from everbrook.storage.blobs import Draft
+from everbrook.storage.api import Draft, Storage, StorageFull
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.exchange import Exchange, Reply, Request, Response
 from everbrook.server.render import CLOSED
 from everbrook.server.routes import Route
-from everbrook.storage.blobs import BlobReader
+from everbrook.storage.api import BlobReader
 
 logger = logging.getLogger(__name__)
 

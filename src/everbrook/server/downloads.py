@@ -7,7 +7,7 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError, StreamDamaged
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.problem import problem_response
-from everbrook.storage.blobs import BlobReader
+from everbrook.storage.api import BlobReader
 
 logger = logging.getLogger(__name__)
 

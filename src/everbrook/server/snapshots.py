@@ -28,7 +28,7 @@ from everbrook.server.publishing import Publication
 from everbrook.server.render import NO_STORE_LINE, UP_TO_DATE, no_content
 from everbrook.server.routes import Route
 from everbrook.settings import Settings
-from everbrook.storage.blobs import BlobReader
+from everbrook.storage.api import BlobReader
 
 Locate = Callable[[Request, bytes], bytes]
 

@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.storage.api import Record as Record, Storage as Storage, StorageFull as StorageFull
+    from everbrook.storage.api import (
+        Record as Record,
+        Storage as Storage,
+        StorageFull as StorageFull,
+        floor_of as floor_of,
+    )
     from everbrook.storage.backups.backup import (
         BackupError as BackupError,
         find_backups as find_backups,
@@ -20,11 +25,6 @@ if TYPE_CHECKING:
         parse_pieces as parse_pieces,
     )
     from everbrook.storage.check import check_store as check_store
-    from everbrook.storage.costs import (
-        PRODUCER_BYTES as PRODUCER_BYTES,
-        STREAM_BYTES as STREAM_BYTES,
-        producers_bytes as producers_bytes,
-    )
     from everbrook.storage.damage import Damage as Damage, Damaged as Damaged, DamageMark as DamageMark
     from everbrook.storage.disk import OsDisk as OsDisk
     from everbrook.storage.durable import (
@@ -36,35 +36,34 @@ if TYPE_CHECKING:
     )
     from everbrook.storage.journal import JournalTuning as JournalTuning
     from everbrook.storage.manifest import StoreError as StoreError
-    from everbrook.storage.memory import MemoryStorage as MemoryStorage
-    from everbrook.storage.memory_blobs import (
+    from everbrook.storage.memory import (
+        PRODUCER_BYTES as PRODUCER_BYTES,
+        STREAM_BYTES as STREAM_BYTES,
         MemoryBlobReader as MemoryBlobReader,
         MemoryBlobs as MemoryBlobs,
         MemoryDraft as MemoryDraft,
+        MemoryStorage as MemoryStorage,
+        producers_bytes as producers_bytes,
     )
     from everbrook.storage.pin import Pin as Pin
-    from everbrook.storage.retained import floor_of as floor_of
     from everbrook.storage.run import BLOCK_BYTES as BLOCK_BYTES
     from everbrook.storage.tuning import StorageTuning as StorageTuning
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".api": "Record Storage StorageFull",
+        ".api": "Record Storage StorageFull floor_of",
         ".backups.backup": "BackupError find_backups format_name next_name",
         ".backups.file_copy": "FileCopy",
         ".backups.pieces": "Asked Piece State parse_pieces",
         ".check": "check_store",
-        ".costs": "PRODUCER_BYTES STREAM_BYTES producers_bytes",
         ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
         ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",
         ".journal": "JournalTuning",
         ".manifest": "StoreError",
-        ".memory": "MemoryStorage",
-        ".memory_blobs": "MemoryBlobReader MemoryBlobs MemoryDraft",
+        ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producers_bytes",
         ".pin": "Pin",
-        ".retained": "floor_of",
         ".run": "BLOCK_BYTES",
         ".tuning": "StorageTuning",
     },

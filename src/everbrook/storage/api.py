@@ -6,18 +6,83 @@ nothing, a durable mode survives what its name says.
 """
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
-from everbrook.protocol.state import Head, Producer
-from everbrook.storage.blobs import Blobs
-from everbrook.storage.checkpoints import Checkpoints
+from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.index import Messages
 from everbrook.storage.pin import Pin
+
+
+class Checkpoints:
+    """Counts the checkpoints of a store. Written by its threads, read by whoever watches: plain numbers."""
+
+    __slots__ = ("done", "failed", "journal_bytes", "last_secs", "secs")
+
+    def __init__(self) -> None:
+        self.journal_bytes = 0
+        self.done = 0
+        self.failed = 0
+        self.secs = 0.0
+        self.last_secs = 0.0
+
+    def note(self, secs: float, *, failed: bool = False) -> None:
+        """Count a checkpoint that took so long."""
+        self.done += not failed
+        self.failed += failed
+        self.secs += secs
+        self.last_secs = secs
+
+
+class Draft(Protocol):
+    """A blob that is being written. It may be used from another thread, one call at a time."""
+
+    def write(self, data: bytes) -> None:
+        """Add bytes. `StorageFull` says that there is no room for them."""
+
+    def finish(self) -> None:
+        """Return when the blob is as durable as the storage's promise says. `StorageFull` as above."""
+
+    def abandon(self) -> None:
+        """Remove what there is of it."""
+
+
+class BlobReader(Protocol):
+    """A blob that is being read. What it has begun to read stays readable, even if the blob is removed."""
+
+    def read(self, size: int) -> bytes:
+        """Give the next bytes, at most `size`; none at the end."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+class Blobs(Protocol):
+    """The bytes of snapshots, each written once, beside the streams. Calls may come from several threads, and may wait.
+
+    A blob is whole and durable before a change refers to it. One that nothing refers to is an orphan, left by a crash
+    or superseded, and is removed. It is known by the incarnation of the stream that published it, its owner, and a
+    number.
+    """
+
+    def begin(self, owner: int, number: int) -> Draft:
+        """Begin a blob that does not exist. `StorageFull` says that there is no room for it."""
+
+    def open(self, owner: int, number: int, size: int, /) -> BlobReader:
+        """Begin to read a blob of so many bytes. `StorageFull` says that no file can be opened.
+
+        `Damaged` says that it is not there, and when it is read, that it is not what was written.
+        """
+
+    def remove(self, owner: int, number: int) -> None:
+        """Remove a blob, if it is there."""
+
+    def all(self) -> Iterator[list[tuple[int, int]]]:
+        """Go through all blobs, some at a time: owners and numbers. Those being written may be among them."""
 
 
 class StorageFull(Exception):
@@ -183,3 +248,20 @@ class Storage(Protocol):
 
     def close(self) -> None:
         """Let go of everything the engine holds open, pins too. Nothing may be called after it."""
+
+
+def floor_of(head: Head, oldest_fork: Identity | None) -> int:
+    """Give the offset before which nobody needs a stream's bytes.
+
+    A fork needs what its source retained when the fork was made. A source only ever retains less, so that the oldest
+    living fork needs the most.
+    """
+    earliest = head.kept.earliest
+    return min(earliest, oldest_fork.first_kept.earliest) if oldest_fork else earliest
+
+
+def needs_blob(head: Head | None, forks: Iterable[Identity], blob: int) -> bool:
+    """Tell whether a blob of a stream is its snapshot, or one that a fork of it began with."""
+    if head and head.kept.snapshot and head.kept.snapshot.blob == blob:
+        return True
+    return any(fork.first_kept.snapshot and fork.first_kept.snapshot.blob == blob for fork in forks)

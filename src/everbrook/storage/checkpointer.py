@@ -10,9 +10,8 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from threading import Lock
 
-from everbrook.storage.api import StorageFull
+from everbrook.storage.api import Checkpoints, StorageFull
 from everbrook.storage.checkpoint import Checkpoint
-from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.journal import Journal
 from everbrook.storage.journal_scan import Needed

@@ -19,14 +19,12 @@ from msgspec import Struct
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
-from everbrook.storage.api import Record, StorageFull
+from everbrook.storage.api import Checkpoints, Record, StorageFull
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.checkpointer import Checkpointer
-from everbrook.storage.checkpoints import Checkpoints
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.disk import Disk
+from everbrook.storage.disk import Disk, lost_lock
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
-from everbrook.storage.folder import lost_lock
 from everbrook.storage.index import Messages
 from everbrook.storage.journal import Entry, Journal
 from everbrook.storage.journal_scan import parse_log_file, read_journal

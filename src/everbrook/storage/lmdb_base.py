@@ -50,7 +50,7 @@ from everbrook.storage.rows import (
 )
 from everbrook.storage.segments import Segments
 
-LOCK = "lock.mdb"
+LMDB_LOCK = "lock.mdb"
 # An address range, not memory and not disk: the file grows as it is written.
 MAP_BYTES = 1 << 40
 MAX_OFFSET = 2**63

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.disk import Disk, Lock
-from everbrook.storage.folder import LockHeld
+from everbrook.storage.disk import Disk, Lock, LockHeld
 
 FORMAT = 2
 MANIFEST = "manifest.json"

@@ -1,24 +1,90 @@
-"""A pinned store: the journal up to what is durable, the base as one of its transactions sees it, segments and blobs.
-
-Files that are given up meanwhile are held open, or removed later. Checkpoints go on.
-"""
+"""Pins of whole stores: of one that a server uses, as it is at one moment, and of one that no server uses."""
 
 import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock
 
-from everbrook.storage.disk import Disk
+import lmdb
+import msgspec
+
+from everbrook.storage.disk import Disk, Lock, OsDisk
 from everbrook.storage.file_blobs import BLOBS, parse_blob_name
 from everbrook.storage.journal import Journal
-from everbrook.storage.journal_scan import log_file_name
+from everbrook.storage.journal_scan import log_file_name, parse_log_file
 from everbrook.storage.lmdb_base import LmdbBase
-from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, SEGMENTS
+from everbrook.storage.lmdb_pages import META, PAGE
+from everbrook.storage.manifest import (
+    BASE,
+    JOURNAL,
+    MANIFEST,
+    SEGMENTS,
+    StoreError,
+    lock_folder,
+    parse_manifest,
+    require_kind,
+)
 from everbrook.storage.pin import Hold, OpenFile, PinnedFile, pinned_files, read_part, subfolders
-from everbrook.storage.pinned_base import PinnedBase
 from everbrook.storage.rows import DATA
 from everbrook.storage.segments import parse_segment_name
+
+_PAGE_BYTES, _LAST_PAGE, _TRANSACTION = 4, 13, 14
+
+
+class PinnedBase:
+    """The file of an LMDB environment as one transaction sees it, while others write on.
+
+    LMDB never writes to a page that a reader can reach. So the file is read past LMDB, as it is, but for its first two
+    pages, which say what the others mean: those are of the pin. Pages that it does not reach may hold anything.
+    """
+
+    def __init__(self, disk: Disk, env: lmdb.Environment, path: Path) -> None:
+        """Begin to read an environment, whose file is at `path`. After a `BlockingIOError` it has to be tried again."""
+        self._reading = env.begin()
+        try:
+            # The file never gets shorter.
+            self._file = OpenFile(disk, path, path.stat().st_size)
+        except BaseException:
+            self._reading.abort()
+            raise
+        try:
+            self._first = self._first_pages(self._reading.id())
+        except BaseException:
+            self.close()
+            raise
+        self.size = min(self._file.size, self._pages * self._page_bytes)
+
+    def _first_pages(self, transaction: int) -> bytes:
+        """Give the page that describes this transaction, twice: as itself, and as the older one that LMDB looks for."""
+        fields = META.unpack(self._file.read(PAGE.size, META.size))
+        self._page_bytes = fields[_PAGE_BYTES]
+        place = transaction % 2
+        page = self._file.read(place * self._page_bytes, self._page_bytes)
+        fields = META.unpack_from(page, PAGE.size)
+        if fields[_TRANSACTION] != transaction:
+            raise BlockingIOError("two checkpoints ended while the base was pinned")
+        self._pages = fields[_LAST_PAGE] + 1
+        pages = [page, page]
+        for number in range(2):
+            _, *rest = PAGE.unpack_from(page)
+            seen = transaction if number == place else max(transaction - 1, 0)
+            meta = META.pack(*fields[:_TRANSACTION], seen, *fields[_TRANSACTION + 1 :])
+            pages[number] = PAGE.pack(number, *rest) + meta + page[PAGE.size + META.size :]
+        return b"".join(pages)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Read a part of the file as it was."""
+        end = min(start + size, self.size)
+        first = self._first[start:end]
+        begin = start + len(first)
+        return first + self._file.read(begin, end - begin) if begin < end else first
+
+    def close(self) -> None:
+        """Let LMDB use the pages again."""
+        self._reading.abort()
+        self._file.close()
+
 
 _HELD = re.compile(
     rf"(?:{BLOBS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-[0-9a-f]{{16}}\.blob"
@@ -29,7 +95,10 @@ PIN_ATTEMPTS = 100
 
 
 class StorePin:
-    """A store at one moment."""
+    """A store at one moment: the journal up to what is durable, the base at one transaction, segments and blobs.
+
+    Files that are given up meanwhile are held open, or removed later. Checkpoints go on.
+    """
 
     def __init__(
         self,
@@ -47,7 +116,7 @@ class StorePin:
         self._disk = disk
         self._folder = folder
         self._released: Callable[[StorePin, list[Path]], None] | None = released
-        self._lock = Lock()
+        self._lock = threading.Lock()
         self._hold = hold
         self._open: dict[str, OpenFile | PinnedBase] = {}
         self._lengths = hold.begin()
@@ -110,3 +179,59 @@ def _pinned_base(disk: Disk, base: LmdbBase) -> PinnedBase:
         with suppress(BlockingIOError):
             return PinnedBase(disk, base.env, base.folder / DATA)
     return PinnedBase(disk, base.env, base.folder / DATA)
+
+
+class StillStore:
+    """A store that was stopped, or whose server was killed. It stays as it is, since nobody else gets at it.
+
+    Locks, the spare file of the journal and what is in `lost+found` are not part of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Keep servers away from the store in `folder`."""
+        if not (folder / MANIFEST).is_file():
+            raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it")
+        self._folder = folder
+        self.released = False
+        self._lock: Lock | None = lock_folder(OsDisk(), folder)
+        try:
+            manifest = parse_manifest((folder / MANIFEST).read_bytes())
+            require_kind(folder, manifest, manifest.mode)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            self.release()
+            raise StoreError(f"{folder / MANIFEST} can't be read: a start of the server restores it") from None
+        except BaseException:
+            self.release()
+            raise
+        self.store = manifest.mode
+
+    def folders(self) -> list[str]:
+        there = [name for name in (BASE, JOURNAL) if (self._folder / name).is_dir()]
+        nested = [f"{parent}/{name}" for parent in (BLOBS, SEGMENTS) for name in subfolders(self._folder / parent)]
+        return ["", *there, *nested]
+
+    def files(self, folder: str) -> list[PinnedFile]:
+        parent = folder.partition("/")[0]
+        found = [file for name, file in pinned_files(self._folder / folder, folder, {}) if _belongs(parent, name)]
+        # LMDB and the journal write to files in place: a stamp would not tell.
+        return found if parent in {BLOBS, SEGMENTS} else [PinnedFile(file.name, file.size) for file in found]
+
+    def read(self, name: str, start: int, size: int) -> bytes:
+        return read_part(self._folder / name, start, size)
+
+    def release(self) -> None:
+        self.released = True
+        lock, self._lock = self._lock, None
+        if lock:
+            lock.release()
+
+
+def _belongs(folder: str, name: str) -> bool:
+    """Tell whether a file is part of a store, by its name and the folder that it is in."""
+    if folder == JOURNAL:
+        return parse_log_file(Path(name)) is not None
+    if folder == BLOBS:
+        return parse_blob_name(name) is not None
+    if folder == SEGMENTS:
+        return parse_segment_name(name) is not None
+    return (folder, name) in {("", MANIFEST), (BASE, DATA)}

@@ -12,12 +12,20 @@ from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
+import msgspec
+from msgspec.structs import replace
+
 from everbrook.storage.backups.backup import Backup, BackupError, Entry
 from everbrook.storage.backups.file_system import OpenFileSystem, folders_of, open_file_system
 from everbrook.storage.backups.pieces import BLOCK_BYTES
 from everbrook.storage.check import Report, check_store
-from everbrook.storage.epoch import set_epoch
-from everbrook.storage.manifest import LOCK
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.disk import OsDisk
+from everbrook.storage.lmdb_base import LMDB_LOCK, LmdbBase, Opened
+from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, format_manifest, parse_manifest, write_manifest
+from everbrook.storage.pin import Hold
+from everbrook.storage.segments import Segments
+from everbrook.storage.tuning import DEFAULT_TUNING as TUNING
 
 Progress = Callable[[int], None]
 """Told how many more bytes are done."""
@@ -137,3 +145,23 @@ def _copy_file(source: Path, target: Path, entry: Entry) -> None:
             writing.write(block)
         if os.fstat(reading.fileno()).st_size != entry.size:
             raise BackupError(f"{source} is damaged: it should have {entry.size} bytes")
+
+
+def set_epoch(folder: Path, epoch: int) -> None:
+    """Give the store in a folder, which no server uses, another epoch: in its manifest, and in the base's copy of it.
+
+    The rest of the folder has to be synced by whoever calls this.
+    """
+    if not (folder / JOURNAL).is_dir():
+        # A crash came while it was made: there is nothing in it that a client could have seen.
+        return
+    disk = OsDisk()
+    segments = Segments(disk, folder, Hold(disk), max_bytes=TUNING.segment_bytes, max_open=TUNING.max_open_segments)
+    with closing(LmdbBase(folder, segments)) as base:
+        manifest = replace(parse_manifest(base.state().manifest or disk.read(folder / MANIFEST)), epoch=epoch)
+        with Checkpoint(base, TUNING) as checkpoint:
+            # Since everything is synced, nothing can be lost with the machine any more.
+            checkpoint.set_opened(msgspec.json.encode(Opened(sync=True, boot="")), format_manifest(manifest))
+            checkpoint.commit()
+    (base.folder / LMDB_LOCK).unlink(missing_ok=True)
+    write_manifest(disk, folder, manifest)

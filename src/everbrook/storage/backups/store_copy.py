@@ -9,14 +9,31 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from math import inf
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
+from time import monotonic
 
 from everbrook.storage.backups.backup import Backup, Entry, format_list, require_inside
 from everbrook.storage.backups.file_copy import DRAFT, EMPTY, Basis, FileCopy, Source, digests, draft_of, link
-from everbrook.storage.backups.pace import Pace
 from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.pin import Pin, PinnedFile
+
+
+class Pace:
+    """So many bytes a second at most, by however many threads."""
+
+    def __init__(self, bytes_per_sec: float = inf) -> None:
+        self._bytes_per_sec = bytes_per_sec
+        self._lock = Lock()
+        self._due_at = 0.0
+
+    def early_secs(self, size: int) -> float:
+        """Tell how long to wait, now that so many bytes more were read."""
+        with self._lock:
+            now = monotonic()
+            self._due_at = max(now, self._due_at) + size / self._bytes_per_sec
+            return self._due_at - now
+
 
 BATCH_PIECES = 256
 BATCH_BYTES = 4 * 1024 * 1024

@@ -11,6 +11,7 @@ import msgspec
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity
+from everbrook.storage.api import floor_of
 from everbrook.storage.check.base_reader import BaseReader, parse_whole_head
 from everbrook.storage.check.blob_check import BlobCheck
 from everbrook.storage.check.chunk_check import ChunkCheck
@@ -41,7 +42,6 @@ from everbrook.storage.manifest import (
     parse_manifest,
 )
 from everbrook.storage.packing import PRODUCER
-from everbrook.storage.retained import floor_of
 from everbrook.storage.rows import (
     CHUNKS,
     DAMAGED,
