@@ -12,12 +12,12 @@ poisons the store.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
 from threading import get_ident
 
 from msgspec import Struct
 
 from everbrook.engine.clock import Clock, Timer
+from everbrook.engine.commit_thread import CommitThread, Worker
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import Commits
 from everbrook.engine.stall import StallWatch, stack_of
@@ -63,11 +63,11 @@ class Committer:
         outcomes: Outcomes,
         faults: Faults,
         tuning: CommitTuning = DEFAULT_TUNING.commit,
-        executor: Executor | None = None,
+        worker: Worker | None = None,
     ) -> None:
         """Take changes for `storage`.
 
-        `executor` persists the groups of a storage that blocks, one after the other; it is shut down with the
+        `worker` persists the groups of a storage that blocks, one after the other; it is shut down with the
         committer. The default is a thread.
         """
         self._storage = storage
@@ -75,7 +75,7 @@ class Committer:
         self._publish = outcomes.publish
         self._outcomes = outcomes
         self._faults = faults
-        self._executor = (executor or ThreadPoolExecutor(1, "everbrook-commit")) if storage.blocking else None
+        self._worker = (worker or CommitThread()) if storage.blocking else None
         self._watch = StallWatch(faults, tuning, lambda: self.silent_secs, self._where)
         self._queue: list[Change] = []
         self._under_way = False
@@ -114,7 +114,7 @@ class Committer:
     def submit(self, change: Change) -> None:
         """Take a change in. Its number is `last` until the next one comes."""
         self.last += 1
-        if self._executor is None:
+        if self._worker is None:
             self._apply_at_once(change)
             return
         if not self._queue:
@@ -165,10 +165,10 @@ class Committer:
 
     def _start(self) -> None:
         group, self._queue = self._queue, []
-        if self._executor is None or self.failure:
+        if self._worker is None or self.failure:
             return
         try:
-            self._executor.submit(self._persist, group)
+            self._worker.submit(self._persist, group)
         except RuntimeError as error:
             # There is no thread to be had. Later: what is durable by now is answered first.
             reason = f"the storage takes no more writes until it is restarted: {error}"
@@ -184,19 +184,20 @@ class Committer:
             self._storage.persist(group)
         except BaseException as raised:  # noqa: BLE001 - whatever it is, the group is not known to be durable
             error = raised
-        self.commits.sync.observe(self._clock.elapsed() - began)
+        ended = self._clock.elapsed()
+        self.commits.sync.observe(ended - began)
         self._persisting = None
-        self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, failed=self._break)
+        self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, ended, failed=self._break)
 
     def _where(self) -> str:
         """Say what the commit thread does at this moment."""
         thread = self._persisting
         return "no group is being persisted" if thread is None else stack_of(thread)
 
-    def _finish(self, group: list[Change], error: BaseException | None) -> None:
+    def _finish(self, group: list[Change], error: BaseException | None, ended: float) -> None:
         """Publish a group, set the next one on its way, and only then answer: a disk need not wait for sockets."""
         self._group_since = None
-        self._progress_at = self._clock.elapsed()
+        self._progress_at = ended
         self.commits.sizes.observe(len(group))
         if self.failure:
             return
@@ -235,10 +236,10 @@ class Committer:
 
     def _seal_if_idle(self, last: int) -> None:
         self._seal_timer = None
-        if self._executor is None or self.failure or self._under_way:
+        if self._worker is None or self.failure or self._under_way:
             return
         if self.last == last:
-            self._executor.submit(self._seal)
+            self._worker.submit(self._seal)
         else:
             self._seal_later()
 
@@ -317,7 +318,7 @@ class Committer:
 
     def close(self) -> None:
         """Let the group on its way reach the disk, and take nothing more. What waits is told so."""
-        if self._executor is not None:
-            self._executor.shutdown()
+        if self._worker is not None:
+            self._worker.shutdown()
         if self.failure is None:
             self.stop("the server is stopping")

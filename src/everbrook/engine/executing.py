@@ -6,6 +6,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import overload
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
+from everbrook.engine.commit_thread import Worker
 from everbrook.engine.committer import Committer, Outcomes, Parked
 from everbrook.engine.faults import Callback
 from everbrook.engine.limits import Limits
@@ -78,7 +79,7 @@ class Executing(Reading):
         limits: Limits,
         *,
         tuning: EngineTuning = DEFAULT_TUNING,
-        commit_executor: Executor | None = None,
+        commit_executor: Worker | None = None,
         blob_executor: Executor | None = None,
     ) -> None:
         """Serve what `storage` holds.
