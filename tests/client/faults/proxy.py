@@ -39,6 +39,12 @@ class Armed:
         return self.left > 0 and self.method in {None, request.method} and self.query in request.target
 
 
+async def take_turns() -> None:
+    """Let the loop do what it has begun. A time would not do: on a busy machine it may pass within one turn."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 class Proxy:
     """Passes requests on to the server at a port of this machine, for as long as the context lasts."""
 
@@ -101,13 +107,13 @@ class Proxy:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        await asyncio.sleep(0.01)  # whoever is just being accepted becomes a task, to be cancelled like the others
+        await take_turns()  # whoever is just being accepted becomes a task, to be cancelled like the others
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for transport in self._transports:
             transport.abort()
-        await asyncio.sleep(0.01)  # a transport closes its socket a turn of the loop later
+        await take_turns()  # a transport closes its socket a turn of the loop later
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
