@@ -8,6 +8,7 @@ import socket
 import struct
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -67,30 +68,28 @@ class Answering(Pacing):
             request.parked_at = monotonic()
         parked = Parked(request, response)
         self._parked.append(parked)
-        self._throttle()
-        self._engine.when_durable(response.rests_on, lambda failure: self._settle(parked, failure))
+        if not self._has_room():
+            self._throttle()
+        self._engine.when_durable(response.rests_on, partial(self._settle, parked))
 
     def _settle(self, parked: Parked, failure: Unavailable | None) -> None:
         """Give the answers whose turn has come. A connection that fails at that is ended: its order is lost."""
         try:
-            self._release(parked, failure)
+            parked.ready = True
+            if failure:
+                parked.response = self._application.refuse(failure, parked.request.headers, parked.request)
+            while self._parked and self._parked[0].ready:
+                first = self._parked.popleft()
+                self._write(first.request, first.response)
+            if self._parked:
+                self._throttle()
+            elif self._deferred is not None:
+                self._start_deferred(self._deferred)
+            else:
+                self._handle_queued()
         except Exception:
             self._transport.abort()
             raise
-
-    def _release(self, parked: Parked, failure: Unavailable | None) -> None:
-        parked.ready = True
-        if failure:
-            parked.response = self._application.refuse(failure, parked.request.headers, parked.request)
-        while self._parked and self._parked[0].ready:
-            first = self._parked.popleft()
-            self._write(first.request, first.response)
-        if self._parked:
-            self._throttle()
-        elif self._deferred is not None:
-            self._start_deferred(self._deferred)
-        else:
-            self._handle_queued()
 
     def _write(self, request: Http1Request, response: Response) -> None:
         if self._ending:

@@ -105,7 +105,8 @@ class Requesting(Answering):
             self._handle(request)
         if self._arriving is not None:
             self._begin_in_turn(self._arriving)
-        self._throttle()
+        if not self._reading:
+            self._throttle()
         if self._refusal is not None and not self._answering():
             refusal, self._refusal = self._refusal, None
             self._answer(self._refused_request, refusal)
