@@ -11,7 +11,7 @@ poisons the store.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from threading import get_ident
 
 from msgspec import Struct
@@ -254,13 +254,12 @@ class Committer:
             self._faults.soon_threadsafe(Callback.COMMIT, self.poison, reason, error, failed=self._break)
 
     def _release(self) -> None:
-        self._faults.each(Callback.ANSWER, self._due(), None)
-
-    def _due(self) -> Iterator[Parked]:
-        """Take the answers out that rest on what is durable."""
-        parked = self._parked
-        while parked and parked[0][0] <= self.durable:
-            yield parked.popleft()[1]
+        """Give the answers that rest on what is durable."""
+        parked, durable = self._parked, self.durable
+        due: list[Parked] = []
+        while parked and parked[0][0] <= durable:
+            due.append(parked.popleft()[1])
+        self._faults.each(Callback.ANSWER, due, None)
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
         """Give up what there is no room for, and all that was decided on top of it. The storage is as it was.
