@@ -18,7 +18,7 @@ from msgspec import Struct
 from everbrook.storage.api import StorageFull, refusal, refusal_to_open
 from everbrook.storage.disk import Disk, File
 from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_name
-from everbrook.storage.record import CONTINUES, FRAME, Framer, Record, frame_bytes, seed_of
+from everbrook.storage.record import CONTINUES, FRAME, STREAM, Framer, Record, seed_of
 
 Entry = tuple[Sequence[int], bytes]
 """The streams that a change is about, and the change."""
@@ -119,14 +119,14 @@ class Journal:
         """
         if after != self.last:
             raise Fenced(f"the journal is at {self.last}, not at {after}")
-        size = sum(frame_bytes(streams) + len(body) for streams, body in entries)
+        size = sum([FRAME.size + STREAM.size * len(streams) + len(body) for streams, body in entries])
         with self._lock:
             file = self._room_for(size)
-            number, parts = after, []
+            frame, number = self._framer.frame, after
+            parts: list[bytes] = []
             for streams, body in entries:
                 number += 1
-                parts.append(self._framer.frame(number, after, streams, body))
-                parts.append(body)
+                parts += (frame(number, after, streams, body), body)
             self._write(file, b"".join(parts))
             self.last = number
             self.size += size

@@ -47,14 +47,15 @@ class MergedView:
 
     def take(self, edit: Edit) -> None:
         """Take an edit that is durable."""
-        self.recent.apply(edit)
         if isinstance(edit, Write):
+            self.recent.write(edit)
             if edit.created:
                 self.last_incarnation = max(self.last_incarnation, edit.head.identity.incarnation)
                 self.counts.change(edit.head.identity.name, 1)
             if edit.cut and edit.head.kept.snapshot:
                 self.last_incarnation = max(self.last_incarnation, edit.head.kept.snapshot.blob)
         else:
+            self.recent.drop(edit)
             self.marks.pop(edit.head.identity.incarnation, None)
             self.counts.change(edit.head.identity.name, -1)
 

@@ -30,6 +30,8 @@ KEPT = Struct("<QB")
 SNAPSHOT = Struct("<QqQQQ")
 RETENTION = Struct("<QQQ")
 DIGEST_BYTES = 32
+# The fields of an append of one message without options, which are those of a write in a row.
+_APPEND = Struct("<BQQqBII")
 
 
 class Unpacker:
@@ -141,26 +143,28 @@ def unpack_identity(unpacker: Unpacker) -> Identity:
 
 def pack_head(head: Head) -> bytes:
     """Write all of a head but its identity."""
-    return _pack_head(head, 0, cut=head.kept != WHOLE)
+    return _pack_head(head, _flags_of(head, cut=head.kept != WHOLE))
 
 
-def _pack_head(head: Head, more_flags: int, *, cut: bool) -> bytes:
-    """Write a head, with what it keeps of its past if that is new."""
-    closer, stream_seq = head.closed_by, head.stream_seq
-    flags = (
-        more_flags
-        | (CLOSED if head.closed else 0)
+def _flags_of(head: Head, *, cut: bool) -> int:
+    """Say what a packed head has: what it keeps of its past is left out unless that is new."""
+    return (
+        (CLOSED if head.closed else 0)
         | (DELETED if head.deleted else 0)
-        | (HAS_CLOSER if closer else 0)
-        | (HAS_STREAM_SEQ if stream_seq is not None else 0)
+        | (HAS_CLOSER if head.closed_by else 0)
+        | (HAS_STREAM_SEQ if head.stream_seq is not None else 0)
         | (HAS_KEPT if cut else 0)
     )
+
+
+def _pack_head(head: Head, flags: int) -> bytes:
+    closer, stream_seq = head.closed_by, head.stream_seq
     packed = HEAD.pack(head.tail, head.written_at, flags)
     if closer:
         packed += CLAIM.pack(closer.epoch, closer.seq) + pack_text(closer.producer_id)
     if stream_seq is not None:
         packed += pack_text(stream_seq)
-    return packed + pack_kept(head.kept) if cut else packed
+    return packed + pack_kept(head.kept) if flags & HAS_KEPT else packed
 
 
 def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) -> tuple[Head, int]:
@@ -194,15 +198,19 @@ def pack_edit(edit: Edit) -> bytes:
     identity = edit.head.identity
     if isinstance(edit, Drop):
         return KIND.pack(DROP) + pack_identity(identity)
-    body = _pack_write(edit)
+    head, flags = edit.head, _flags_of(edit.head, cut=edit.cut)
+    flags |= (HAS_PRODUCER if edit.producer else 0) | (HAS_FORGOTTEN if edit.forgotten else 0)
     if edit.created:
-        return KIND.pack(CREATE) + pack_identity(identity) + body
-    return KIND.pack(WRITE) + INCARNATION.pack(identity.incarnation) + body
+        return KIND.pack(CREATE) + pack_identity(identity) + _pack_write(edit, flags)
+    if not flags and len(edit.ends) == 1:
+        # Most edits are such, so they are written in one step.
+        fields = (identity.incarnation, head.tail, head.written_at, flags, len(edit.data), 1)
+        return _APPEND.pack(WRITE, *fields) + edit.data
+    return KIND.pack(WRITE) + INCARNATION.pack(identity.incarnation) + _pack_write(edit, flags)
 
 
-def _pack_write(write: Write) -> bytes:
-    more_flags = (HAS_PRODUCER if write.producer else 0) | (HAS_FORGOTTEN if write.forgotten else 0)
-    parts = [_pack_head(write.head, more_flags, cut=write.cut)]
+def _pack_write(write: Write, flags: int) -> bytes:
+    parts = [_pack_head(write.head, flags)]
     if write.producer and write.producer_id is not None:
         parts += (pack_producer(write.producer), pack_text(write.producer_id))
     if write.forgotten:

@@ -55,9 +55,9 @@ class Recent:
     def apply(self, edit: Edit) -> None:
         """Take an edit."""
         if isinstance(edit, Write):
-            self._write(edit)
+            self.write(edit)
         else:
-            self._drop(edit)
+            self.drop(edit)
 
     def _name(self, name: bytes, incarnation: int | None) -> None:
         if name not in self.names:
@@ -68,7 +68,8 @@ class Recent:
         """Give names that begin with `prefix` and follow `after`, and whose they are; None if they are free."""
         return ((name, self.names[name]) for name in self.order.following(prefix, after))
 
-    def _write(self, write: Write) -> None:
+    def write(self, write: Write) -> None:
+        """Take a write."""
         identity = write.head.identity
         if write.created:
             self._name(identity.name, identity.incarnation)
@@ -79,7 +80,8 @@ class Recent:
             stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
         stream.write(write)
 
-    def _drop(self, drop: Drop) -> None:
+    def drop(self, drop: Drop) -> None:
+        """Take a drop."""
         identity = drop.head.identity
         stream = self.streams.pop(identity.incarnation, None)
         if stream is None or not stream.created:

@@ -67,11 +67,6 @@ def tag_of(seed: int) -> bytes:
     return _CHECKSUM.pack(zlib.crc32(b"record", seed))
 
 
-def frame_bytes(streams: Sequence[int]) -> int:
-    """Give the size of a frame."""
-    return FRAME.size + STREAM.size * len(streams)
-
-
 class Framer:
     """Frames the records of one log file."""
 
