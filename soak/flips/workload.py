@@ -42,8 +42,10 @@ from everbrook.storage import (
     StorageTuning,
     StoreError,
 )
-from everbrook.storage.check import BackgroundWalk, open_walked
+from everbrook.storage.check import BackgroundWalk, WalkedOpening
+from everbrook.storage.check.base_walk import WALKED
 from everbrook.storage.lmdb_base import open_environment
+from everbrook.storage.manifest import BASE
 from soak.flips.ledger import Ledger, State, Stream, written
 
 Given = ParamSpec("Given")
@@ -102,10 +104,12 @@ class StoreImage(Struct):
 def open_store(folder: Path, mode: str, tuning: StorageTuning, *, walked: bool = False) -> DurableStorage:
     """Open a store. `walked`: as a server does, which walks the tree of LMDB. This waits for the end of the walk."""
     walks: list[BackgroundWalk] = []
+    opening = WalkedOpening(BOOT)
 
-    def begin_walk(base: Path, env: lmdb.Environment) -> BackgroundWalk:
-        walks.append(BackgroundWalk(base, env))
-        return walks[-1]
+    def begin_walk(base: Path, env: lmdb.Environment) -> BackgroundWalk | None:
+        walk = opening.walk(base, env)
+        walks.extend([walk] if walk else [])
+        return walk
 
     storage = DurableStorage(
         OsDisk(),
@@ -115,7 +119,7 @@ def open_store(folder: Path, mode: str, tuning: StorageTuning, *, walked: bool =
         boot=BOOT,
         tuning=tuning,
         executor=Immediate(),
-        open_environment=open_walked if walked else open_environment,
+        open_environment=opening.open if walked else open_environment,
         begin_walk=begin_walk if walked else None,
     )
     for process in filter(None, (walk.process for walk in walks)):
@@ -178,6 +182,8 @@ class Workload:
         if ending == SEALED:
             self._storage.seal()
         shutil.copytree(self.folder, image)
+        if self._happens(0.5):
+            (image / BASE / WALKED).write_text(BOOT)
         self._storage.close()
         shutil.rmtree(self.folder)
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import ACID, FILE_FAST, DurableMode, DurableStorage, OsDisk, StoreError
-from everbrook.storage.check import BackgroundWalk, open_walked
+from everbrook.storage.check import BackgroundWalk, WalkedOpening
 from everbrook.storage.check.base_walk import Bounds, TreeWalk
 from everbrook.storage.lmdb_base import open_environment
 from everbrook.storage.lmdb_pages import BRANCH, PAGE
@@ -23,6 +24,7 @@ from tests.storage.drafts import Draft
 
 PAGE_BYTES = 4096
 GROWN, OUT_OF_ORDER, GIVEN_UP = 200, 11, 12
+BOOT = "one run of the machine"
 
 
 def make_store(folder: Path, mode: DurableMode = ACID) -> Path:
@@ -42,21 +44,30 @@ def store(tmp_path: Path) -> Path:
 class Walked:
     """A storage that was opened as a server does, and its walk."""
 
-    def __init__(self, folder: Path, mode: DurableMode = ACID) -> None:
+    def __init__(self, folder: Path, mode: DurableMode = ACID, boot: str = BOOT) -> None:
+        self.folder = folder
         self.walks: list[BackgroundWalk] = []
+        self._opening = WalkedOpening(boot)
         self.storage = DurableStorage(
-            OsDisk(), folder, mode, salt=7, open_environment=open_walked, begin_walk=self._begin
+            OsDisk(), folder, mode, salt=7, boot=boot, open_environment=self._opening.open, begin_walk=self._begin
         )
 
-    def _begin(self, base: Path, env: lmdb.Environment) -> BackgroundWalk:
-        self.walks.append(BackgroundWalk(base, env))
-        return self.walks[-1]
+    def _begin(self, base: Path, env: lmdb.Environment) -> BackgroundWalk | None:
+        walk = self._opening.walk(base, env)
+        self.walks += [walk] if walk else []
+        return walk
 
     def wait(self) -> None:
         """Return when the walk has ended, which nobody has noticed then."""
         (walk,) = self.walks
         assert walk.process
         os.waitid(os.P_PID, walk.process.pid, os.WEXITED | os.WNOWAIT)
+
+    def kill(self, copy: Path) -> Path:
+        """Give a copy of the store as it would be after the end of the process."""
+        shutil.copytree(self.folder, copy)
+        self.storage.close()
+        return copy
 
 
 @pytest.mark.parametrize("mode", [ACID, FILE_FAST], ids=["acid", "file-fast"])
@@ -123,7 +134,60 @@ def test_a_close_ends_the_walk(store: Path) -> None:
     assert process.returncode is not None
 
 
-def test_a_store_that_was_not_closed_is_not_walked_again(tmp_path: Path) -> None:
+def walked_and_killed(folder: Path) -> Path:
+    """Make a store whose tree was found whole, and that was not closed."""
+    walked = Walked(make_store(folder / "store"))
+    walked.wait()
+    assert walked.storage.verify() is None
+    return walked.kill(folder / "killed")
+
+
+def test_a_whole_tree_is_walked_beside_the_next_server_though_it_was_killed(tmp_path: Path) -> None:
+    walked = Walked(walked_and_killed(tmp_path))
+    assert walked.walks
+    walked.wait()
+    assert walked.storage.verify() is None
+    walked.storage.close()
+
+
+def test_pages_damaged_since_a_walk_are_found_after_a_kill(tmp_path: Path) -> None:
+    killed = walked_and_killed(tmp_path)
+    hide_rows(killed, b"names")
+    walked = Walked(killed)
+    walked.wait()
+    assert "its rows are not in order" in str(walked.storage.verify())
+    walked.storage.close()
+    with pytest.raises(StoreError, match="its rows are not in order"):
+        Walked(killed)
+
+
+def test_a_server_killed_before_its_walk_ended_has_the_next_walk_first(tmp_path: Path) -> None:
+    walked = Walked(walked_and_killed(tmp_path))
+    killed = walked.kill(tmp_path / "again")
+    hide_rows(killed, b"names")
+    with pytest.raises(StoreError, match="its rows are not in order"):
+        Walked(killed)
+
+
+@pytest.mark.parametrize("boot", ["another", ""])
+def test_a_walk_of_another_boot_proves_nothing(tmp_path: Path, boot: str) -> None:
+    killed = walked_and_killed(tmp_path)
+    hide_rows(killed, b"names")
+    with pytest.raises(StoreError, match="its rows are not in order"):
+        Walked(killed, boot=boot)
+
+
+def test_a_system_without_a_name_for_its_boot_walks_first(tmp_path: Path) -> None:
+    walked = Walked(make_store(tmp_path / "store"), boot="")
+    walked.wait()
+    assert walked.storage.verify() is None
+    killed = walked.kill(tmp_path / "killed")
+    hide_rows(killed, b"names")
+    with pytest.raises(StoreError, match="its rows are not in order"):
+        Walked(killed, boot="")
+
+
+def test_a_tree_walked_before_it_was_opened_is_not_walked_again(tmp_path: Path) -> None:
     storage = HeldStorage(tmp_path / "store")
     commit(storage, (Draft(b"a", 1).write(b"x"),))
     copy = killed(storage, tmp_path / "copy")

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.storage import FILE_FAST, StoreError, check_store
-from everbrook.storage.check import find_stores, open_walked, walk_base
+from everbrook.storage.check import WalkedOpening, find_stores, walk_base
 from everbrook.storage.check.report import Position
 from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.packing import pack_change, pack_head, pack_identity
@@ -505,9 +505,9 @@ def test_a_tree_with_damaged_pages_is_refused_or_has_its_keys(store: Path, seed:
 def test_a_server_walks_only_a_store_that_was_not_closed(made: Path, store: Path) -> None:
     """Of a store that was closed, nothing is to be read before it is opened."""
     for each in (store, made / "origin"):
-        with open_walked(each / "base") as environment:
+        with WalkedOpening("").open(each / "base") as environment:
             assert environment.stat()["entries"]
     file = store / "base" / "data.mdb"
     file.write_bytes(file.read_bytes()[: 2 * PAGE_BYTES] + bytes(file.stat().st_size - 2 * PAGE_BYTES))
     with pytest.raises(StoreError, match=r"data\.mdb is damaged: .* everbrook repair mends it"):
-        open_walked(store / "base")
+        WalkedOpening("").open(store / "base")

@@ -49,7 +49,7 @@ def open_storage(settings: Settings) -> Storage:
     # Imported when it is used: memory mode needs neither LMDB nor file locks.
     import lmdb  # noqa: PLC0415
 
-    from everbrook.storage.check import BackgroundWalk, open_walked  # noqa: PLC0415
+    from everbrook.storage.check import WalkedOpening  # noqa: PLC0415
     from everbrook.storage.disk import OsDisk, boot_id  # noqa: PLC0415
     from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST, DurableStorage  # noqa: PLC0415
 
@@ -57,16 +57,18 @@ def open_storage(settings: Settings) -> Storage:
     if settings.storage.acid_shard_count > 1:
         logger.info("storage.acid_shard_count has no effect: one journal serves every stream")
     folder, mode = settings.storage.store_dir, modes[settings.storage.mode]
+    boot = boot_id()
+    opening = WalkedOpening(boot)
     try:
         return DurableStorage(
             OsDisk(),
             folder,
             mode,
             salt=secrets.randbits(63),
-            boot=boot_id(),
+            boot=boot,
             tuning=storage_tuning(settings.limits.max_memory_bytes),
-            open_environment=open_walked,
-            begin_walk=BackgroundWalk,
+            open_environment=opening.open,
+            begin_walk=opening.walk,
         )
     except lmdb.Error as error:
         raise StoreError(f"{folder} can't be opened: {error}") from error

@@ -27,7 +27,7 @@ from everbrook.storage.disk import Disk, lost_lock
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.index import Messages
 from everbrook.storage.journal import Entry, Journal
-from everbrook.storage.journal_scan import parse_log_file, read_journal
+from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened, OpenEnvironment, open_environment, parse_opened
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import (
@@ -86,8 +86,8 @@ class Walk(Protocol):
         """End the walk, if it has not ended."""
 
 
-BeginWalk = Callable[[Path, lmdb.Environment], Walk]
-"""Begins to walk the tree of the environment in a folder."""
+BeginWalk = Callable[[Path, lmdb.Environment], Walk | None]
+"""Begins to walk the tree of the environment in a folder, if nothing has done so before it was opened."""
 
 
 class DurableStorage:
@@ -112,8 +112,8 @@ class DurableStorage:
         """Open the store in `folder`, or make one. `salt` is a random number of 63 bits, used if it is made.
 
         `boot` identifies this run of the machine. `executor` makes checkpoints, one step after the other, and is shut
-        down with the storage; the default is a thread. `open_environment` opens the LMDB environment. `begin_walk` is
-        called if the store was closed, so that nothing has looked for damaged pages since.
+        down with the storage; the default is a thread. `open_environment` opens the LMDB environment. `begin_walk`
+        looks for damaged pages beside the storage.
         """
         self.promise = mode.promise
         self._mode = mode
@@ -126,7 +126,7 @@ class DurableStorage:
         self._lock = open_folder(disk, folder)
         try:
             self._open(salt, boot, executor, open_environment)
-            if begin_walk and self._was_closed:
+            if begin_walk:
                 self._walk = begin_walk(self._base.folder, self._base.env)
         except BaseException:
             self._lock.release()
@@ -152,8 +152,6 @@ class DurableStorage:
             state = self._base.state()
             if not made:
                 _require_empty(folder, state)
-            names = disk.names(folder / JOURNAL) if made else []
-            self._was_closed = state.applied > 0 and not any(parse_log_file(Path(name)) for name in names)
             self._begin(self._settled_manifest(manifest, state), state, boot, executor)
         except BaseException as error:
             self._base.close()

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from everbrook.storage.check.base_copy import is_copyable as is_copyable
     from everbrook.storage.check.base_walk import (
         BackgroundWalk as BackgroundWalk,
-        open_walked as open_walked,
+        WalkedOpening as WalkedOpening,
         walk_base as walk_base,
     )
     from everbrook.storage.check.marks import KnownDamage as KnownDamage, known_damage as known_damage
@@ -29,7 +29,7 @@ __getattr__, __dir__ = lazy_imports(
     __name__,
     {
         ".base_copy": "is_copyable",
-        ".base_walk": "BackgroundWalk open_walked walk_base",
+        ".base_walk": "BackgroundWalk WalkedOpening walk_base",
         ".marks": "KnownDamage known_damage",
         ".repair": "Repair",
         ".report": "DamagedStream Notebook Progress Remark Report Tally check_store find_stores",

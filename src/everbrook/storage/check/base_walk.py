@@ -1,7 +1,8 @@
 """Walking LMDB's tree in a process of its own: LMDB trusts its pages, and damaged ones may end whoever reads them.
 
-A server does so before it opens the file if the store was not closed, and else beside its work. The walk reads only the
-last byte of each value, to see that the value is in the file: its checksum is verified when a server reads it.
+A server does so beside its work. It does so before it opens the file if damage may be why the last server ended: the
+store was not closed, and no walk of that opening had found the tree whole. The walk reads only the last byte of each
+value, to see that the value is in the file: its checksum is verified when a server reads it.
 
 Beside a server each database is read as it is at one moment. LMDB then reuses no page that was in use at that moment,
 so a walk during which the file has grown too much is given up, and that database is begun again later.
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import lmdb
@@ -34,6 +36,7 @@ _BY_DAMAGE = {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE}
 """How a process ends that reads damaged pages. Any other end, as for want of memory, proves nothing."""
 _NO_DAMAGE = (lmdb.ReadersFullError, lmdb.MapResizedError, lmdb.MemoryError, lmdb.LockError)
 """Errors of LMDB that say nothing of its pages."""
+WALKED = "walked"
 _ADVICE = "everbrook check says more, everbrook repair mends it"
 
 
@@ -46,26 +49,68 @@ def walk_base(folder: Path) -> str | None:
     return None if code == 0 else _PROBLEMS.get(code, _ENDED)
 
 
-def open_walked(base: Path) -> lmdb.Environment:
-    """Open the environment in a folder. If the store was not closed, its tree is walked first.
+class WalkedOpening:
+    """Opens the base as a server does: its tree is walked before that or beside it.
 
-    A store that was closed has no files of the journal.
+    A file beside the tree notes that a walk of this opening found it whole, and the boot of the machine: pages that
+    were whole then survive the end of a process, not that of a machine.
     """
-    journal = base.parent / JOURNAL
-    if journal.is_dir() and any(map(parse_log_file, journal.iterdir())):
-        problem = walk_base(base.parent)
-        if problem:
-            raise StoreError(f"{base / DATA} is damaged: {problem}; {_ADVICE}")
-    return open_environment(base)
+
+    def __init__(self, boot: str) -> None:
+        """`boot` identifies this run of the machine, if the system tells it."""
+        self._boot = boot
+        self._whole = False
+
+    def open(self, base: Path) -> lmdb.Environment:
+        """Open the environment in a folder. Raises `StoreError` if its tree was walked first and is damaged."""
+        noted = _take_note(base)
+        trusted = _was_closed(base.parent) or noted == self._boot != ""
+        self._whole = not (base / DATA).exists()
+        if not (trusted or self._whole):
+            problem = walk_base(base.parent)
+            if problem:
+                raise StoreError(f"{base / DATA} is damaged: {problem}; {_ADVICE}")
+            self._whole = True
+        return open_environment(base)
+
+    def walk(self, base: Path, env: lmdb.Environment) -> "BackgroundWalk | None":
+        """Begin to walk the environment, unless its tree was walked before it was opened, or is new."""
+        if not self._whole:
+            return BackgroundWalk(base, env, self._boot)
+        _note_whole(base, self._boot)
+        return None
+
+
+def _was_closed(folder: Path) -> bool:
+    """Tell whether a store was closed: then it has no files of the journal."""
+    journal = folder / JOURNAL
+    return not (journal.is_dir() and any(map(parse_log_file, journal.iterdir())))
+
+
+def _take_note(base: Path) -> str:
+    """Give the boot in which a tree was found whole, and remove the note: it says nothing of what comes now."""
+    note = base / WALKED
+    if not note.exists():
+        return ""
+    boot = note.read_text(encoding="utf-8", errors="replace")
+    note.unlink()
+    return boot
+
+
+def _note_whole(base: Path, boot: str) -> None:
+    # Without the note, the next start walks first if this process is killed.
+    with suppress(OSError):
+        (base / WALKED).write_text(boot, encoding="utf-8")
 
 
 class BackgroundWalk:
     """A walk over a base that this process has open and writes to."""
 
-    def __init__(self, base: Path, env: lmdb.Environment) -> None:
+    def __init__(self, base: Path, env: lmdb.Environment, boot: str = "") -> None:
         """Begin to walk the environment in a folder, at low priority. A walk that can't begin is logged."""
         self._path = base / DATA
         self._env = env
+        self._boot = boot
         self._problem: str | None = None
         self.process: subprocess.Popen[bytes] | None = None
         """The process that walks, until its end was noticed."""
@@ -93,7 +138,9 @@ class BackgroundWalk:
             self._problem = f"{self._path} is damaged: {found}; {_ADVICE}"
         elif code == _GIVEN_UP:
             self._warn("it would have kept too many pages while the store was written to")
-        elif code:
+        elif code == 0:
+            _note_whole(self._path.parent, self._boot)
+        else:
             self._warn(f"the process that walks ended with code {code}")
 
     def stop(self) -> None:
