@@ -13,7 +13,9 @@ from everbrook.server.application import Application
 from everbrook.server.assembly import limits_of, open_storage
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.listener import Listener
+from everbrook.server.http1.tuning import ConnectionTuning
 from everbrook.settings import Settings
+from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
 from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker
 from tests.work import count_lines
@@ -29,9 +31,10 @@ HEAD = GET.replace(b"GET", b"HEAD")
 
 
 class Wire(asyncio.Transport):
-    """The side of a connection that sends: keeps what is written."""
+    """The side of a connection that sends: keeps what was written last, and counts."""
 
     written = b""
+    writes = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Whatever is written goes at once."""
@@ -45,8 +48,15 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
+    def pause_reading(self) -> None:
+        """What has come has come as a whole."""
+
+    def resume_reading(self) -> None:
+        """Nothing more comes."""
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written = bytes(data)
+        self.writes += 1
 
 
 class Server:
@@ -55,7 +65,9 @@ class Server:
     def __init__(self, folder: Path, mode: StorageMode) -> None:
         clock = FakeClock()
         self._scheduler, self._commits = FakeScheduler(clock), HandWorker()
-        settings = Settings(storage=StorageSettings(mode=mode, data_dir=str(folder)))
+        # Without overload control, which goes by the clock of the machine: a slow one would run other lines.
+        limits = LimitSettings(overload_wait_secs=0, overload_commit_secs=0)
+        settings = Settings(storage=StorageSettings(mode=mode, data_dir=str(folder)), limits=limits)
         storage = open_storage(settings)
         self.engine = Engine(storage, self._scheduler, clock, limits_of(settings), commit_executor=self._commits)
         self._wire, self._connection = Wire(), Connection(Listener(Application(self.engine, settings)))
@@ -68,6 +80,15 @@ class Server:
         while self._scheduler.run_soon() or self._commits.run() or self._scheduler.run_from_threads():
             pass
         assert self._wire.written.startswith(b"HTTP/1.1 20"), self._wire.written
+
+    def answer_in_turns(self, requests: bytes) -> list[int]:
+        """Take many requests in one read. Gives how many are answered in each turn of the loop."""
+        before = self._wire.writes
+        self._connection.data_received(requests)
+        answers = [self._wire.writes - before]
+        while self._scheduler.run_soon():
+            answers.append(self._wire.writes - before - sum(answers))
+        return answers
 
     def cost(self, *requests: bytes) -> int:
         """Count the lines that the last of these takes."""
@@ -102,3 +123,18 @@ def test_requests_keep_to_their_budgets(tmp_path: Path, mode: StorageMode) -> No
         server.engine.close()
     beside = {request: cost for request, cost in costs.items() if not 0.8 < cost / BUDGETS[mode][request] <= 1}
     assert not beside
+
+
+def test_requests_of_one_read_are_answered_in_several_turns(tmp_path: Path) -> None:
+    """Whoever sends very many at once must not make other connections wait for all of them."""
+
+    async def made() -> Server:
+        return Server(tmp_path, StorageMode.MEMORY)
+
+    with asyncio.Runner() as runner:
+        server = runner.run(made())
+        server.ask(CREATE)
+        answers = server.answer_in_turns(GET * 1000)
+        server.engine.close()
+    assert sum(answers) == 1000
+    assert max(answers) <= ConnectionTuning().handled_at_once

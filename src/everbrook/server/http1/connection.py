@@ -119,6 +119,7 @@ class Connection(Leaving):
             # Empty lines are no request (RFC 9112 §2.2): who sends nothing else is idle.
             self._since = self._listener.now
             self._seen_body_bytes = 0
+        self._at_once = self._handled_at_once
         pulse.reads += 1
         parser.heard_at = now = monotonic()
         late_secs = now - pulse.beat_at

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Overloaded, ProtocolError, TooManyRequests
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.answering import NO_REQUEST, Answering
@@ -32,7 +33,7 @@ def _held_bytes(request: Http1Request) -> int:
 class Requesting(Answering):
     """Takes requests from the parser, and has them handled in order."""
 
-    __slots__ = ("_pulse", "_refused_request", "_turn")
+    __slots__ = ("_at_once", "_handled_at_once", "_pulse", "_refused_request", "_resting", "_turn")
 
     def __init__(self, listener: "Listener") -> None:
         super().__init__(listener)
@@ -49,21 +50,41 @@ class Requesting(Answering):
         self._pulse = listener.pulse
         self._refused_request = NO_REQUEST
         self._turn: Turn | None = None
+        self._handled_at_once = self._at_once = listener.connection_tuning.handled_at_once
+        self._resting = False
 
     def _take(self, request: Http1Request) -> None:
         """Take a whole request from the parser."""
         if self._refused or self._ending:
             return
         begun, self._arriving = self._arriving, None
-        if self._queued or self._must_wait(request):
-            self._queued.append(request)
-            self._queued_bytes += _held_bytes(request)
-            self._throttle()
+        if (self._queued and not self._resting) or self._must_wait(request):
+            self._put_off(request)
         elif self._turn is None or begun is request or self._turn.admits(request):
-            self._handle(request)
+            self._at_once -= 1
+            if self._at_once >= 0 and not self._queued:
+                self._handle(request)
+            else:
+                self._put_off(request)
+                self._rest()
         elif self._turn.flooding:
             # There is no need to parse the rest.
             raise self._overloaded()
+
+    def _put_off(self, request: Http1Request) -> None:
+        self._queued.append(request)
+        self._queued_bytes += _held_bytes(request)
+        self._throttle()
+
+    def _rest(self) -> None:
+        """Take up the requests that wait in another turn: other connections have theirs before."""
+        if not self._resting:
+            self._resting = True
+            self._listener.faults.soon(Callback.CONNECTION, self._end_rest, failed=self._transport.abort)
+
+    def _end_rest(self) -> None:
+        self._resting = False
+        self._handle_queued()
 
     def _must_wait(self, request: Http1Request) -> bool:
         """Requests wait behind a deferred answer, and while the client takes no answers. A read also waits for the
@@ -99,7 +120,12 @@ class Requesting(Answering):
             self._start_deferred(deferred)
 
     def _handle_queued(self) -> None:
+        at_once = self._handled_at_once
         while self._queued and not self._ending and not self._must_wait(self._queued[0]):
+            if not at_once:
+                self._rest()
+                break
+            at_once -= 1
             request = self._queued.popleft()
             self._queued_bytes -= _held_bytes(request)
             self._handle(request)

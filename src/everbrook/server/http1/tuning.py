@@ -12,6 +12,9 @@ class ConnectionTuning(Struct, frozen=True, kw_only=True):
     max_outstanding: int = 128
     """Requests that may wait for their answer before no more is read."""
 
+    handled_at_once: int = 32
+    """Requests of one read that are handled in one turn of the loop: more would make other connections wait."""
+
     max_queued_bytes: int = 1024 * 1024
     """Request bodies that may wait for their turn before no more is read."""
 
