@@ -1,27 +1,22 @@
 """What can be found in a store that a crash left without opening it to write: a crash damages nothing."""
 
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from everbrook.storage import Damage, OsDisk
 from everbrook.storage.journal_scan import read_journal
-from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened
+from everbrook.storage.lmdb_base import BaseState, Opened, open_base
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, parse_manifest
-from everbrook.storage.pin import Hold
 from everbrook.storage.rows import DATA
-from everbrook.storage.segments import Segments
 
 
 def base_state(folder: Path) -> BaseState:
     """Give what the base of a store says of itself."""
-    disk = OsDisk()
-    base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=1, max_open=1))
-    try:
+    with closing(open_base(OsDisk(), folder)) as base:
         return base.state()
-    finally:
-        base.close()
 
 
 def damages_in(folder: Path, boot: str) -> list[Damage]:
@@ -35,6 +30,6 @@ def damages_in(folder: Path, boot: str) -> list[Damage]:
         return [Damage(f"{BASE}/{DATA}", problem)]
     state, manifest = base_state(folder), parse_manifest((folder / MANIFEST).read_bytes())
     opened = msgspec.json.decode(state.opened, type=Opened) if state.opened else None
-    if opened and not opened.sync and opened.boot != boot:
+    if opened and not opened.kept_in(boot):
         return []
     return read_journal(OsDisk(), folder / JOURNAL, manifest.salt, state.applied, state.needed).damages

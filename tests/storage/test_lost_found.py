@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from everbrook.storage import OsDisk
-from everbrook.storage.check.lost_found import LostAndFound
+from everbrook.storage.lost_found import LostAndFound
 
 
 def test_parts_are_kept_at_their_positions(tmp_path: Path) -> None:

@@ -192,7 +192,7 @@ class DurableStorage:
         self._view = MergedView(self._base, tuning.max_counts)
         self._view.last_incarnation = state.last_incarnation
         recovery = Recovery(disk, self._folder, self._view)
-        if not opened.sync and opened.boot != boot:
+        if not opened.kept_in(boot):
             recovered = recovery.prefix_of(recovered)
         recovery.replay(recovered)
         self.remarks: Sequence[str] = recovery.remarks

@@ -45,8 +45,9 @@ def parse_log_file(path: Path) -> LogFile | None:
 
 
 def log_files(disk: Disk, folder: Path) -> list[LogFile]:
-    """Give the files of a journal, in the order of their uses."""
-    found = (parse_log_file(folder / name) for name in disk.names(folder))
+    """Give the files of a journal, in the order of their uses; none if there is no such folder."""
+    names = disk.names(folder) if folder.is_dir() else []
+    found = (parse_log_file(folder / name) for name in names)
     return sorted(filter(None, found), key=lambda file: file.use)
 
 

@@ -21,9 +21,11 @@ from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.chunk import chunk_length, is_inline, parse_location
 from everbrook.storage.chunk_reader import ChunkReader
 from everbrook.storage.damage import Damaged, DamageMark
+from everbrook.storage.disk import Disk
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.manifest import BASE, StoreError
 from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity, unpack_producer
+from everbrook.storage.pin import Hold
 from everbrook.storage.rows import (
     CHUNKS,
     DAMAGED,
@@ -49,6 +51,7 @@ from everbrook.storage.rows import (
     with_prefix,
 )
 from everbrook.storage.segments import Segments
+from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
 LMDB_LOCK = "lock.mdb"
 # An address range, not memory and not disk: the file grows as it is written.
@@ -106,6 +109,25 @@ class Opened(Value, frozen=True):
 
     sync: bool
     boot: str
+
+    def kept_in(self, boot: str) -> bool:
+        """Tell whether what was written then is all there in a run of the machine: it may be lost after another one."""
+        return self.sync or self.boot == boot
+
+
+def open_base(
+    disk: Disk, folder: Path, tuning: StorageTuning = DEFAULT_TUNING, *, in_segments: bool = False
+) -> "LmdbBase":
+    """Open the base of a store that no server uses. `in_segments`: full chunks that are written go to segments."""
+    segments = Segments(
+        disk,
+        folder,
+        Hold(disk),
+        max_bytes=tuning.segment_bytes,
+        max_open=tuning.max_open_segments,
+        used=in_segments,
+    )
+    return LmdbBase(folder, segments)
 
 
 class LmdbBase:

@@ -1,7 +1,7 @@
 """Recovery: the changes of the journal that the base does not have, applied to the view in their order."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from everbrook.protocol.change import Drop, Edit, Write
@@ -11,7 +11,8 @@ from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk
 from everbrook.storage.journal_scan import Lost, Recovered, Torn
 from everbrook.storage.lmdb_base import UNREADABLE, unknown_identity
-from everbrook.storage.manifest import LOST_AND_FOUND, StoreError
+from everbrook.storage.lost_found import LostAndFound
+from everbrook.storage.manifest import StoreError
 from everbrook.storage.merged_view import MergedView
 from everbrook.storage.packing import Unpacker, unpack_edit
 from everbrook.storage.record import Record
@@ -21,13 +22,42 @@ logger = logging.getLogger(__name__)
 UNKNOWN_LOSS = "a part of the journal is lost, and it is not known which streams it was about: run everbrook repair"
 
 
+def replay(
+    recovered: Recovered,
+    head_of: Callable[[int], Head | None],
+    take: Callable[[int, Edit], None],
+    lose: Callable[[Damage], None],
+    refuse: Callable[[int, Exception], None],
+) -> None:
+    """Go through a journal in its order: `take` the edits with the numbers of their changes, and `lose` changes.
+
+    `head_of` gives a stream as the edits before have left it. `refuse` is told of a change that can't be read, though
+    its checksum is right.
+    """
+
+    def head_before(incarnation: int) -> Head:
+        # The write of an unknown stream is not used: it is unpacked with a placeholder.
+        return head_of(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
+
+    items: list[Record | Lost] = [*recovered.records, *recovered.lost]
+    for item in sorted(items, key=lambda item: item.number):
+        if isinstance(item, Lost):
+            lose(item.damage)
+            continue
+        unpacker = Unpacker(item.body)
+        try:
+            while not unpacker.done:
+                take(item.number, unpack_edit(unpacker, head_before))
+        except UNREADABLE as error:
+            refuse(item.number, error)
+
+
 class Recovery:
     """What a start finds in the journal, and what it makes of it."""
 
     def __init__(self, disk: Disk, folder: Path, view: MergedView) -> None:
         """Apply changes to `view`, and keep what was cut off in the store's folder."""
-        self._disk = disk
-        self._folder = folder / LOST_AND_FOUND
+        self._kept = LostAndFound(disk, folder)
         self._view = view
         self.damages: list[Damage] = []
         self.remarks: list[str] = []
@@ -50,12 +80,7 @@ class Recovery:
 
     def replay(self, recovered: Recovered) -> None:
         """Apply the changes in order. What follows a lost change of its stream is left out."""
-        items: list[Record | Lost] = [*recovered.records, *recovered.lost]
-        for item in sorted(items, key=lambda item: item.number):
-            if isinstance(item, Lost):
-                self._lose(item.damage.streams, str(item.damage))
-            else:
-                self._apply(item)
+        replay(recovered, self._known_head, self._apply, lambda lost: self._lose(lost.streams, str(lost)), _refuse)
         self.damages = recovered.damages
         for damage in self.damages:
             logger.error("the journal is damaged: %s", damage)
@@ -64,17 +89,7 @@ class Recovery:
         if recovered.torn:
             self._set_aside(recovered.torn)
 
-    def _apply(self, record: Record) -> None:
-        unpacker = Unpacker(record.body)
-        try:
-            while not unpacker.done:
-                self._apply_edit(unpack_edit(unpacker, self._head_before))
-        except UNREADABLE as error:
-            raise StoreError(
-                f"change {record.number} of the journal can't be read, though its checksum is right: {error}"
-            ) from error
-
-    def _apply_edit(self, edit: Edit) -> None:
+    def _apply(self, _number: int, edit: Edit) -> None:
         incarnation = edit.head.identity.incarnation
         if not isinstance(edit, Drop) and not edit.created:
             before = self._known_head(incarnation)
@@ -101,18 +116,10 @@ class Recovery:
         except StreamDamaged:
             return None
 
-    def _head_before(self, incarnation: int) -> Head:
-        """Give the head before a write, to unpack it. An unknown stream gets a placeholder: its write is not used."""
-        return self._known_head(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
-
     def _set_aside(self, torn: Torn) -> None:
         """Keep what a crash cut off, for whoever wants to see it. It was never acknowledged."""
-        path = self._folder / f"{torn.path.stem}-{torn.position}.torn"
-        kept = f"its bytes are kept in {path}"
         try:
-            self._disk.make_folder(self._folder)
-            if path.name not in self._disk.names(self._folder):
-                self._write(path, torn.data)
+            kept = f"its bytes are kept in {self._kept.keep_once(f'{torn.path.stem}-{torn.position}.torn', torn.data)}"
         except OSError as error:
             kept = f"its bytes could not be kept: {error.strerror}"
         streams = ", ".join(f"{stream:016x}" for stream in torn.streams) or "unknown"
@@ -125,11 +132,6 @@ class Recovery:
         self.remarks.append(text)
         logger.warning("%s", text)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        file = self._disk.create(path)
-        try:
-            file.write(data)
-            file.sync()
-        finally:
-            file.close()
-        self._disk.sync_folder(self._folder)
+
+def _refuse(number: int, error: Exception) -> None:
+    raise StoreError(f"change {number} of the journal can't be read, though its checksum is right: {error}") from error

@@ -21,11 +21,9 @@ from everbrook.storage.backups.pieces import BLOCK_BYTES
 from everbrook.storage.check import Report, check_store
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.disk import OsDisk
-from everbrook.storage.lmdb_base import LMDB_LOCK, LmdbBase, Opened
+from everbrook.storage.lmdb_base import LMDB_LOCK, Opened, open_base
 from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, format_manifest, parse_manifest, write_manifest
-from everbrook.storage.pin import Hold
-from everbrook.storage.segments import Segments
-from everbrook.storage.tuning import DEFAULT_TUNING as TUNING
+from everbrook.storage.tuning import DEFAULT_TUNING
 
 Progress = Callable[[int], None]
 """Told how many more bytes are done."""
@@ -156,10 +154,9 @@ def set_epoch(folder: Path, epoch: int) -> None:
         # A crash came while it was made: there is nothing in it that a client could have seen.
         return
     disk = OsDisk()
-    segments = Segments(disk, folder, Hold(disk), max_bytes=TUNING.segment_bytes, max_open=TUNING.max_open_segments)
-    with closing(LmdbBase(folder, segments)) as base:
+    with closing(open_base(disk, folder)) as base:
         manifest = replace(parse_manifest(base.state().manifest or disk.read(folder / MANIFEST)), epoch=epoch)
-        with Checkpoint(base, TUNING) as checkpoint:
+        with Checkpoint(base, DEFAULT_TUNING) as checkpoint:
             # Since everything is synced, nothing can be lost with the machine any more.
             checkpoint.set_opened(msgspec.json.encode(Opened(sync=True, boot="")), format_manifest(manifest))
             checkpoint.commit()

@@ -14,7 +14,6 @@ from typing import Self
 import lmdb
 from msgspec import Struct as Value
 
-from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.check.rebuild import DRAFT, finish_rebuild, remove_folder
 from everbrook.storage.disk import Disk
 from everbrook.storage.lmdb_base import DATABASE, open_environment
@@ -30,6 +29,7 @@ from everbrook.storage.lmdb_pages import (
     POINTER,
     newest_meta,
 )
+from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import BASE, REBUILT, StoreError
 from everbrook.storage.rows import DATA, DATABASES
 
@@ -177,7 +177,7 @@ def is_copyable(folder: Path) -> bool:
         return trees.whole()
 
 
-def copy_base(disk: Disk, folder: Path) -> str:
+def copy_base(disk: Disk, folder: Path, lost: LostAndFound) -> str:
     """Give a store a new base with the rows of its old one, which is set aside. Says what was done."""
     draft = folder / DRAFT
     remove_folder(disk, draft)
@@ -191,8 +191,8 @@ def copy_base(disk: Disk, folder: Path) -> str:
     disk.sync_folder(draft)
     disk.rename(draft, folder / REBUILT)
     disk.sync_folder(folder)
-    finish_rebuild(disk, folder)
-    return f"every row of the base is in a new file; the old one is kept in {LostAndFound(disk, folder).folder.name}"
+    finish_rebuild(disk, folder, lost)
+    return f"every row of the base is in a new file; the old one is kept in {lost.folder.name}"
 
 
 def _copy(trees: LooseTrees, base: Path) -> None:

@@ -7,10 +7,9 @@ from everbrook.protocol.state import Head, Identity
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.report import DamagedStream, Notebook
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.journal_scan import Lost, Recovered
-from everbrook.storage.lmdb_base import UNREADABLE, Opened, unknown_identity
-from everbrook.storage.packing import Unpacker, unpack_edit
-from everbrook.storage.record import Record
+from everbrook.storage.journal_scan import Recovered
+from everbrook.storage.lmdb_base import Opened
+from everbrook.storage.recovery import replay
 
 NO_CHANGES = "a server takes no changes: a part of the journal is lost and it is not known which streams it was about"
 
@@ -32,12 +31,8 @@ class JournalReplay:
     def take(self, recovered: Recovered, opened: Opened | None, boot: str) -> None:
         """Follow the journal, as a server does when it starts."""
         recovered = self._prefix(recovered, opened, boot)
-        items: list[Record | Lost] = [*recovered.records, *recovered.lost]
-        for item in sorted(items, key=lambda item: item.number):
-            if isinstance(item, Lost):
-                self._lose(item.damage)
-            else:
-                self._record(item)
+        self._notebook.tally.records = len(recovered.records)
+        replay(recovered, self.head, self._follow, self._lose, self._refuse)
         for damage in recovered.unknown:
             self._notebook.damage(damage.problem, damage.place)
         if recovered.unknown:
@@ -51,28 +46,19 @@ class JournalReplay:
 
     def _prefix(self, recovered: Recovered, opened: Opened | None, boot: str) -> Recovered:
         """Where the journal was not synced and the machine was restarted, its end may be lost: that is no damage."""
-        if opened is None or opened.sync or opened.boot == boot:
+        if opened is None or opened.kept_in(boot):
             return recovered
         if recovered.damages:
             self._notebook.remark("the machine has been restarted since the last changes; some of them are lost")
         return recovered.written_prefix()
 
-    def _record(self, record: Record) -> None:
-        self._notebook.tally.records += 1
-        unpacker = Unpacker(record.body)
-        try:
-            while not unpacker.done:
-                self._follow(record.number, unpack_edit(unpacker, self._head_before))
-        except UNREADABLE as error:
-            self._notebook.damage(f"change {record.number} can't be read, though its checksum is right: {error}")
-            self._notebook.refuse("a server does not start: a change in the journal can't be read")
+    def _refuse(self, number: int, error: Exception) -> None:
+        self._notebook.damage(f"change {number} can't be read, though its checksum is right: {error}")
+        self._notebook.refuse("a server does not start: a change in the journal can't be read")
 
     def head(self, incarnation: int) -> Head | None:
         """Give a stream as the journal leaves it."""
         return self.heads[incarnation] if incarnation in self.heads else self._base.head(incarnation)
-
-    def _head_before(self, incarnation: int) -> Head:
-        return self.head(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
 
     def _follow(self, number: int, edit: Edit) -> None:
         identity = edit.head.identity

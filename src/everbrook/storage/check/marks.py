@@ -1,5 +1,6 @@
 """What is known to be damaged in a store, without reading all of it: what the journal lacks, and what servers found."""
 
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
@@ -9,12 +10,10 @@ from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.check.report import DamagedStream
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.journal_scan import read_journal
-from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.lmdb_base import LmdbBase, open_base
 from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, REBUILT, StoreError, lock_folder, parse_manifest_copy
-from everbrook.storage.pin import Hold
 from everbrook.storage.recovery import UNKNOWN_LOSS
 from everbrook.storage.rows import DATA
-from everbrook.storage.segments import Segments
 
 
 class KnownDamage(Struct, frozen=True):
@@ -37,11 +36,8 @@ def known_damage(folder: Path) -> KnownDamage:
         if problem:
             return KnownDamage(f"{BASE}/{DATA} can't be read: {problem}")
         try:
-            base = LmdbBase(folder, Segments(disk, folder, Hold(disk), max_bytes=0, max_open=1))
-            try:
+            with closing(open_base(disk, folder)) as base:
                 return _noted(disk, folder, base)
-            finally:
-                base.close()
         except StoreError as error:
             return KnownDamage(str(error))
     finally:

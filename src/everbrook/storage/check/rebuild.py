@@ -6,7 +6,7 @@ are set aside. A crash before that costs nothing, and after it the next repair d
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 
@@ -17,23 +17,20 @@ from msgspec.structs import replace
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity, Kept, Snapshot
-from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.check.stream_cut import clipped, inherited_loss, orphaned, raised_kept, without_snapshot
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, cut_run
 from everbrook.storage.disk import Disk
 from everbrook.storage.durable import FILE_DURABLE
 from everbrook.storage.file_blobs import BLOBS
-from everbrook.storage.journal_scan import Lost, Needed, parse_log_file, read_journal
-from everbrook.storage.lmdb_base import UNREADABLE, LmdbBase, Opened, unknown_identity
+from everbrook.storage.journal_scan import Needed, log_files, read_journal
+from everbrook.storage.lmdb_base import UNREADABLE, LmdbBase, Opened, open_base
+from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest, format_manifest
-from everbrook.storage.packing import Unpacker, unpack_edit
-from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent
-from everbrook.storage.record import Record
+from everbrook.storage.recovery import replay
 from everbrook.storage.segments import (
     CHUNK_MAGIC,
-    Segments,
     pack_segment_header,
     parse_chunk,
     parse_segment_header,
@@ -56,13 +53,20 @@ class Rebuild:
     """Makes a store anew."""
 
     def __init__(
-        self, disk: Disk, folder: Path, manifest: Manifest, tuning: StorageTuning, new_incarnation: Callable[[], int]
+        self,
+        disk: Disk,
+        folder: Path,
+        manifest: Manifest,
+        tuning: StorageTuning,
+        new_incarnation: Callable[[], int],
+        lost: LostAndFound,
     ) -> None:
         self._disk = disk
         self._folder = folder
         self._manifest = manifest
         self._tuning = tuning
         self._new_incarnation = new_incarnation
+        self._lost = lost
         self._found: dict[int, Found] = {}
         self._recent = Recent()
         self._ended: set[int] = set()
@@ -77,7 +81,7 @@ class Rebuild:
         lines = self._write_draft()
         self._disk.rename(self._folder / DRAFT, self._folder / REBUILT)
         self._disk.sync_folder(self._folder)
-        finish_rebuild(self._disk, self._folder)
+        finish_rebuild(self._disk, self._folder, self._lost)
         return [
             *lines,
             "each of them has a new incarnation, is open whether it was closed or not, and knows no producers",
@@ -133,33 +137,22 @@ class Rebuild:
     def _replay_journal(self) -> None:
         """Take what the journal has. Some of it may be in segments already."""
         folder = self._folder / JOURNAL
-        names = self._disk.names(folder) if folder.is_dir() else []
-        files = [file for name in names if (file := parse_log_file(folder / name))]
+        files = log_files(self._disk, folder)
         if not files:
             return
         first = min(file.first for file in files) - 1
         recovered = read_journal(self._disk, folder, self._manifest.salt, first, Needed())
-        items: list[Record | Lost] = [*recovered.records, *recovered.lost]
-        for item in sorted(items, key=lambda item: item.number):
-            if isinstance(item, Lost):
-                self._ended.update(item.damage.streams)
-                continue
-            unpacker = Unpacker(item.body)
-            with suppress(*UNREADABLE):
-                while not unpacker.done:
-                    self._take(unpack_edit(unpacker, self._head_before))
+        # What can't be read of a change is left out.
+        replay(recovered, self._head, self._take, lambda lost: self._ended.update(lost.streams), lambda *_: None)
         self._last = max(recovered.last, *(file.first for file in files))
         self._last_use = recovered.last_use
-
-    def _head_before(self, incarnation: int) -> Head:
-        return self._head(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
 
     def _head(self, incarnation: int) -> Head | None:
         if incarnation in self._recent.streams:
             return self._recent.streams[incarnation].head
         return self._found[incarnation].head if incarnation in self._found else None
 
-    def _take(self, edit: Edit) -> None:
+    def _take(self, _number: int, edit: Edit) -> None:
         """Follow an edit, if everything before it is known. What is known already is left out."""
         incarnation, head = edit.head.identity.incarnation, self._head(edit.head.identity.incarnation)
         if isinstance(edit, Drop):
@@ -183,21 +176,15 @@ class Rebuild:
     def _write_draft(self) -> list[str]:
         draft = self._folder / DRAFT
         remove_folder(self._disk, draft)
+        in_segments = self._manifest.mode == FILE_DURABLE.store
         for part in (BASE, BLOBS, JOURNAL, SEGMENTS):
-            if part != SEGMENTS or self._manifest.mode == FILE_DURABLE.store:
+            if part != SEGMENTS or in_segments:
                 self._disk.make_folder(draft / part)
-        tuning = self._tuning
-        used = self._manifest.mode == FILE_DURABLE.store
-        sizes = {"max_bytes": tuning.segment_bytes, "max_open": tuning.max_open_segments}
-        segments = Segments(self._disk, draft, Hold(self._disk), **sizes, used=used)
-        base = LmdbBase(draft, segments)
-        try:
+        with closing(open_base(self._disk, draft, self._tuning, in_segments=in_segments)) as base:
             lines = list(self._write_streams(base))
             self._write_state(base)
-        finally:
-            base.close()
-            self._disk.sync_folder(draft / BASE)
-            self._disk.sync_folder(draft)
+        self._disk.sync_folder(draft / BASE)
+        self._disk.sync_folder(draft)
         return lines
 
     def _write_streams(self, base: LmdbBase) -> Iterator[str]:
@@ -267,9 +254,9 @@ def _plain(kept: Kept) -> Kept:
     return kept if kept.snapshot is None or kept.snapshot.automatic else without_snapshot(kept)
 
 
-def finish_rebuild(disk: Disk, folder: Path) -> bool:
+def finish_rebuild(disk: Disk, folder: Path, lost: LostAndFound) -> bool:
     """Put the parts of a rebuilt store in their places, and set the old ones aside. Tells whether there was one."""
-    rebuilt, lost = folder / REBUILT, LostAndFound(disk, folder)
+    rebuilt = folder / REBUILT
     if not rebuilt.is_dir():
         return False
     for part in (SEGMENTS, BLOBS, JOURNAL, BASE):

@@ -6,6 +6,7 @@ interrupted is run again, and goes on where the store is.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -15,7 +16,6 @@ from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Kept
 from everbrook.storage.check.base_copy import copy_base, is_copyable
 from everbrook.storage.check.base_walk import walk_base
-from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.check.rebuild import Rebuild, finish_rebuild
 from everbrook.storage.check.report import Progress, Read, Report, inspect_store, read_store
 from everbrook.storage.check.row_repair import RowRepair, repair_meta
@@ -26,8 +26,9 @@ from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk, Lock, OsDisk
 from everbrook.storage.durable import ACID, FILE_DURABLE, DurableStorage
 from everbrook.storage.file_blobs import BLOBS, blob_path
-from everbrook.storage.journal_scan import parse_log_file
-from everbrook.storage.lmdb_base import MANIFEST_COPY, LmdbBase, open_environment
+from everbrook.storage.journal_scan import log_files
+from everbrook.storage.lmdb_base import MANIFEST_COPY, LmdbBase, open_base, open_environment
+from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import (
     BASE,
     FORMAT,
@@ -42,10 +43,9 @@ from everbrook.storage.manifest import (
     parse_manifest,
     write_manifest,
 )
-from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.rows import CHUNKS, INCARNATION, META, PLACE, STREAMS, unseal, with_prefix
-from everbrook.storage.segments import Segments, pack_chunk, pack_segment_header, parse_segment_name, segment_path
+from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
 # A later round mends damage that earlier ones could not see. The bound ends a repair that makes no progress.
@@ -87,7 +87,7 @@ class Repair:
 
     def check(self, progress: Progress) -> Report:
         """Say what is damaged. A repair that was interrupted when it had rebuilt the store is finished first."""
-        finish_rebuild(self._disk, self._folder)
+        finish_rebuild(self._disk, self._folder, self._lost)
         return self._read(self._folder, progress, inspect_store, self._boot)
 
     def run(self, report: Report, progress: Progress, *, drop: bool = False) -> Iterator[str]:
@@ -107,9 +107,10 @@ class Repair:
     def _make_base(self, manifest: Manifest) -> Iterator[str]:
         """Make the base anew: a copy of all rows if they are there, else what segments and the journal have."""
         if is_copyable(self._folder):
-            yield copy_base(self._disk, self._folder)
+            yield copy_base(self._disk, self._folder, self._lost)
             return
-        yield from Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation).run()
+        rebuild = Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation, self._lost)
+        yield from rebuild.run()
         if manifest.mode == ACID.store:
             yield "an acid store has its bytes in the base: restore a backup to have the others back"
 
@@ -144,22 +145,17 @@ class Repair:
 
     # The journal
 
-    def _journal_files(self) -> list[Path]:
-        folder = self._folder / JOURNAL
-        names = self._disk.names(folder) if folder.is_dir() else []
-        return [folder / name for name in names if parse_log_file(folder / name)]
-
     def _take_in_journal(self, manifest: Manifest, report: Report) -> Iterator[str]:
         """Take what can be read of the journal into the base, as a server does when it is closed."""
-        files = self._journal_files()
+        files = log_files(self._disk, self._folder / JOURNAL)
         self._disk.make_folder(self._folder / JOURNAL)
         with open_environment(self._folder / BASE) as env:
             copy, last = format_manifest(manifest), self._new_incarnation()
             yield from list(repair_meta(env, copy, last, journal_empty=not files))
         if any(damage.place.startswith(JOURNAL) for damage in report.damages):
-            for path in files:
-                self._lost.copy(path)
-                yield f"{path.name} is kept in {self._lost.folder.name}"
+            for file in files:
+                self._lost.copy(file.path)
+                yield f"{file.path.name} is kept in {self._lost.folder.name}"
         mode = ACID if manifest.mode == ACID.store else FILE_DURABLE
         storage = DurableStorage(
             self._disk, self._folder, mode, salt=manifest.salt, boot=self._boot, tuning=self._tuning
@@ -167,7 +163,7 @@ class Repair:
         self._incarnation = max(self._incarnation, storage.last_incarnation)
         refused, storage.refusal = storage.refusal, None
         storage.close()
-        if self._journal_files():
+        if log_files(self._disk, self._folder / JOURNAL):
             raise StoreError(f"the journal of {self._folder} can't be taken into its base: is there room on the disk?")
         if refused:
             yield "what is left of the journal is taken into the base, and the store takes changes again"
@@ -175,15 +171,12 @@ class Repair:
     # The base
 
     def _base(self, manifest: Manifest) -> LmdbBase:
-        used = manifest.mode == FILE_DURABLE.store
-        tuning, hold = self._tuning, Hold(self._disk)
-        sizes = {"max_bytes": tuning.segment_bytes, "max_open": tuning.max_open_segments}
-        return LmdbBase(self._folder, Segments(self._disk, self._folder, hold, **sizes, used=used))
+        in_segments = manifest.mode == FILE_DURABLE.store
+        return open_base(self._disk, self._folder, self._tuning, in_segments=in_segments)
 
     def _mend(self, report: Report, manifest: Manifest, *, drop: bool) -> Iterator[str]:
-        base = self._base(manifest)
-        try:
-            cutter = StreamCut(self._disk, self._folder, base, self._tuning, self._new_incarnation)
+        with closing(self._base(manifest)) as base:
+            cutter = StreamCut(self._disk, self._folder, base, self._tuning, self._new_incarnation, self._lost)
             yield from list(RowRepair(base, cutter, self._lost).run())
             yield from self._mend_snapshots(base, report)
             yield from repair_segments(base, self._disk, report)
@@ -191,8 +184,6 @@ class Repair:
                 if stream.tail is not None:
                     incarnation = stream.incarnation
                     yield from cutter.drop(incarnation) if drop else cutter.cut(incarnation, stream.offset)
-        finally:
-            base.close()
 
     def _mend_snapshots(self, base: LmdbBase, report: Report) -> Iterator[str]:
         """Give up snapshots whose bytes are lost. What was cut in their favour stays cut."""
@@ -219,11 +210,8 @@ class Repair:
         """Move segments that the base does not refer to away from those that it does."""
         if manifest.mode != FILE_DURABLE.store:
             return
-        base = self._base(manifest)
-        try:
+        with closing(self._base(manifest)) as base:
             known = segments_of(base)
-        finally:
-            base.close()
         for path in sorted(path for path in (self._folder / SEGMENTS).rglob("*") if path.is_file()):
             if parse_segment_name(path.name) not in known:
                 self._lost.take(path)

@@ -11,7 +11,6 @@ import msgspec
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head
 from everbrook.storage.check.base_reader import parse_whole_head
-from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.check.stream_cut import StreamCut, orphaned
 from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.lmdb_base import (
@@ -27,6 +26,7 @@ from everbrook.storage.lmdb_base import (
     Opened,
     is_removal,
 )
+from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import PRODUCER, pack_head, pack_identity
 from everbrook.storage.rows import (

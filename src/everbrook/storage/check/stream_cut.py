@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from everbrook.protocol.change import Drop, Write
 from everbrook.protocol.errors import StreamDamaged, quoted
 from everbrook.protocol.state import Fork, Head, Kept, Snapshot
-from everbrook.storage.check.lost_found import LostAndFound
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
 from everbrook.storage.damage import Damaged
@@ -25,6 +24,7 @@ from everbrook.storage.disk import Disk
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.index import MessageIndex
 from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE, with_prefix
@@ -47,13 +47,14 @@ class StreamCut:
         base: LmdbBase,
         tuning: StorageTuning,
         new_incarnation: Callable[[], int],
+        lost: LostAndFound,
     ) -> None:
         self._disk = disk
         self._folder = folder
         self._base = base
         self._tuning = tuning
         self._new_incarnation = new_incarnation
-        self._lost = LostAndFound(disk, folder)
+        self._lost = lost
 
     def cut(self, incarnation: int, offset: int) -> Iterator[str]:
         """Keep what a stream has before an offset. Says what became of it and of its forks."""

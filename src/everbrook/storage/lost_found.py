@@ -1,6 +1,8 @@
 """Lost and found: the folder of a store where damaged bytes are kept, for whoever wants to look at them."""
 
 from collections.abc import Iterable
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from everbrook.storage.disk import Disk
@@ -17,18 +19,23 @@ class LostAndFound:
 
     def keep(self, name: str, parts: Iterable[tuple[int, bytes]]) -> Path | None:
         """Keep bytes, each part at its position in one file. None if there are none."""
-        file, path = None, None
-        for position, data in parts:
-            if data:
-                if file is None:
-                    path = self._free(name)
-                    file = self._disk.create(path)
+        parts = (part for part in parts if part[1])
+        first = next(parts, None)
+        if first is None:
+            return None
+        path = self._free(name)
+        with closing(self._disk.create(path)) as file:
+            for position, data in chain((first,), parts):
                 file.write_at(position, data)
-        if file:
             file.sync()
-            file.close()
-            self._disk.sync_folder(self.folder)
+        self._disk.sync_folder(self.folder)
         return path
+
+    def keep_once(self, name: str, data: bytes) -> Path:
+        """Keep bytes under a name that no others have, unless they are here already."""
+        if not self.folder.is_dir() or name not in self._disk.names(self.folder):
+            self.keep(name, [(0, data)])
+        return self.folder / name
 
     def copy(self, path: Path) -> Path | None:
         """Keep a copy of a file."""
