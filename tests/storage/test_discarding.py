@@ -2,15 +2,21 @@
 
 import random
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import lmdb
 import pytest
 
 from everbrook.protocol import Change
-from everbrook.storage import Storage
+from everbrook.storage import OsDisk, Storage, StorageTuning
+from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.chunk_reader import ChunkReader
+from everbrook.storage.lmdb_base import open_base
 from tests.storage.drafts import Draft
-from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
+from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, open_durable, scratch_folder
 from tests.storage.test_messages import found_messages, model_messages, model_seek
 
 
@@ -46,6 +52,23 @@ def test_what_is_retained_stays(store: Store) -> None:
     store.storage.discard(1)
     store.commit((stream.write(b"after it"),))
     assert_whole_from(store.storage, stream, stream.boundaries[25], chance)
+
+
+def test_what_goes_while_messages_are_counted_is_no_damage(tmp_path: Path) -> None:
+    with closing(open_durable(tmp_path)) as storage:
+        storage.persist([change := (Draft(b"a", 1).write(b"text"),)])
+        storage.apply([change])
+    with closing(open_base(OsDisk(), tmp_path / "acid")) as base:
+
+        @contextmanager
+        def reading(incarnation: int, *, buffers: bool) -> "Iterator[lmdb.Transaction[Any]]":
+            with base.reading(incarnation, buffers=buffers) as transaction:
+                yield transaction
+            with Checkpoint(base, StorageTuning()) as checkpoint:
+                checkpoint.discard({1: 4})
+                checkpoint.commit()
+
+        assert ChunkReader(reading, base.databases, base.segments).seek(1, 4, 3) == (4, 3)
 
 
 def test_all_of_a_stream_may_go(store: Store) -> None:

@@ -110,10 +110,12 @@ class ChunkReader:
     def index_at(self, incarnation: int, offset: int) -> MessageIndex:
         """Give the index of the chunk that holds the byte at `offset`."""
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[INDEXES])
-            if not seek_chunk(cursor, incarnation, offset):
-                raise Damaged(incarnation, max(0, offset), f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
-            index = self._index(cursor)
+            return self._index_at(transaction.cursor(self._databases[INDEXES]), incarnation, offset)
+
+    def _index_at(self, cursor: lmdb.Cursor, incarnation: int, offset: int) -> MessageIndex:
+        if not seek_chunk(cursor, incarnation, offset):
+            raise Damaged(incarnation, max(0, offset), f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
+        index = self._index(cursor)
         if index.base + index.messages[-1] <= offset:
             missing = index.base + index.messages[-1]
             raise Damaged(incarnation, missing, f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
@@ -157,10 +159,11 @@ class ChunkReader:
             if count < 0:
                 return self._seek_back(cursor, incarnation, position, left)
             position, left = self._seek_on(cursor, incarnation, position, left)
-        if left:
-            # `_seek_on` may not have verified the index that the position comes from: do so now.
-            self.index_at(incarnation, position - 1)
-        return position, left
+            if left:
+                # `_seek_on` may not have verified the index that the position comes from. That is done here, where no
+                # checkpoint can have removed it.
+                self._index_at(cursor, incarnation, position - 1)
+            return position, left
 
     def _seek_on(self, cursor: lmdb.Cursor, incarnation: int, position: int, left: int) -> tuple[int, int]:
         while left and cursor.next() and holds(cursor, incarnation):
