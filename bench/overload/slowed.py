@@ -10,7 +10,7 @@ import time
 from everbrook.cli.main import main
 from everbrook.server.application import Application
 from everbrook.server.exchange import Reply, Request
-from everbrook.server.limits import pulse
+from everbrook.server.limits import overload
 
 APPEND_SECS = 0.0004
 # Sleeping for less is not exact.
@@ -42,7 +42,7 @@ def slow_down() -> None:
         return handle(self, request)
 
     Application.handle = handle_slowly  # type: ignore[method-assign]
-    pulse.thread_time = time.monotonic  # type: ignore[attr-defined]
+    overload.thread_time = time.monotonic  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

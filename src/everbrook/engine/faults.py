@@ -57,7 +57,7 @@ class Callback(StrEnum):
     OTHER = "other"
     """Anything else that runs on the loop."""
     OVERLOAD = "overload"
-    """The pulse by which overload is noticed."""
+    """The beat by which overload is noticed."""
     READER = "reader"
     """A reader at the tail of a stream."""
     REGISTRY = "registry"

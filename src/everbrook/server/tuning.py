@@ -9,7 +9,7 @@ from msgspec import Struct
 from everbrook.engine.tuning import EngineTuning
 from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.http1.tuning import ListenerTuning
-from everbrook.server.limits.tuning import PulseTuning
+from everbrook.server.limits.tuning import OverloadTuning
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     listener: ListenerTuning = ListenerTuning()
     exchange: ExchangeTuning = ExchangeTuning()
     auth: AuthTuning = AuthTuning()
-    pulse: PulseTuning = PulseTuning()
+    overload: OverloadTuning = OverloadTuning()
     restart: RestartTuning = RestartTuning()
 
 

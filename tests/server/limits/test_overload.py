@@ -4,20 +4,9 @@ import random
 
 import pytest
 
-from everbrook.server.limits.overload import (
-    FIRST_BACK,
-    HARD,
-    HOLD_SECS,
-    LEAST,
-    SOFT,
-    Bounds,
-    Overload,
-    hold_secs,
-    wait_secs,
-)
-from everbrook.server.limits.tuning import OverloadTuning
+from everbrook.server.limits.overload import HOLD_SECS, SOFT, Control, hold_secs, wait_secs
 
-TUNING = OverloadTuning()
+WINDOW_SECS = 0.5
 BEAT_SECS = 0.025
 BOUND_SECS = 0.25
 
@@ -25,12 +14,13 @@ BOUND_SECS = 0.25
 class Simulated:
     """A server that does `capacity` requests a second, and clients that ask again and again, answered or not."""
 
-    def __init__(self, seed: int, capacity: float, clients: int, bounds: Bounds = Bounds(BOUND_SECS)) -> None:  # noqa: B008
+    def __init__(self, seed: int, capacity: float, clients: int) -> None:
         self.random = random.Random(seed)
-        self.overload = Overload(bounds, TUNING)
+        self.control = Control(WINDOW_SECS)
         self.capacity = capacity
         self.clients = clients
         self.held: list[float] = []
+        self.refused = 0
         self.backlog = 0.0
         self.now = 100.0
         self.done: list[float] = []
@@ -47,14 +37,14 @@ class Simulated:
             self.backlog -= done
             self.done.append(done / BEAT_SECS)
             self.waits.append(self.backlog / self.capacity)
-            self.overload.observe(self.waits[-1], 0.0, self.now)
+            self.control.observe(self.waits[-1] / BOUND_SECS, self.now)
 
     def _read(self, requests: float) -> None:
-        strain = self.overload.strain(self.backlog / self.capacity, 0.0)
-        if self.overload.admits(strain, len(self.held), self.clients):
-            self.backlog += requests
-        else:
+        if self.control.refuses(self.backlog / self.capacity / BOUND_SECS, len(self.held), self.clients):
+            self.refused += 1
             self.held.append(self.now + hold_secs(len(self.held)))
+        else:
+            self.backlog += requests
 
     def goodput(self, seconds: float) -> float:
         """What was done in the last seconds, of what can be."""
@@ -85,10 +75,10 @@ def test_what_is_admitted_waits_no_longer_than_a_bound(seed: int) -> None:
 def test_it_recovers_by_itself(seed: int) -> None:
     server = Simulated(seed, 1e4, 256)
     server.run(3 * server.capacity, 5)
-    refused = server.overload.refused
+    refused = server.refused
     server.run(0.5 * server.capacity, 8)
-    assert server.overload.calm
-    assert server.overload.refused - refused < 256
+    assert not server.control.overloaded
+    assert server.refused - refused < 256
     assert 0.4 < server.goodput(6) < 0.6
 
 
@@ -96,71 +86,52 @@ def test_it_recovers_by_itself(seed: int) -> None:
 def test_nothing_is_refused_of_what_a_server_can_do(seed: int) -> None:
     server = Simulated(seed, 1e4, 256)
     server.run(0.9 * server.capacity, 20)
-    assert server.overload.refused == 0
+    assert server.refused == 0
 
 
 def test_a_burst_is_no_overload() -> None:
     server = Simulated(1, 1e4, 256)
     server.run(10 * server.capacity, 2 * BEAT_SECS)
     server.run(0.1 * server.capacity, 2)
-    assert server.overload.refused == 0
+    assert server.refused == 0
 
 
-def test_without_the_control_the_wait_grows_and_grows() -> None:
-    server = Simulated(1, 1e4, 256, Bounds())
-    server.run(3 * server.capacity, 20)
-    assert server.waits[-1] > 30
-
-
-def test_a_disk_that_does_not_keep_up_counts_like_a_loop_that_does_not() -> None:
-    overload = Overload(Bounds(0, 1.0), TUNING)
+def overloaded(strain: float) -> Control:
+    """Give a control that has seen such a strain for a while."""
+    control = Control(WINDOW_SECS)
     for beat in range(100):
-        overload.observe(0.0, 2.0, beat * BEAT_SECS)
-    assert not overload.calm
+        control.observe(strain, 100 + beat * BEAT_SECS)
+    return control
 
 
 def test_however_bad_it_is_some_are_admitted() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    for beat in range(2000):
-        overload.observe(10.0, 0.0, beat * BEAT_SECS)
-    assert overload.fraction == LEAST
-    assert overload.admits(40.0, held=95, busy=100)
-    assert not overload.admits(40.0, held=94, busy=100)
+    control = overloaded(4.0)
+    assert control.refuses(4.0, held=97, busy=100)
+    assert not control.refuses(4.0, held=98, busy=100)
 
 
-def test_a_delay_must_stand_before_it_counts() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    for beat in range(int(TUNING.standing_secs / BEAT_SECS)):
-        overload.observe(1.0, 0.0, 100 + beat * BEAT_SECS)
-    assert overload.calm
+def test_a_delay_must_last_before_it_counts() -> None:
+    control = Control(WINDOW_SECS)
+    for beat in range(int(WINDOW_SECS / BEAT_SECS)):
+        control.observe(4.0, 100 + beat * BEAT_SECS)
+    assert not control.overloaded
 
 
-def test_readers_that_follow_are_refused_last() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    overload.fraction = LEAST
-    assert not overload.admits(1.0, held=0, busy=100)
-    assert overload.admits_follower(1.0)
-    assert not overload.admits_follower(HARD + 0.1)
+def test_a_delay_after_a_silence_is_one_of_its_own() -> None:
+    control = Control(WINDOW_SECS)
+    for second in range(10):
+        control.observe(4.0, 100 + second)
+    assert not control.overloaded
 
 
 def test_nobody_is_refused_while_there_is_no_delay_any_more() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    overload.fraction = LEAST
-    assert overload.admits(SOFT - 0.1, held=0, busy=100)
-    assert overload.refused == 0
+    control = overloaded(4.0)
+    assert control.overloaded
+    assert not control.refuses(SOFT - 0.1, held=0, busy=100)
 
 
 def test_a_client_that_is_alone_is_never_refused() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    overload.fraction = LEAST
-    assert overload.admits(100.0, held=0, busy=1)
-
-
-def test_a_delay_that_becomes_smaller_is_given_time() -> None:
-    overload = Overload(Bounds(BOUND_SECS), TUNING)
-    for beat in range(60):
-        overload.observe(10.0 * 0.95**beat, 0.0, 100 + beat * BEAT_SECS)
-    assert overload.fraction == FIRST_BACK
+    assert not overloaded(100.0).refuses(100.0, held=0, busy=1)
 
 
 def test_the_more_are_held_the_longer_they_are() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.server.limits.overload import LEAST
+from everbrook.server.limits.overload import HARD
 from tests.server.conftest import Connect, Start
 from tests.server.running import RunningServer, eventually
 from tests.server.wire import Wire, render
@@ -12,18 +12,17 @@ from tests.server.wire import Wire, render
 CROWD = 100
 
 
-def strain(server: RunningServer, fraction: float = LEAST, crowd: int = CROWD) -> None:
+def strain(server: RunningServer, strain: float = 2.0, crowd: int = CROWD) -> None:
     """Let a server believe that it is asked for more than it can do, by a crowd."""
 
     def put_on() -> None:
-        pulse = server.listener.pulse
-        pulse.stop()
-        pulse.beat_at, pulse.limit_secs = 0.0, 0.0
-        pulse.calm = fraction >= 1.0
-        pulse.overload.fraction = fraction
-        pulse.late_secs = 0.0 if pulse.calm else 2 * pulse.overload.bounds.wait_secs
-        pulse.limit_secs = float("inf")
-        pulse.seen_before = crowd
+        overload, bound_secs = server.listener.overload, server.application.settings.limits.overload_wait_secs
+        overload.stop()
+        overload.control.overloaded = strain > 0
+        overload.calm = not overload.control.overloaded
+        overload.beat_at, overload.limit_secs = 0.0, float("inf")
+        overload.late_secs = strain * bound_secs
+        overload.before = set(range(crowd))
 
     server.call(put_on)
 
@@ -34,7 +33,7 @@ def strained(start: Start, connect: Connect, path: str) -> Iterator[RunningServe
     connect(server).create(path, body=b"there")
     strain(server)
     yield server
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.held) == 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.held) == set())
 
 
 @pytest.fixture
@@ -68,11 +67,18 @@ def test_readers_that_follow_go_on(wire: Wire, path: str) -> None:
     assert wire.follow(f"{path}?offset=-1&live=sse").data() == b"there"
 
 
+def test_readers_that_follow_are_refused_where_nothing_else_helps(
+    strained: RunningServer, wire: Wire, path: str
+) -> None:
+    strain(strained, 2 * HARD)
+    assert wire.get(f"{path}?offset=-1&live=sse").refusal == (503, "overloaded")
+
+
 def test_nothing_of_a_refused_append_is_stored(
     strained: RunningServer, wire: Wire, connect: Connect, path: str
 ) -> None:
     assert wire.append(path, b"more").status == 503
-    strain(strained, 1.0)
+    strain(strained, 0.0)
     assert connect(strained).get(path).body == b"there"
 
 
@@ -107,7 +113,7 @@ def test_who_asks_on_a_new_connection_each_time_is_one_client_and_not_a_crowd(
         wire = connect(strained)
         assert wire.append(path, b"more").status == 204
         wire.close()
-        assert eventually(lambda: strained.call(lambda: strained.listener.pulse.busy) == 0)
+        assert eventually(lambda: strained.call(lambda: strained.listener.overload.busy) == 0)
 
 
 def test_who_comes_and_goes_is_not_counted_out_for_those_who_stay(strained: RunningServer, connect: Connect) -> None:
@@ -115,5 +121,5 @@ def test_who_comes_and_goes_is_not_counted_out_for_those_who_stay(strained: Runn
         wire = connect(strained)
         assert wire.get("/healthz").status == 200
         wire.close()
-    assert eventually(lambda: strained.call(lambda: strained.listener.pulse.seen) == 0)
-    assert strained.call(lambda: strained.listener.pulse.busy) == CROWD
+    assert eventually(lambda: strained.call(lambda: strained.listener.overload.active) == set())
+    assert strained.call(lambda: strained.listener.overload.busy) == CROWD

@@ -114,17 +114,17 @@ class Connection(Leaving):
         """Parse, and answer what can be answered at once."""
         if self._refused or self._ending:
             return
-        parser, pulse = self._parser, self._pulse
+        parser, overload = self._parser, self._overload
         if not parser.receiving and (data[0] not in LINE_END or data.strip(LINE_END)):
             # Empty lines are no request (RFC 9112 §2.2): who sends nothing else is idle.
             self._since = self._listener.now
             self._seen_body_bytes = 0
         self._at_once = self._handled_at_once
-        pulse.reads += 1
+        overload.reads += 1
         parser.heard_at = now = monotonic()
-        late_secs = now - pulse.beat_at
-        if not (0.0 <= late_secs <= pulse.limit_secs and pulse.calm):
-            self._feel(pulse, late_secs)
+        late_secs = now - overload.beat_at
+        if not (0.0 <= late_secs <= overload.limit_secs and overload.calm):
+            self._feel(overload, late_secs)
         try:
             parser.feed(data)
         except ProtocolError as error:
@@ -132,7 +132,7 @@ class Connection(Leaving):
         except Exception:
             logger.exception("a connection failed and was ended")
             self._transport.abort()
-        if parser.receiving or self._buffered_bytes or self._turn is not None or self._leaving:
+        if parser.receiving or self._buffered_bytes or self._admission is not None or self._leaving:
             self._look_after()
 
     def _look_after(self) -> None:
@@ -141,8 +141,8 @@ class Connection(Leaving):
             self._look_at(self._arriving.incoming)
         if self._parser.receiving or self._buffered_bytes:
             self._count_buffered()
-        if self._turn is not None or self._leaving:
-            self._end_turn(self._turn)
+        if self._admission is not None or self._leaving:
+            self._end_read(self._admission)
 
     def eof_received(self) -> bool:
         """End, unless answers are owed that come by themselves. One that waits for others is not worth a half-closed

@@ -15,8 +15,7 @@ from everbrook.server.http1.backlog import Backlog
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.encrypting import EncryptedServer, bind
 from everbrook.server.http1.rendering import date_line
-from everbrook.server.limits.overload import Bounds
-from everbrook.server.limits.pulse import Pulse
+from everbrook.server.limits.overload import Overload
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.server.tls import Certificates
 
@@ -55,9 +54,9 @@ class Listener:
         self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once, self.faults)
         limits = application.settings.limits
         self._max_connections = limits.max_connections if max_connections is None else max_connections
-        bounds = Bounds(limits.overload_wait_secs, limits.overload_commit_secs)
-        self.pulse = Pulse(application.engine, bounds, application.tuning.pulse)
-        application.observer.turns.worked = self.pulse.worked
+        bounds_secs = limits.overload_wait_secs, limits.overload_commit_secs
+        self.overload = Overload(application.engine, *bounds_secs, application.tuning.overload)
+        application.observer.turns.worked = self.overload.worked
         self.buffered_bytes = 0
         self.max_buffered_bytes = limits.max_buffered_bytes
         self.certificates = certificates_of(application)
@@ -192,7 +191,7 @@ class Listener:
             connection.abort()
         # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
         await self._until_empty(self._tuning.abort_secs)
-        self.pulse.stop()
+        self.overload.stop()
         if self._timer:
             self._timer.cancel()
 
@@ -228,7 +227,7 @@ class Listener:
             if not connection.settled:
                 connection.abort()
         await self._until_settled(self.connections, self._tuning.abort_secs)
-        self.pulse.stop()
+        self.overload.stop()
         if self._timer:
             self._timer.cancel()
         return listening, [each for connection in self.connections if (each := connection.left()) is not None]

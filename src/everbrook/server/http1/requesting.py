@@ -17,8 +17,7 @@ from everbrook.server.http1.incoming import Incoming
 from everbrook.server.http1.parser import RequestParser
 from everbrook.server.http1.rendering import CONTINUE, chunk, unframed
 from everbrook.server.http1.request import Http1Request, StreamedRequest
-from everbrook.server.limits.overload import wait_secs
-from everbrook.server.limits.turn import Turn
+from everbrook.server.limits.overload import Admission, wait_secs
 
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener
@@ -33,7 +32,7 @@ def _held_bytes(request: Http1Request) -> int:
 class Requesting(Answering):
     """Takes requests from the parser, and has them handled in order."""
 
-    __slots__ = ("_at_once", "_handled_at_once", "_pulse", "_refused_request", "_resting", "_turn")
+    __slots__ = ("_admission", "_at_once", "_handled_at_once", "_overload", "_refused_request", "_resting")
 
     def __init__(self, listener: "Listener") -> None:
         super().__init__(listener)
@@ -47,9 +46,9 @@ class Requesting(Answering):
             listener.application.roots.inward,
             judges_heads=listener.application.judges_heads,
         )
-        self._pulse = listener.pulse
+        self._overload = listener.overload
         self._refused_request = NO_REQUEST
-        self._turn: Turn | None = None
+        self._admission: Admission | None = None
         self._handled_at_once = self._at_once = listener.connection_tuning.handled_at_once
         self._resting = False
 
@@ -60,14 +59,14 @@ class Requesting(Answering):
         begun, self._arriving = self._arriving, None
         if (self._queued and not self._resting) or self._must_wait(request):
             self._put_off(request)
-        elif self._turn is None or begun is request or self._turn.admits(request):
+        elif self._admission is None or begun is request or self._admission.admits(request):
             self._at_once -= 1
             if self._at_once >= 0 and not self._queued:
                 self._handle(request)
             else:
                 self._put_off(request)
                 self._rest()
-        elif self._turn.flooding:
+        elif self._admission.flooding:
             # There is no need to parse the rest.
             raise self._overloaded()
 
@@ -141,7 +140,7 @@ class Requesting(Answering):
         """Answer what can't be read, after everything that could be, and end. Nobody waits for an answer that others
         have to bring about.
         """
-        if self._refused or (self._turn is not None and self._turn.flooding):
+        if self._refused or (self._admission is not None and self._admission.flooding):
             return
         self._refused = True
         # What is known of it is written down: what was asked for, or at least by whom.
@@ -173,7 +172,7 @@ class Requesting(Answering):
         )
 
     def _overloaded(self) -> Overloaded:
-        return Overloaded("more is asked of the server than it can do", wait_secs=wait_secs(self._pulse.held))
+        return Overloaded("more is asked of the server than it can do", wait_secs=wait_secs(len(self._overload.held)))
 
     # Bodies that are taken as they come
 
@@ -181,7 +180,7 @@ class Requesting(Answering):
         """Take the head of a request whose body follows."""
         if self._refused or self._ending:
             return
-        if self._turn is not None and not self._turn.admits(request):
+        if self._admission is not None and not self._admission.admits(request):
             return
         self._arriving = request
         if not self._queued and not self._must_wait(request):

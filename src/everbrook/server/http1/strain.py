@@ -10,9 +10,7 @@ from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Overloaded
 from everbrook.server.http1.request import Http1Request
 from everbrook.server.http1.requesting import Requesting
-from everbrook.server.limits.overload import hold_secs
-from everbrook.server.limits.pulse import UNSEEN, Pulse
-from everbrook.server.limits.turn import Turn
+from everbrook.server.limits.overload import Admission, Overload
 
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener
@@ -21,50 +19,44 @@ if TYPE_CHECKING:
 class Strain(Requesting):
     """Holds back when there is too much."""
 
-    __slots__ = ("_returning", "_window", "dropped")
+    __slots__ = ("_returning", "dropped")
 
     def __init__(self, listener: "Listener") -> None:
         super().__init__(listener)
         self._returning = False
-        self._window = UNSEEN
         self.dropped = False
 
     # Too much to do
 
-    def _feel(self, pulse: Pulse, late_secs: float) -> None:
-        """Begin what there is to begin when the pulse is not at rest: the pulse itself, or a turn."""
-        if late_secs > pulse.limit_secs or not pulse.calm:
-            self._begin_turn(pulse)
+    def _feel(self, overload: Overload, late_secs: float) -> None:
+        """Begin what there is to begin when the server is not at rest: to measure, or to admit."""
+        if late_secs > overload.limit_secs or not overload.calm:
+            overload.active.add(self)
+            self._admission = Admission(overload, len(self._parked) + len(self._queued), returning=self._returning)
+            self._returning = False
         elif late_secs < 0:
-            pulse.start()
+            overload.start()
 
-    def _begin_turn(self, pulse: Pulse) -> None:
-        if self._window != pulse.window:
-            self._window = pulse.see()
-        self._turn = Turn(pulse, len(self._parked), returning=self._returning)
-        self._returning = False
-
-    def _end_turn(self, turn: Turn | None) -> None:
+    def _end_read(self, admission: Admission | None) -> None:
         """Refuse what was not admitted, and leave the connection alone for a while: what it sends waits in the kernel.
 
         Who asks one thing after the other is told at once. Who sent more is told at the end, for all of it.
         """
-        self._turn = None
-        if turn is None or turn.refused is None or self._refused or self._ending:
+        self._admission = None
+        if admission is None or admission.refused is None or self._refused or self._ending:
             self._throttle()
             return
-        self._flooding = turn.flooding or self._parser.receiving
-        secs, failed = hold_secs(self._pulse.hold()), self._transport.abort
+        self._flooding = admission.flooding or self._parser.receiving
+        secs, failed = self._overload.hold(self), self._transport.abort
         self._held = self._listener.faults.later(Callback.CONNECTION, secs, self._come_back, failed=failed)
-        self._window = UNSEEN
         if not self._flooding:
-            refused = cast("Http1Request", turn.refused)
+            refused = cast("Http1Request", admission.refused)
             self._answer(refused, self._application.refuse(self._overloaded(), refused.headers))
         self._throttle()
 
     def _come_back(self) -> None:
         self._held = None
-        self._pulse.let_go()
+        self._overload.forget(self)
         self._returning = True
         if self._flooding and not self._ending:
             self._flooding = False
@@ -76,9 +68,7 @@ class Strain(Requesting):
         """Leave the connection alone no longer, and count it no more: it is gone."""
         if self._held is not None:
             self._held.cancel()
-            self._pulse.let_go()
-        else:
-            self._pulse.miss(self._window)
+        self._overload.forget(self)
 
     # Too much to hold
 

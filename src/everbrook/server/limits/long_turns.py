@@ -1,8 +1,8 @@
 """Long turns of the event loop: each is logged with what ran in it, and counted.
 
 Nothing is measured for it on the way of a request. How long an answer took is known where answers are counted, and only
-one that took long is looked at here: how much of that time the thread of the loop has worked is asked of the pulse,
-which notes it with each beat. What the loop runs by itself is timed callback by callback.
+one that took long is looked at here: how much of that time the thread of the loop has worked is asked of the overload
+control, which notes it with each beat. What the loop runs by itself is timed callback by callback.
 """
 
 import logging

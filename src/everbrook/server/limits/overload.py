@@ -1,137 +1,279 @@
 """Overload: what can't be done in good time is refused at once, so that the rest still is.
 
 The signals are delays, never rates: how long what has arrived waits for its turn, and how long it will be until a
-change is durable. A delay counts when it stands, that is when it was never small for a while: a burst is no overload.
-From then on, whenever there is a delay, a share of the busy connections is refused something and left alone for a
-while, in turns: a larger share while a delay does not become smaller, and a smaller one while none is too large.
-There is no clock here and no chance: times are arguments, so that every course of it can be replayed.
+change is durable. The larger of them, in units of what it may be, is the strain. An overload begins when the strain was
+above 1 for a while: a burst is none. From then on a share of the busy connections is refused something and left alone
+for a while, in turns: so large a share that the strain would fall to `SOFT` if nothing else changed.
+
+The delay of the loop is measured by a beat: by as much as it is late, everything that arrived meanwhile has waited.
+While nothing arrives there is no beat, so that an idle server sleeps. On a machine that is busy with other things, or
+with a disk that is, everything is late and nothing is overloaded: a delay counts only where there is much to be done.
 """
 
-from math import ceil
+from math import ceil, inf
+from time import monotonic, thread_time
 
-from msgspec import Struct
-
+from everbrook.engine.clock import Timer
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.server.bodies import SUBSCRIPTIONS
+from everbrook.server.exchange import Request
 from everbrook.server.limits.tuning import OverloadTuning
+from everbrook.server.observe.operations import follows
 
-# How often the fraction moves.
-STEP_SECS = 0.1
-# By what the fraction is multiplied when a delay begins to count, and when it is too large and becomes no smaller: not
-# again before there was time for that to show. How much larger it becomes in a step in which there is no delay at all.
-FIRST_BACK = 0.6
-BACK = 0.8
-BACK_SECS = 0.3
-FORTH = 0.03
-LEAST = 0.05
-# What is still waited for shrinks before the wait does: a delay that is so much smaller than a step ago is on its way.
-SHRINKING = 0.97
-# In units of what a delay may be: up to which nobody is refused, and from which even those who follow are.
+WRITES = {b"POST", b"PUT"}
+# The strain up to which nobody is refused, and the one from which even those who follow are.
 SOFT = 0.5
 HARD = 4.0
+# From so many reads between two beats on, it is their number that makes a beat late.
+MANY_READS = 16
+# How many requests of one connection may be under way while there is strain.
+MOST_AT_ONCE = 64
+# So much of what the disk did before is still believed in when it did less: a slow moment is not the end.
+KEPT = 0.7
 # How long a refused connection is left alone at most while there are few, and how many of them come back in a second.
-HOLD_SECS = 1.0
+HOLD_SECS = 0.8
 RETURNING_PER_SEC = 2000
-LONGEST_HOLD_SECS = 30.0
 GOLDEN = 0.618033988749895
 
 
-class Bounds(Struct, frozen=True):
-    """How large the delays may be. Zero: as large as they will."""
+class Control:
+    """Tells from the strain what share of the connections is refused. Times are arguments, to be replayed."""
 
-    wait_secs: float = 0.0
-    commit_secs: float = 0.0
+    __slots__ = ("_seen_at", "_since", "_window_secs", "overloaded")
 
-
-class Delay:
-    """One signal: it stands when it was above its bound throughout `standing_secs`."""
-
-    __slots__ = ("_above_since", "_seen_at", "_standing_secs", "bound_secs")
-
-    def __init__(self, bound_secs: float, standing_secs: float) -> None:
-        self.bound_secs = bound_secs
-        self._standing_secs = standing_secs
+    def __init__(self, window_secs: float) -> None:
+        self._window_secs = window_secs
         self._seen_at = 0.0
-        self._above_since: float | None = None
+        self._since: float | None = None
+        self.overloaded = False
 
-    def observe(self, secs: float, now: float) -> None:
-        """Take in how large the delay is now."""
-        if not 0 < self.bound_secs < secs:
-            self._above_since = None
-        elif self._above_since is None or now - self._seen_at > self._standing_secs + secs:
-            # Of what was before a silence nothing is known.
-            self._above_since = now
+    def observe(self, strain: float, now: float) -> None:
+        """Take in the strain. An overload begins and ends when the strain says so throughout a window."""
+        silent = now - self._seen_at > self._window_secs
         self._seen_at = now
+        if not (strain < SOFT if self.overloaded else strain > 1.0):
+            self._since = None
+        elif self._since is None or silent:
+            self._since = now
+        elif now - self._since >= self._window_secs:
+            self.overloaded = not self.overloaded
+            self._since = None
 
-    def stands(self, now: float) -> bool:
-        """Tell whether it was too large for a while, and up to now."""
-        return self._above_since is not None and now - self._above_since >= self._standing_secs
+    def refuses(self, strain: float, held: int, busy: int) -> bool:
+        """Tell whether a connection is refused, if of `busy` ones so many are `held` already."""
+        if not self.overloaded or strain < SOFT:
+            return False
+        # Rounded down: a client that is alone is not what there is too much of.
+        return held < int((1.0 - (SOFT / strain) ** 2) * busy)
 
 
 class Overload:
-    """Decides which requests are admitted."""
+    """Measures the delays while requests come, and counts the connections that ask for something.
 
-    def __init__(self, bounds: Bounds, tuning: OverloadTuning) -> None:
-        self.bounds = bounds
-        self.waits = Delay(bounds.wait_secs, tuning.standing_secs)
-        self.commits = Delay(bounds.commit_secs, tuning.standing_secs)
-        self.fraction = 1.0
-        self.refused = 0
-        self._stepped_at = self._backed_at = 0.0
-        self._strain = 0.0
-        self._most = 0.0
+    `beat_at` is when the last beat was: never, while there is none. `limit_secs` is how long ago that may be before a
+    read is looked at: a long turn of the loop in its midst. While `calm`, no other is. `active` are the connections
+    that asked for something in this window, `before` those of the last one, and `held` those that are left alone.
+    `in_time` is how many changes become durable in the time that one may take, as far as that is known.
+    """
 
-    def strain(self, wait_secs: float, commit_secs: float) -> float:
-        """Give the larger of the delays, in units of what it may be."""
-        bounds = self.bounds
-        wait = wait_secs / bounds.wait_secs if bounds.wait_secs else 0.0
-        return max(wait, commit_secs / bounds.commit_secs if bounds.commit_secs else 0.0)
+    def __init__(self, engine: Engine, wait_secs: float, commit_secs: float, tuning: OverloadTuning) -> None:
+        """Bound the delays. Zero: as large as they will."""
+        self._engine = engine
+        self._tuning = tuning
+        self._wait_secs = wait_secs or inf
+        self._commit_secs = commit_secs or inf
+        self.control = Control(tuning.window_secs)
+        self._timer: Timer | None = None
+        shorter_secs = min(self._wait_secs, self._commit_secs)
+        self.beat_at = inf if shorter_secs < inf else 0.0
+        self.limit_secs = tuning.beat_secs + SOFT * shorter_secs
+        self.calm = True
+        self.reads = 0
+        self.late_secs = self._worked_secs = 0.0
+        self.active: set[object] = set()
+        self.before: set[object] = set()
+        self.held: set[object] = set()
+        self.in_time = inf
+        self._read_at = self._window_at = self._counted_at = 0.0
+        self._counted = 0
 
-    def observe(self, wait_secs: float, commit_secs: float, now: float) -> None:
-        """Take in the delays at the end of a turn, and move the fraction if it is time."""
-        self.waits.observe(wait_secs, now)
-        self.commits.observe(commit_secs, now)
-        self._most = max(self._most, self.strain(wait_secs, commit_secs))
-        if now - self._stepped_at >= STEP_SECS:
-            self._step(now)
-
-    def _step(self, now: float) -> None:
-        steps, before = (now - self._stepped_at) / STEP_SECS, self._strain
-        self._stepped_at, self._strain, self._most = now, self._most, 0.0
-        if self.calm:
-            if self.waits.stands(now) or self.commits.stands(now):
-                self._back(FIRST_BACK, now)
-        elif self._strain < 1.0:
-            # After a silence it is as large as if it had been looked at throughout.
-            self.fraction = min(1.0, self.fraction * (1.0 + FORTH * (1.0 - self._strain)) ** steps)
-        elif self._strain > before * SHRINKING and now - self._backed_at >= BACK_SECS:
-            self._back(BACK, now)
-
-    def _back(self, factor: float, now: float) -> None:
-        self.fraction = max(LEAST, self.fraction * factor)
-        self._backed_at = now
+    def worked(self) -> float | None:
+        """Give for how many seconds the thread of the loop has worked since the last beat; None where there is none."""
+        return thread_time() - self._worked_secs if self.begun and self.beat_at < inf else None
 
     @property
-    def calm(self) -> bool:
-        """Whether everything is admitted."""
-        return self.fraction >= 1.0
+    def begun(self) -> bool:
+        """Whether there was ever a beat to schedule."""
+        return self._timer is not None
 
-    def admits(self, strain: float, held: int, busy: int) -> bool:
-        """Tell whether a request is admitted under such a strain.
+    @property
+    def busy(self) -> int:
+        """How many connections ask for something, those included that are held."""
+        return len(self.held) + max(len(self.active), len(self.before))
 
-        Of `busy` connections so many are `held` already: if that is a large enough share, nobody else need be.
+    @property
+    def _pending(self) -> int:
+        return self._engine.last_change - self._engine.durable_change
+
+    @property
+    def room(self) -> float:
+        """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
+        return inf if self._engine.failure else max(self._tuning.few_changes, self.in_time) - self._pending
+
+    @property
+    def spare_changes(self) -> int:
+        """What is kept of a full queue for connections that wait for each answer: they did not fill it."""
+        return self._tuning.few_changes
+
+    def forget(self, connection: object) -> None:
+        """Count a connection no more."""
+        for each in (self.active, self.before, self.held):
+            each.discard(connection)
+
+    def hold(self, connection: object) -> float:
+        """Count a connection as one that is left alone. Gives for how long."""
+        self.forget(connection)
+        self.held.add(connection)
+        return hold_secs(len(self.held))
+
+    def start(self) -> None:
+        """Begin to beat: something has come."""
+        self.beat_at = self._read_at = self._counted_at = monotonic()
+        self._worked_secs = thread_time()
+        self._counted, self.in_time = self._engine.durable_change, inf
+        self.stop()
+        self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
+
+    def stop(self) -> None:
+        """Beat no more."""
+        if self._timer:
+            self._timer.cancel()
+
+    def _skip(self) -> None:
+        """Take a beat for one in time that failed: what it would have seen is not known."""
+        self.beat_at = monotonic()
+
+    def _beat(self) -> None:
+        now, window_secs = monotonic(), self._tuning.window_secs
+        self._count_durable(now)
+        self.late_secs = self._late(now)
+        self._observe(now)
+        self._worked_secs = thread_time()
+        if self.reads or not self.calm:
+            self._read_at = now
+        self.reads = 0
+        if now - self._window_at > window_secs:
+            self._window_at = now
+            self.before, self.active = self.active, set()
+        self.beat_at = now
+        if now - self._read_at > window_secs:
+            self.beat_at = inf
+            self.stop()
+
+    def strain(self) -> float:
+        """Give how far beyond the bounds the delays are at this moment.
+
+        A turn of the loop in which very much is read is a long one: it is looked at in its midst, not only at its end.
         """
-        fraction = max(LEAST, self.fraction / max(1.0, strain))
-        # Rounded down: a client that is alone is not what there is too much of.
-        if self.calm or strain < SOFT or held >= int((1.0 - fraction) * busy):
-            return True
-        self.refused += 1
-        return False
+        return self._observe(monotonic())
 
-    def admits_follower(self, strain: float) -> bool:
-        """Tell whether a reader that follows may go on: only where nothing else helps it may not."""
-        if self.calm or strain < HARD:
+    def _observe(self, now: float) -> float:
+        commits = self._commit_strain()
+        strain = max(max(self.late_secs, self._late(now)) / self._wait_secs, commits)
+        self.control.observe(strain, now)
+        # A queue that is too long is watched at once, though it may be a burst that passes.
+        self.calm = not self.control.overloaded and commits <= 1.0
+        return strain
+
+    def _commit_strain(self) -> float:
+        """Give how long a change would take to become durable that came now, or has taken if that is longer."""
+        pending = self._pending
+        if pending < self._tuning.few_changes or self._engine.failure:
+            return 0.0
+        return max(self._engine.pending_secs / self._commit_secs, pending / max(self.in_time, self._tuning.few_changes))
+
+    def _count_durable(self, now: float) -> None:
+        """Count how many changes become durable in the time that one may take, while there is always a queue of them:
+        otherwise it would be counted how many were asked for.
+        """
+        secs, durable = now - self._counted_at, self._engine.durable_change
+        if self._pending >= self._tuning.few_changes:
+            if secs < self._commit_secs:
+                return
+            in_time = (durable - self._counted) * self._commit_secs / secs
+            self.in_time = max(in_time, self.in_time * KEPT) if self.in_time < inf else in_time
+        self._counted_at, self._counted = now, durable
+
+    def _late(self, now: float) -> float:
+        """Give how late the next beat is already by the loop's own work: what is read now may have waited that long.
+
+        The rest of the delay was a wait for a processor that other programs had: refusing requests would not help.
+        """
+        late_secs = now - self.beat_at - self._tuning.beat_secs
+        if late_secs <= 0 or self.reads < MANY_READS:
+            return 0.0
+        return min(late_secs, thread_time() - self._worked_secs)
+
+
+class Admission:
+    """One read from a connection under strain: what is in it is admitted as a whole, or not at all.
+
+    What is refused first are writes and reads of the past. Readers that follow go on unless nothing else helps; probes,
+    acks of work and what ends something pass always. `refused` is the first request that does not go on, `flooding`
+    that more came behind it: who sent it does not wait for answers, and gets one for all of it.
+    """
+
+    __slots__ = ("_changes", "_overload", "_refuses", "_room", "_spare", "_strain", "flooding", "refused")
+
+    def __init__(self, overload: Overload, outstanding: int, *, returning: bool) -> None:
+        """Whoever returns after having been left alone is admitted: it is somebody else's turn to be.
+
+        Whoever waits for many answers already has sent what comes now long ago: it is refused before others are.
+        """
+        self._strain = strain = overload.strain()
+        self._overload = overload
+        self._refuses: bool | None = False if returning else None
+        self._changes = overload.room
+        self._spare = 0 if outstanding else overload.spare_changes
+        self._room = MOST_AT_ONCE - outstanding if strain >= SOFT else inf
+        self.refused: Request | None = None
+        self.flooding = False
+
+    def admits(self, request: Request) -> bool:
+        """Tell whether a request goes on."""
+        if self.refused is not None:
+            self.flooding = True
+        elif not self._is_admitted(request):
+            self.refused = request
+        return self.refused is None
+
+    def _is_admitted(self, request: Request) -> bool:
+        if not sheddable(request):
             return True
-        self.refused += 1
+        overload, strain = self._overload, self._strain
+        if follows(request):
+            return strain < HARD or not overload.control.overloaded
+        if self._refuses is None:
+            self._refuses = overload.control.refuses(strain, len(overload.held), overload.busy)
+        self._room -= 1
+        return not self._refuses and self._room >= 0 and (request.method not in WRITES or self._takes_change())
+
+    def _takes_change(self) -> bool:
+        """Tell whether there is room for one more change; for the first of a read there may be where there is none."""
+        spare, self._spare = self._spare, 0
+        self._changes -= 1
+        return self._changes + spare >= 0
+
+
+def sheddable(request: Request) -> bool:
+    """Tell whether a request may be refused for there being too many."""
+    if not request.path.startswith((STREAM_ROOT, BUCKET_ROOT)):
         return False
+    if request.method in WRITES:
+        return SUBSCRIPTIONS not in request.path
+    return request.method == b"GET"
 
 
 def hold_secs(held: int) -> float:
@@ -149,7 +291,7 @@ def wait_secs(held: int) -> int:
 
 
 def _longest_secs(held: int) -> float:
-    return min(LONGEST_HOLD_SECS, max(HOLD_SECS, held / RETURNING_PER_SEC))
+    return max(HOLD_SECS, held / RETURNING_PER_SEC)
 
 
 def _spread(held: int) -> float:

@@ -1,4 +1,4 @@
-"""The pulse of a real server: a disk that stands still is noticed, and that it goes on again is too."""
+"""The overload control of a real server: a disk that stands still is noticed, and that it goes on again is too."""
 
 import errno
 import time
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from everbrook.engine import Clock
 from everbrook.protocol import Change
-from everbrook.server.limits.tuning import OverloadTuning, PulseTuning
+from everbrook.server.limits.tuning import OverloadTuning
 from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
 from tests.server.running import GatedStorage, RunningServer, eventually
@@ -21,9 +21,9 @@ WRITERS = 10
 EACH = 30
 FEW = 200
 """So many pending changes are a queue in these tests; the writers send more."""
-QUEUE = PulseTuning(few_changes=FEW, spare_changes=FEW)
+QUEUE = OverloadTuning(few_changes=FEW)
 MANY = 200
-QUICK = ServerTuning(pulse=PulseTuning(quiet_beats=4, overload=OverloadTuning(standing_secs=0.1)))
+QUICK = ServerTuning(overload=OverloadTuning(window_secs=0.1))
 STILL_SECS = 0.2
 """A delay of this length is a standing one for the tuning `QUICK`."""
 
@@ -42,7 +42,7 @@ class SlowStorage(GatedStorage):
 
 
 def is_calm(server: RunningServer) -> bool:
-    return server.call(lambda: server.listener.pulse.calm)
+    return server.call(lambda: server.listener.overload.calm)
 
 
 class SlowClock(Clock):
@@ -71,12 +71,12 @@ class StarvedClock(Clock):
 
 
 def queue_up(
-    start: Start, connect: Connect, path: str, pulse: PulseTuning = QUEUE
+    start: Start, connect: Connect, path: str, overload: OverloadTuning = QUEUE
 ) -> tuple[GatedStorage, RunningServer, list[Wire]]:
     """Let many changes wait for a disk that stands still."""
     storage = GatedStorage()
     storage.gate.set()
-    server = start(storage, ServerTuning(pulse=pulse), limits__overload_commit_secs=0.1)
+    server = start(storage, ServerTuning(overload=overload), limits__overload_commit_secs=0.1)
     connect(server).create(path)
     wires = [connect(server) for _ in range(WRITERS)]
     storage.gate.clear()
@@ -89,10 +89,10 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
     start: Start, connect: Connect, path: str
 ) -> None:
     storage, server, wires = queue_up(start, connect, path)
-    assert eventually(lambda: not server.call(lambda: server.listener.pulse.overload.calm))
+    assert eventually(lambda: server.call(lambda: server.listener.overload.control.overloaded))
     for wire in wires:
         wire.send(append_to(path))
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.held) > 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.held) != set())
     storage.gate.set()
     answers = [[wire.read().status for _ in range(EACH + 1)] for wire in wires]
     assert {status for statuses in answers for status in statuses[:-1]} == {204}
@@ -102,9 +102,9 @@ def test_a_disk_that_does_not_keep_up_makes_the_server_refuse_until_it_does(
 
 
 def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start, connect: Connect, path: str) -> None:
-    storage, server, wires = queue_up(start, connect, path, replace(QUEUE, spare_changes=FEW // 10))
+    storage, server, wires = queue_up(start, connect, path, replace(QUEUE, few_changes=FEW // 2))
     others = [connect(server) for _ in range(WRITERS)]
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.room) <= 0)
     for wire in others:
         wire.send(append_to(path))
     assert [wire.read().status for wire in others] == [503] * WRITERS
@@ -117,10 +117,9 @@ def test_while_too_much_waits_for_the_disk_nothing_more_is_taken_in(start: Start
 def test_a_full_queue_has_room_for_those_who_ask_one_thing_after_the_other(
     start: Start, connect: Connect, path: str
 ) -> None:
-    pulse = replace(QUEUE, overload=OverloadTuning(standing_secs=60))
-    storage, server, _ = queue_up(start, connect, path, pulse)
+    storage, server, _ = queue_up(start, connect, path, replace(QUEUE, window_secs=60))
     patient, hasty = connect(server), connect(server)
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.room) <= 0)
     waiting = server.engine.last_change
     hasty.send(append_to(path) * 2)
     patient.send(append_to(path))
@@ -135,20 +134,21 @@ def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
 ) -> None:
     storage = GatedStorage()
     storage.gate.set()
-    tuning = ServerTuning(pulse=PulseTuning(few_changes=50, assumed_per_sec=1000.0))
+    tuning = ServerTuning(overload=OverloadTuning(few_changes=50))
     bounds = {"limits__overload_commit_secs": 0.1, "limits__overload_wait_secs": 60}
     server = start(storage, tuning, SlowClock(), **bounds)
     connect(server).create(path)
     wires = [connect(server) for _ in range(20)]
     storage.gate.clear()
     all_sent, standing = Event(), Event()
+    server.call(lambda: setattr(server.listener.overload, "in_time", 100))
     server.loop.call_soon_threadsafe(standing.set)
     server.loop.call_soon_threadsafe(all_sent.wait)
     assert standing.wait(10)
     for wire in wires:
         wire.send(append_to(path) * 50)
     all_sent.set()
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.held) > 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.held) != set())
     # There is room for 100. Some 125 are taken in before a turn is a long one, and each client's are one read.
     assert server.call(lambda: server.engine.last_change) < len(wires) * 50 / 2
     storage.gate.set()
@@ -157,15 +157,15 @@ def test_in_a_long_turn_no_more_is_taken_in_than_will_be_durable_in_good_time(
 @pytest.mark.usefixtures("faults")
 def test_a_store_that_has_failed_is_still_read(start: Start, connect: Connect, path: str) -> None:
     storage, server, _ = queue_up(start, connect, path)
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) <= 0)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.room) <= 0)
     storage.failure = OSError(errno.EIO, "the disk is broken")
     storage.gate.set()
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.room) == inf)
+    assert eventually(lambda: server.call(lambda: server.listener.overload.room) == inf)
     assert connect(server).get(path).status == 200
 
 
 def test_what_was_asked_for_is_not_taken_for_what_a_disk_can_do(start: Start, connect: Connect, path: str) -> None:
-    server = start(SlowStorage(0.05), ServerTuning(pulse=QUEUE), limits__overload_commit_secs=0.1)
+    server = start(SlowStorage(0.05), ServerTuning(overload=QUEUE), limits__overload_commit_secs=0.1)
     wires = [connect(server) for _ in range(WRITERS)]
     wires[0].create(path)
     for _ in range(WRITERS):
@@ -228,14 +228,14 @@ def test_whoever_is_alone_may_send_as_much_at_once_as_it_will(start: Start, conn
     assert {wire.read().status for _ in range(MANY * 5)} == {204}
 
 
-def test_an_idle_server_has_no_pulse(start: Start, connect: Connect) -> None:
+def test_an_idle_server_has_no_beat(start: Start, connect: Connect) -> None:
     server = start(tuning=QUICK)
     assert connect(server).get("/healthz").status == 200
-    assert server.call(lambda: server.listener.pulse.beat_at) < float("inf")
-    assert eventually(lambda: server.call(lambda: server.listener.pulse.beat_at) == float("inf"))
+    assert server.call(lambda: server.listener.overload.beat_at) < float("inf")
+    assert eventually(lambda: server.call(lambda: server.listener.overload.beat_at) == float("inf"))
 
 
-def test_without_bounds_there_is_no_pulse_at_all(start: Start, connect: Connect) -> None:
+def test_without_bounds_there_is_no_beat_at_all(start: Start, connect: Connect) -> None:
     server = start(limits__overload_wait_secs=0.0, limits__overload_commit_secs=0.0)
     assert connect(server).get("/healthz").status == 200
-    assert not server.call(lambda: server.listener.pulse.begun)
+    assert not server.call(lambda: server.listener.overload.begun)
