@@ -1,5 +1,7 @@
 """Splits: a large batch that is split in pieces is what it would be at once."""
 
+from array import array
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -34,6 +36,12 @@ def split(body: bytes, steps: list[None] | None = None) -> Split:
             steps.append(None)
 
 
+def unpacked(found: Split, tail: int) -> tuple[bytes, tuple[int, ...]]:
+    """Give what is stored of a split, as one that was made at once gives it."""
+    data, ends = found.pack(tail)
+    return data, tuple(ends)
+
+
 def repeated(chosen: list[bytes]) -> list[bytes]:
     """Make several pieces of some values."""
     return chosen * (3 * PIECE_BYTES // (sum(map(len, chosen)) + len(chosen)) + 1)
@@ -43,7 +51,7 @@ def repeated(chosen: list[bytes]) -> list[bytes]:
 @given(st.lists(values, min_size=1, max_size=5), st.integers(0, 10**12))
 def test_a_batch_in_pieces_is_as_one_at_once(chosen: list[bytes], tail: int) -> None:
     body = b" [" + b",".join(repeated(chosen)) + b" ] "
-    assert split(body).pack(tail) == pack_messages(body, tail)
+    assert unpacked(split(body), tail) == pack_messages(body, tail)
 
 
 @generated
@@ -78,8 +86,18 @@ def test_a_step_splits_one_piece() -> None:
 def test_a_value_that_is_longer_than_a_piece_is_tried_again_with_twice_as_much() -> None:
     steps: list[None] = []
     body = b"[" + b'"' + b"a," * (8 * PIECE_BYTES) + b'"' + b"]"
-    assert split(body, steps).pack(0) == pack_messages(body, 0)
+    assert unpacked(split(body, steps), 0) == pack_messages(body, 0)
     assert len(steps) == 5
+
+
+def test_a_step_of_the_shortest_values_splits_some_thousands() -> None:
+    steps: list[None] = []
+    split(b"[" + b"1," * 100_000 + b"1]", steps)
+    assert len(steps) >= 100_000 // 5_000
+
+
+def test_the_ends_of_very_many_messages_are_copied_at_once() -> None:
+    assert isinstance(split(b"[" + b"1," * MANY_VALUES + b"1]").pack(7)[1], array)
 
 
 @pytest.mark.parametrize(

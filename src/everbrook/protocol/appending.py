@@ -4,6 +4,8 @@ The order of the refusals is the specification's: closed first, so that a writer
 producer, then the content type, then Stream-Seq, and last whether the tail is where the writer believes it to be.
 """
 
+from collections.abc import Sequence
+
 from everbrook.protocol.change import Write
 from everbrook.protocol.commands import Append
 from everbrook.protocol.content_type import parse_media_type
@@ -94,7 +96,7 @@ def _decide_closed(stream: StreamView, command: Append) -> Decision:
     )
 
 
-def _append(head: Head, command: Append) -> tuple[Head, bytes, tuple[int, ...]]:
+def _append(head: Head, command: Append) -> tuple[Head, bytes, Sequence[int]]:
     """Give the head after the append, the bytes to store, and where their messages end."""
     _check_content_type(head, command)
     _check_stream_seq(head, command)

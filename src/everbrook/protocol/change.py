@@ -4,6 +4,8 @@ A change is a tuple of edits over one or several streams. Fork entries follow fr
 of a fork enters it under its source, dropping it takes the entry out.
 """
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from everbrook.protocol.state import Head, Producer
@@ -19,7 +21,7 @@ class Write(Struct, frozen=True, gc=False):
 
     head: Head
     data: bytes = b""
-    ends: tuple[int, ...] = ()
+    ends: Sequence[int] = ()
     producer_id: bytes | None = None
     producer: Producer | None = None
     forgotten: tuple[bytes, ...] = ()

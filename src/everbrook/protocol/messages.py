@@ -3,12 +3,14 @@
 A message is the unit of boundaries: one body in byte mode, one flattened element in JSON mode (§9.1).
 """
 
+from collections.abc import Sequence
+
 from everbrook.protocol.json_mode import join_messages, join_part, joined_bytes, pack_messages
 from everbrook.protocol.split import Split
 from everbrook.protocol.state import Identity
 
 
-def pack(identity: Identity, body: bytes, tail: int, split: Split | None = None) -> tuple[bytes, tuple[int, ...]]:
+def pack(identity: Identity, body: bytes, tail: int, split: Split | None = None) -> tuple[bytes, Sequence[int]]:
     """Turn a body appended at `tail` into stored bytes and the offsets at which its messages end."""
     if not body:
         return b"", ()

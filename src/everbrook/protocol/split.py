@@ -15,7 +15,8 @@ from everbrook.protocol.content_type import JSON, parse_media_type
 from everbrook.protocol.errors import InvalidJson, ProtocolError
 from everbrook.protocol.json_mode import MAX_BATCH_VALUES, SEPARATOR, split_messages
 
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 8 * 1024
+"""Of the shortest values, a piece of so many bytes takes about 2 ms."""
 # From so many values on, which take about 7 ms, a batch is split in pieces.
 MANY_VALUES = 65_536
 LARGE_BYTES = 2 * MANY_VALUES
@@ -29,11 +30,14 @@ class Split(Struct, frozen=True):
     lengths: Sequence[int] = ()
     error: ProtocolError | None = None
 
-    def pack(self, tail: int) -> tuple[bytes, tuple[int, ...]]:
-        """Give the stored bytes, and where the messages end when they are appended at `tail`."""
+    def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
+        """Give the stored bytes, and where the messages end when they are appended at `tail`.
+
+        An array takes a third of the time of a tuple of as many numbers, and others copy it at once.
+        """
         if self.error:
             raise self.error
-        return self.data, tuple(islice(accumulate(self.lengths, initial=tail), 1, None))
+        return self.data, array("Q", islice(accumulate(self.lengths, initial=tail), 1, None))
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:

@@ -3,8 +3,9 @@
 Numbers are little-endian. A text is its length in two bytes, then its bytes. What may be absent has a bit in `flags`.
 """
 
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
+from operator import sub
 from struct import Struct
 
 from everbrook.protocol.change import Change, Drop, Edit, Write
@@ -30,6 +31,8 @@ KEPT = Struct("<QB")
 SNAPSHOT = Struct("<QqQQQ")
 RETENTION = Struct("<QQQ")
 DIGEST_BYTES = 32
+# So many lengths are written in less than a millisecond.
+LENGTHS_AT_ONCE = 8192
 # The fields of an append of one message without options, which are those of a write in a row.
 _APPEND = Struct("<BQQqBII")
 
@@ -220,10 +223,18 @@ def _pack_write(write: Write, flags: int) -> bytes:
     parts.append(MESSAGES.pack(len(data), len(ends)))
     if len(ends) > 1:
         start = write.head.tail - len(data)
-        lengths = [end - before for before, end in zip((start, *ends), ends, strict=False)]
-        parts.append(Struct(f"<{len(lengths)}I").pack(*lengths))
+        parts += _pack_lengths(start, ends)
     parts.append(data)
     return b"".join(parts)
+
+
+def _pack_lengths(start: int, ends: Sequence[int]) -> Iterator[bytes]:
+    """Write how long messages are, piece by piece: other threads wait for the interpreter's lock during each."""
+    for first in range(0, len(ends), LENGTHS_AT_ONCE):
+        piece = ends[first : first + LENGTHS_AT_ONCE]
+        lengths = map(sub, piece, chain((start,), piece))
+        yield Struct(f"<{len(piece)}I").pack(*lengths)
+        start = piece[-1]
 
 
 def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:

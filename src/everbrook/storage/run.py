@@ -6,6 +6,7 @@ that growing never moves megabytes.
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage.index import MessageIndex
@@ -29,7 +30,7 @@ class Run(MessageIndex):
         self._gathering = bytearray()
         self.used_bytes = 0
 
-    def append(self, data: bytes, ends: tuple[int, ...], time: int) -> int:
+    def append(self, data: bytes, ends: Sequence[int], time: int) -> int:
         """Add the bytes of one append, whose messages end at `ends`. Tells how much memory that took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
