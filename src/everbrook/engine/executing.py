@@ -264,7 +264,7 @@ class Executing(Reading):
         if self._streams.is_cramped(name):
             raise TooManyProducers("the server has no memory for more producers of this bucket now")
         if self._quotas.active:
-            size = self._streams.producer_bytes_of(name) + producers_bytes((producer_id,))
+            size = self._streams.producer_bytes.beside(name) + producers_bytes((producer_id,))
             self._quotas.check_producers(name, size)
 
     def _check_wake(self, change: Change) -> None:

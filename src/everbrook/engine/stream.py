@@ -3,6 +3,7 @@
 `head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import takewhile
 
@@ -10,6 +11,7 @@ from everbrook.engine.feed import Feed
 from everbrook.engine.lineage import Lineage
 from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.memory import producers_bytes
@@ -139,3 +141,24 @@ class Stream:
     def first_since(self, start: int, end: int, time: int) -> int:
         """Give where the first message between two boundaries begins that was appended at `time` or later."""
         return self.lineage.first_since(start, end, time)
+
+
+class ProducerBytes:
+    """About how much memory the producers of loaded streams take, in all and by bucket."""
+
+    def __init__(self) -> None:
+        self.all = 0
+        self._by_bucket = Counter[bytes | None]()
+
+    def beside(self, name: bytes) -> int:
+        """Give what those take whose streams are in the bucket of this one, or are in none as it is."""
+        return self._by_bucket[bucket_of(name)]
+
+    def add(self, stream: Stream, more_bytes: int) -> None:
+        """Count more, or less, for a stream."""
+        if more_bytes:
+            bucket_id = bucket_of(stream.head.identity.name)
+            self.all += more_bytes
+            self._by_bucket[bucket_id] += more_bytes
+            if not self._by_bucket[bucket_id]:
+                del self._by_bucket[bucket_id]

@@ -5,7 +5,6 @@ when it is first asked for. Where the storage can bring it back, it leaves memor
 and others need the room.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Protocol
@@ -16,20 +15,16 @@ from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.limits import MAX_LOADED_BYTES
 from everbrook.engine.lineage import Lineage
-from everbrook.engine.stream import Stream
+from everbrook.engine.stream import ProducerBytes, Stream
 from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.lifetime import deadline, ended, last_touch
-from everbrook.protocol.path import bucket_of
-from everbrook.protocol.state import Fork, Head
+from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
 from everbrook.storage.damage import Damaged
 from everbrook.storage.memory import STREAM_BYTES
-
-BASE = b""
-"""What stands for the base surface where bytes are counted by bucket."""
 
 
 class Observer(Protocol):
@@ -70,10 +65,8 @@ class Streams:
         self._producer_idle_ms = producer_idle_ms
         self._faults = faults
         self._tuning = tuning
-        self._max_resident = tuning.max_resident
         self._max_loaded_bytes = max_loaded_bytes
-        self._producer_bytes = 0
-        self._producer_bytes_of = Counter[bytes]()
+        self.producer_bytes = ProducerBytes()
         self._observer = observer
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
@@ -91,7 +84,7 @@ class Streams:
     @property
     def loaded_bytes(self) -> int:
         """About how much memory streams take that are loaded, with their producers."""
-        return STREAM_BYTES * len(self._visible) + self._producer_bytes
+        return STREAM_BYTES * len(self._visible) + self.producer_bytes.all
 
     def is_cramped(self, name: bytes) -> bool:
         """Tell whether streams take more memory than they may although idle ones leave it, and the producers of this
@@ -100,11 +93,7 @@ class Streams:
         share = self._max_loaded_bytes // 8
         if not self._storage.blocking or self.loaded_bytes <= self._max_loaded_bytes + share:
             return False
-        return self.producer_bytes_of(name) > share
-
-    def producer_bytes_of(self, name: bytes) -> int:
-        """About how much memory the producers take of loaded streams in the bucket of this one."""
-        return self._producer_bytes_of[bucket_of(name) or BASE]
+        return self.producer_bytes.beside(name) > share
 
     @property
     def newest(self) -> int:
@@ -191,10 +180,15 @@ class Streams:
                 elif head and name not in self._visible:
                     yield head
             after = found[-1][0]
-        for stream in tuple(self._arriving.values()):
-            name = stream.head.identity.name
-            if name.startswith(prefix) and self._newest.get(name) is stream:
-                yield stream.head
+        yield from self._newly_arriving(prefix)
+
+    def _newly_arriving(self, prefix: bytes) -> list[Head]:
+        """Give the newest heads of the streams that are not durable yet and whose names begin with `prefix`."""
+        heads = (stream.head for stream in self._arriving.values() if self._is_newest(stream))
+        return [head for head in heads if head.identity.name.startswith(prefix)]
+
+    def _is_newest(self, stream: Stream) -> bool:
+        return self._newest.get(stream.head.identity.name) is stream
 
     def newest_head(self, name: bytes) -> Head | None:
         """Give the newest head of a stream."""
@@ -207,10 +201,8 @@ class Streams:
 
     def populated(self, prefix: bytes) -> bool:
         """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
-        for stream in self._arriving.values():
-            name = stream.head.identity.name
-            if name.startswith(prefix) and self._newest.get(name) is stream:
-                return True
+        if self._newly_arriving(prefix):
+            return True
         after = prefix
         while found := self._storage.scan(prefix, after, self._tuning.population_slice):
             # What is visible and not among the newest is about to be dropped.
@@ -238,8 +230,10 @@ class Streams:
         return self._newest[name]
 
     def _adopt(self, head: Head) -> Stream:
-        identity = head.identity
-        source = self._source(identity.fork) if identity.fork else None
+        identity, fork = head.identity, head.identity.fork
+        source = self._newest[fork.source] if fork else None
+        if fork and source and source.head.identity.incarnation != fork.source_incarnation:
+            raise StreamDamaged(f"the stream at {quoted(fork.source)} that was forked from was lost")
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
         stream.fork_depth = source.fork_depth + 1 if source else 0
@@ -247,19 +241,12 @@ class Streams:
         self._observer.arrived(stream)
         return stream
 
-    def _source(self, fork: Fork) -> Stream:
-        """Give the stream that a fork branches off. Another one of its name is not it."""
-        source = self._newest[fork.source]
-        if source.head.identity.incarnation != fork.source_incarnation:
-            raise StreamDamaged(f"the stream at {quoted(fork.source)} that was forked from was lost")
-        return source
-
     def _refresh(self, stream: Stream, record: Record) -> None:
         """Set a stream to what the storage has of it."""
         stream.head = stream.committed = record.head
         before = stream.producer_bytes
         stream.remember(record.producers)
-        self._count_producers(stream, stream.producer_bytes - before)
+        self.producer_bytes.add(stream, stream.producer_bytes - before)
         stream.fork_count = self._storage.fork_count(record.head.identity.incarnation)
         stream.damage = record.damage
         if stream.damage:
@@ -268,7 +255,7 @@ class Streams:
     def _look_for_a_crowd(self) -> None:
         if not self._storage.blocking or self._crowded:
             return
-        if len(self._visible) > self._max_resident or self.loaded_bytes > self._max_loaded_bytes:
+        if len(self._visible) > self._tuning.max_resident or self.loaded_bytes > self._max_loaded_bytes:
             self._crowded = True
             # Later: whoever is at work may still need them.
             self._faults.soon(Callback.EVICTION, self.trim, failed=self._end_trim)
@@ -279,7 +266,7 @@ class Streams:
         before = len(self._visible)
         for name in list(islice(self._visible, self._tuning.eviction_slice)):
             stream = self._visible.pop(name)
-            if stream.idle and self._newest.get(name) is stream:
+            if stream.idle and self._is_newest(stream):
                 del self._newest[name]
                 stream.resident = False
                 self._leave(stream)
@@ -289,16 +276,8 @@ class Streams:
             self._look_for_a_crowd()
 
     def _leave(self, stream: Stream) -> None:
-        self._count_producers(stream, -stream.producer_bytes)
+        self.producer_bytes.add(stream, -stream.producer_bytes)
         self._observer.left(stream)
-
-    def _count_producers(self, stream: Stream, more_bytes: int) -> None:
-        if more_bytes:
-            bucket_id = bucket_of(stream.head.identity.name) or BASE
-            self._producer_bytes += more_bytes
-            self._producer_bytes_of[bucket_id] += more_bytes
-            if not self._producer_bytes_of[bucket_id]:
-                del self._producer_bytes_of[bucket_id]
 
     def _end_trim(self) -> None:
         """Let the next stream that comes have others leave: this time it failed."""
@@ -346,7 +325,7 @@ class Streams:
             before = stream.producer_bytes
             stream.write(edit)
             if stream.producer_bytes != before:
-                self._count_producers(stream, stream.producer_bytes - before)
+                self.producer_bytes.add(stream, stream.producer_bytes - before)
                 self._look_for_a_crowd()
 
     def _prepare_creation(self, write: Write) -> None:
@@ -369,7 +348,10 @@ class Streams:
                 self._publish_drop(edit)
                 continue
             if edit.created:
-                self._publish_creation(edit)
+                identity = edit.head.identity
+                self._visible[identity.name] = self._arriving.pop(identity.incarnation)
+                self._settle_fork(edit)
+                self._look_for_a_crowd()
             stream = self._visible[edit.head.identity.name]
             before = stream.committed
             stream.commit()
@@ -377,12 +359,6 @@ class Streams:
             if edit.head.deleted:
                 name = quoted(edit.head.identity.name)
                 stream.end(StreamGone(f"the stream at {name} was deleted; forks of it live on"))
-
-    def _publish_creation(self, write: Write) -> None:
-        identity = write.head.identity
-        self._visible[identity.name] = self._arriving.pop(identity.incarnation)
-        self._settle_fork(write)
-        self._look_for_a_crowd()
 
     def _publish_drop(self, drop: Drop) -> None:
         name = drop.head.identity.name
