@@ -1,6 +1,5 @@
 """A disk with faults: a sync that fails, or a quota, on top of the real file system."""
 
-import errno
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,12 +8,13 @@ from everbrook.storage import OsDisk
 from everbrook.storage.disk import File
 from everbrook.storage.file_blobs import BLOBS
 from tests.server.wire import Wire
+from tests.storage.disks import FileAbove, Room, no_room
 
 FILLER = "/v1/stream/filler"
 
 
 @dataclass
-class Faults:
+class Faults(Room):
     """What is wrong with a disk, from now on."""
 
     sync_error: int | None = None
@@ -22,7 +22,6 @@ class Faults:
     syncs_before_error: int = 0
     """How many syncs still work before that."""
     room_bytes: int | None = None
-    """By how much files can grow before the disk is full. A write that does not fit is torn."""
     torn_bytes: int | None = None
     """How much of the next write to allocated room is done, before a disk that copies on write finds itself full."""
     refused_syncs: int = field(default=0, init=False)
@@ -37,32 +36,13 @@ class Faults:
         self.refused_syncs += 1
         raise OSError(self.sync_error, os.strerror(self.sync_error))
 
-    def take(self, size: int) -> int:
-        """Give as much room as there is."""
-        if self.room_bytes is None:
-            return size
-        taken = min(size, self.room_bytes)
-        self.room_bytes -= taken
-        return taken
 
-
-class FaultyFile:
+class FaultyFile(FileAbove):
     """A file on such a disk."""
 
     def __init__(self, file: File, faults: Faults) -> None:
-        self._file = file
+        super().__init__(file)
         self._faults = faults
-
-    @property
-    def size(self) -> int:
-        return self._file.size
-
-    @size.setter
-    def size(self, value: int) -> None:
-        self._file.size = value
-
-    def write(self, data: bytes) -> None:
-        self.write_at(self._file.size, data)
 
     def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
         allocated = self._file.size - position
@@ -72,25 +52,19 @@ class FaultyFile:
             taken, self._faults.torn_bytes = self._faults.torn_bytes, None
         self._file.write_at(position, data[:taken])
         if taken < len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise no_room()
         if sync:
             self.sync()
 
     def allocate(self, size: int) -> None:
         taken = self._faults.take(size - self._file.size)
         if self._file.size + taken < size:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise no_room()
         self._file.allocate(size)
 
     def sync(self) -> None:
         self._faults.sync()
-        self._file.sync()
-
-    def truncate(self, size: int) -> None:
-        self._file.truncate(size)
-
-    def close(self) -> None:
-        self._file.close()
+        super().sync()
 
 
 class FaultyDisk(OsDisk):

@@ -16,18 +16,26 @@ def no_room() -> OSError:
     return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-class WatchedFile:
-    """A file whose steps are written down. It is never really synced."""
+class Room:
+    """The room on a disk."""
 
-    def __init__(self, disk: "WatchedDisk", path: Path, file: File) -> None:
-        self._disk = disk
+    room_bytes: int | None = None
+    """How much can be written or allocated before the disk is full. A write that does not fit is torn."""
+
+    def take(self, size: int) -> int:
+        """Give as much room as there is."""
+        if self.room_bytes is None:
+            return size
+        taken = min(size, self.room_bytes)
+        self.room_bytes -= taken
+        return taken
+
+
+class FileAbove:
+    """A file on top of another one."""
+
+    def __init__(self, file: File) -> None:
         self._file = file
-        self._path = path
-        disk.open_files.add(self)
-
-    def renamed(self, source: Path, target: Path) -> None:
-        """Be called by another name from now on, if it is this one."""
-        self._path = target if self._path == source else self._path
 
     @property
     def size(self) -> int:
@@ -39,6 +47,35 @@ class WatchedFile:
 
     def write(self, data: bytes) -> None:
         self.write_at(self._file.size, data)
+
+    def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
+        self._file.write_at(position, data, sync=sync)
+
+    def allocate(self, size: int) -> None:
+        self._file.allocate(size)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class WatchedFile(FileAbove):
+    """A file whose steps are written down. It is never really synced."""
+
+    def __init__(self, disk: "WatchedDisk", path: Path, file: File) -> None:
+        super().__init__(file)
+        self._disk = disk
+        self._path = path
+        disk.open_files.add(self)
+
+    def renamed(self, source: Path, target: Path) -> None:
+        """Be called by another name from now on, if it is this one."""
+        self._path = target if self._path == source else self._path
 
     def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
         """Write as much as there is room for: that of what was allocated is taken already, unless the disk copies."""
@@ -65,21 +102,19 @@ class WatchedFile:
 
     def truncate(self, size: int) -> None:
         self._disk.step("truncate", self._path)
-        self._file.truncate(size)
+        super().truncate(size)
 
     def close(self) -> None:
         self._disk.open_files.discard(self)
-        self._file.close()
+        super().close()
 
 
-class WatchedDisk(OsDisk):
+class WatchedDisk(OsDisk, Room):
     """The file system, watched."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[str, Path]] = []
         self.steps_left: int | None = None
-        self.room_bytes: int | None = None
-        """How much can be written or allocated before the disk is full. A write that does not fit is torn."""
         self.copies = False
         """Whether writing again needs room again, as where a file system copies what is written."""
         self.sync_error: int | None = None
@@ -100,14 +135,6 @@ class WatchedDisk(OsDisk):
                 raise Stopped
             self.steps_left -= 1
         self.steps.append((kind, path))
-
-    def take(self, size: int) -> int:
-        """Give as much room as there is."""
-        if self.room_bytes is None:
-            return size
-        taken = min(size, self.room_bytes)
-        self.room_bytes -= taken
-        return taken
 
     def check_sync(self, path: Path) -> None:
         """Let the next sync fail, once: a disk that failed may well succeed when it is asked again."""
