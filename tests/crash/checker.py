@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 
 from everbrook.storage import Damage, OsDisk
+from everbrook.storage.base_state import BaseState, Opened
 from everbrook.storage.journal_scan import read_journal
-from everbrook.storage.lmdb_base import BaseState, Opened, open_base
+from everbrook.storage.lmdb_base import open_base
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE, JOURNAL, MANIFEST, parse_manifest
 from everbrook.storage.rows import DATA

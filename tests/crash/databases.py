@@ -10,7 +10,7 @@ from typing import Any, cast
 import lmdb
 
 from everbrook.storage import lmdb_base
-from everbrook.storage.lmdb_base import APPLIED, NUMBER
+from everbrook.storage.base_state import APPLIED, NUMBER
 from everbrook.storage.rows import DATA, META, unseal
 from tests.crash.recorder import RecordingDisk
 

@@ -94,7 +94,7 @@ def _discard_the_segment_that_goes_on(patch: pytest.MonkeyPatch) -> None:
 
     def remove(checkpoint: Checkpoint, incarnation: int, floor: int | None) -> None:
         really_remove(checkpoint, incarnation, floor)
-        cursor = checkpoint._cursor(CHUNKS)
+        cursor = checkpoint._rows.cursor(CHUNKS)
         if cursor.set_range(PLACE.pack(incarnation, 0)) and holds(cursor, incarnation):
             row = bytes(cursor.value())
             if not is_inline(row):

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-import lmdb
-
 from everbrook.protocol.state import Identity
+from everbrook.storage.base_state import (
+    APPLIED,
+    LAST_INCARNATION,
+    MANIFEST_COPY,
+    NEEDED,
+    NUMBER,
+    NUMBERS,
+    OPENED,
+)
 from everbrook.storage.chunk import (
     Chunk,
     Location,
@@ -30,17 +37,7 @@ from everbrook.storage.chunk import (
 )
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.journal_scan import Needed
-from everbrook.storage.lmdb_base import (
-    APPLIED,
-    LAST_INCARNATION,
-    MANIFEST_COPY,
-    NEEDED,
-    NUMBER,
-    NUMBERS,
-    OPENED,
-    LmdbBase,
-    pack_mark,
-)
+from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.rows import (
@@ -56,11 +53,11 @@ from everbrook.storage.rows import (
     PRODUCERS,
     REMOVALS,
     STREAMS,
+    Rows,
     holds,
-    seal,
+    pack_mark,
     seek_before,
     start_of,
-    unseal,
 )
 from everbrook.storage.tuning import StorageTuning
 
@@ -74,6 +71,7 @@ class Checkpoint:
         self._small_chunk_bytes = tuning.small_chunk_bytes
         self._in_segments = base.segments.used
         self._transaction = base.env.begin(write=True)
+        self._rows = Rows(self._transaction, base.databases)
         self._writer = base.segments.writer()
         self.removals: list[tuple[int, int]] = []
         """Segments that no row refers to any more, to be removed after the commit: their streams and first offsets."""
@@ -100,38 +98,29 @@ class Checkpoint:
         self.discard(recent.floors)
         for name, holder in recent.names.items():
             if holder is None:
-                self._delete(NAMES, name)
+                self._rows.delete(NAMES, name)
             else:
-                self._put(NAMES, name, INCARNATION.pack(holder))
+                self._rows.put(NAMES, name, INCARNATION.pack(holder))
         for source, forks in recent.forked.items():
             for fork in forks:
-                self._put(FORKS, PLACE.pack(source, fork), b"")
+                self._rows.put(FORKS, PLACE.pack(source, fork), b"")
         for source, gone in recent.unforked.items():
             for fork in gone:
-                self._delete(FORKS, PLACE.pack(source, fork))
+                self._rows.delete(FORKS, PLACE.pack(source, fork))
         self.set_damage({each: mark for each, mark in marks.items() if each not in recent.dropped})
-
-    def _put(self, database: bytes, key: bytes, value: bytes) -> None:
-        self._transaction.put(key, seal(key, value), db=self._base.databases[database])
-
-    def _delete(self, database: bytes, key: bytes) -> None:
-        self._transaction.delete(key, db=self._base.databases[database])
-
-    def _cursor(self, database: bytes) -> lmdb.Cursor:
-        return self._transaction.cursor(self._base.databases[database])
 
     # Streams
 
     def _stream(self, stream: RecentStream) -> None:
         identity = stream.head.identity
         key = INCARNATION.pack(identity.incarnation)
-        self._put(STREAMS, key, pack_identity(identity) + pack_head(stream.head))
+        self._rows.put(STREAMS, key, pack_identity(identity) + pack_head(stream.head))
         if stream.created and identity.mortal:
-            self._put(MORTAL, key, b"")
+            self._rows.put(MORTAL, key, b"")
         for producer_id in stream.forgotten:
-            self._delete(PRODUCERS, key + producer_id)
+            self._rows.delete(PRODUCERS, key + producer_id)
         for producer_id, producer in stream.producers.items():
-            self._put(PRODUCERS, key + producer_id, pack_producer(producer))
+            self._rows.put(PRODUCERS, key + producer_id, pack_producer(producer))
         if stream.run and (chunks := cut_run(stream.run, self._chunk_bytes)):
             self.append(identity, chunks)
 
@@ -163,8 +152,8 @@ class Checkpoint:
 
     def _put_inline(self, incarnation: int, chunk: Chunk) -> None:
         key = PLACE.pack(incarnation, chunk.start)
-        self._transaction.put(key, pack_inline(key, chunk.data), db=self._base.databases[CHUNKS])
-        self._put(INDEXES, key, pack_index(chunk.index))
+        self._rows.store(CHUNKS, key, pack_inline(key, chunk.data))
+        self._rows.put(INDEXES, key, pack_index(chunk.index))
 
     def _write_segments(self, identity: Identity, chunks: list[Chunk]) -> None:
         """Write full chunks to the last segment; the rest stays a row."""
@@ -175,21 +164,20 @@ class Checkpoint:
                 return
             key = PLACE.pack(identity.incarnation, chunk.start)
             last, checksums = self._writer.write(identity, chunk, last)
-            row = pack_location(key, last, checksums)
-            self._transaction.put(key, row, db=self._base.databases[CHUNKS])
-            self._put(INDEXES, key, pack_index(chunk.index))
+            self._rows.store(CHUNKS, key, pack_location(key, last, checksums))
+            self._rows.put(INDEXES, key, pack_index(chunk.index))
 
     def _delete_chunk(self, incarnation: int, start: int) -> None:
         key = PLACE.pack(incarnation, start)
-        self._delete(CHUNKS, key)
-        self._delete(INDEXES, key)
+        self._rows.delete(CHUNKS, key)
+        self._rows.delete(INDEXES, key)
 
     def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
         """Give the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
 
         Damaged chunks are left as they are: writing them again would give damaged bytes a valid checksum.
         """
-        cursor = self._cursor(CHUNKS)
+        cursor = self._rows.cursor(CHUNKS)
         chunks: list[Chunk] = []
         there = seek_before(cursor, PLACE.pack(incarnation, end))
         while there and holds(cursor, incarnation) and is_inline(cursor.value()):
@@ -204,7 +192,7 @@ class Checkpoint:
     def _chunk(self, key: bytes, row: bytes) -> Chunk | None:
         """Read a whole chunk that is a row, if it and its index verify."""
         data, checksums = inline_parts(row)
-        packed = unseal(key, bytes(self._transaction.get(key, db=self._base.databases[INDEXES], default=b"")))
+        packed = self._rows.value(INDEXES, key)
         if packed is None or unpack_extent(packed) is None or damaged_block(key, data, 0, checksums) is not None:
             return None
         start = PLACE.unpack(key)[1]
@@ -212,7 +200,7 @@ class Checkpoint:
 
     def _last_location(self, incarnation: int, before: int) -> Location | None:
         """Give where the last chunk of a stream is that lies in a segment."""
-        cursor = self._cursor(CHUNKS)
+        cursor = self._rows.cursor(CHUNKS)
         there = seek_before(cursor, PLACE.pack(incarnation, before))
         while there and holds(cursor, incarnation):
             key, row = bytes(cursor.key()), bytes(cursor.value())
@@ -232,7 +220,7 @@ class Checkpoint:
 
     def _remove_chunks(self, incarnation: int, floor: int | None) -> None:
         """Remove the chunks of a stream before an offset, or all of them."""
-        cursor = self._cursor(CHUNKS)
+        cursor = self._rows.cursor(CHUNKS)
         segments: dict[int, None] = {}
         there = cursor.set_range(PLACE.pack(incarnation, 0))
         while there and holds(cursor, incarnation):
@@ -249,19 +237,19 @@ class Checkpoint:
                 break
             if segment is not None:
                 segments[segment] = None
-            self._delete(INDEXES, key)
+            self._rows.delete(INDEXES, key)
             there = cursor.delete()
         for segment in segments:
-            self._put(REMOVALS, PLACE.pack(incarnation, segment), b"")
+            self._rows.put(REMOVALS, PLACE.pack(incarnation, segment), b"")
             self.removals.append((incarnation, segment))
 
     def _drop(self, incarnation: int) -> None:
         """Remove everything of a stream."""
         key = INCARNATION.pack(incarnation)
-        if unseal(key, bytes(self._transaction.get(key, db=self._base.databases[STREAMS], default=b""))) is None:
+        if self._rows.value(STREAMS, key) is None:
             self._unlink_fork(incarnation)
         for database in (STREAMS, MORTAL, DAMAGED, PRODUCERS):
-            cursor = self._cursor(database)
+            cursor = self._rows.cursor(database)
             there = cursor.set_range(key)
             while there and bytes(cursor.key()).startswith(key):
                 there = cursor.delete()
@@ -269,39 +257,39 @@ class Checkpoint:
 
     def _unlink_fork(self, incarnation: int) -> None:
         """Remove a stream from the forks of its source, if its damaged row does not tell which one that is."""
-        for key in [bytes(key) for key, _ in self._cursor(FORKS)]:
+        for key in [bytes(key) for key, _ in self._rows.cursor(FORKS)]:
             if key.endswith(INCARNATION.pack(incarnation)):
-                self._delete(FORKS, key)
+                self._rows.delete(FORKS, key)
 
     def removed(self, segments: Iterable[tuple[int, int]]) -> None:
         """Note that segments are not there any more."""
         for incarnation, segment in segments:
-            self._delete(REMOVALS, PLACE.pack(incarnation, segment))
+            self._rows.delete(REMOVALS, PLACE.pack(incarnation, segment))
 
     # The state of the base
 
     def set_applied(self, number: int, last_incarnation: int) -> None:
         """Say that every change up to `number` is in the base."""
-        self._put(META, APPLIED, NUMBER.pack(number))
-        self._put(META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
+        self._rows.put(META, APPLIED, NUMBER.pack(number))
+        self._rows.put(META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
 
     def set_needed(self, needed: Needed) -> None:
         """Say which files of the journal must be there."""
-        self._put(META, NEEDED, NUMBERS.pack(needed.first, needed.last))
+        self._rows.put(META, NEEDED, NUMBERS.pack(needed.first, needed.last))
 
     def set_damage(self, marks: Mapping[int, DamageMark]) -> None:
         """Keep what is known of damaged streams, and nothing else."""
         kept = {INCARNATION.pack(incarnation) for incarnation in marks}
-        for key in [bytes(key) for key, _ in self._cursor(DAMAGED)]:
+        for key in [bytes(key) for key, _ in self._rows.cursor(DAMAGED)]:
             if key not in kept:
-                self._delete(DAMAGED, key)
+                self._rows.delete(DAMAGED, key)
         for incarnation, mark in marks.items():
-            self._put(DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
+            self._rows.put(DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
 
     def set_opened(self, opened: bytes, manifest: bytes) -> None:
         """Say how the store is opened, and keep a copy of its manifest."""
-        self._put(META, OPENED, opened)
-        self._put(META, MANIFEST_COPY, manifest)
+        self._rows.put(META, OPENED, opened)
+        self._rows.put(META, MANIFEST_COPY, manifest)
 
     def commit(self) -> None:
         """Make it durable: the segments first, then the rows that refer to them."""

@@ -20,6 +20,7 @@ from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Checkpoints, Record, StorageFull
+from everbrook.storage.base_state import BaseState, Opened, parse_opened
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.checkpointer import Checkpointer
 from everbrook.storage.damage import Damage, DamageMark
@@ -28,7 +29,7 @@ from everbrook.storage.file_blobs import BLOBS, FileBlobs
 from everbrook.storage.index import Messages
 from everbrook.storage.journal import Entry, Journal
 from everbrook.storage.journal_scan import read_journal
-from everbrook.storage.lmdb_base import BaseState, LmdbBase, Opened, OpenEnvironment, open_environment, parse_opened
+from everbrook.storage.lmdb_base import LmdbBase, OpenEnvironment, open_environment
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import (
     BASE,

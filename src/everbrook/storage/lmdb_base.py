@@ -4,7 +4,6 @@ Names, heads, producers, forks and message indexes are rows; the bytes of chunks
 a read needs is copied, and the transaction ends: a slow client never pins LMDB's pages.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -13,18 +12,24 @@ from struct import Struct
 from typing import Any
 
 import lmdb
-import msgspec
-from msgspec import Struct as Value
 
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.protocol.state import Head, Producer
+from everbrook.storage.base_state import (
+    APPLIED,
+    LAST_INCARNATION,
+    MANIFEST_COPY,
+    NEEDED,
+    OPENED,
+    BaseState,
+    parse_state,
+)
 from everbrook.storage.chunk import chunk_length, is_inline, parse_location
 from everbrook.storage.chunk_reader import ChunkReader
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.disk import Disk
-from everbrook.storage.journal_scan import Needed
 from everbrook.storage.manifest import BASE, StoreError
-from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity, unpack_producer
+from everbrook.storage.packing import Unpacker, unpack_producer
 from everbrook.storage.pin import Hold
 from everbrook.storage.rows import (
     CHUNKS,
@@ -41,8 +46,13 @@ from everbrook.storage.rows import (
     PRODUCERS,
     REMOVALS,
     STREAMS,
+    UNREADABLE,
     RowDamaged,
+    Rows,
     holds,
+    is_removal,
+    parse_head,
+    parse_mark,
     place_of,
     seek_chunk,
     start_of,
@@ -58,21 +68,10 @@ LMDB_LOCK = "lock.mdb"
 MAP_BYTES = 1 << 40
 MAX_OFFSET = 2**63
 
-APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
-    b"applied",
-    b"manifest",
-    b"incarnation",
-    b"journal",
-    b"opened",
-)
-NUMBER = Struct("<Q")
-NUMBERS = Struct("<QQ")
 DATABASE = Struct("<IHHQQQQQ")
 """LMDB's row of a database: unused, flags, depth, pages of three kinds, count of rows, first page."""
 ORDER_FLAGS = 0x7E
 """The flags of a database that let LMDB compare keys, or keep values, in another way."""
-UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
-"""What unpacking raises over bytes that verify and still can't be read."""
 LMDB_ERRORS = (lmdb.Error, SystemError)
 """What LMDB raises. Deleting over a damaged page gives the second, with the first as its cause."""
 LOST_PAGES = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError)
@@ -89,30 +88,6 @@ def open_environment(folder: Path) -> lmdb.Environment:
     path = folder / DATA
     size = path.stat().st_size if path.exists() else 0
     return lmdb.open(str(folder), map_size=max(MAP_BYTES, 2 * size), max_dbs=16, readahead=False)
-
-
-class BaseState(Value, frozen=True, kw_only=True):
-    """What the base says of itself and of the journal in front of it."""
-
-    applied: int = 0
-    """The number of the last change that is in the base."""
-    last_incarnation: int = 0
-    """At least the largest incarnation that was ever stored, also of streams that are gone."""
-    needed: Needed = Needed()
-    manifest: bytes = b""
-    opened: bytes = b""
-    """How the store was opened last: its promise, and the boot of the machine."""
-
-
-class Opened(Value, frozen=True):
-    """How a store was opened: whether its journal was synced, and in which run of the machine."""
-
-    sync: bool
-    boot: str
-
-    def kept_in(self, boot: str) -> bool:
-        """Tell whether what was written then is all there in a run of the machine: it may be lost after another one."""
-        return self.sync or self.boot == boot
 
 
 def open_base(
@@ -191,18 +166,11 @@ class LmdbBase:
 
     def state(self) -> BaseState:
         """Give what the base says of itself."""
-        keys = (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)
         try:
-            applied, last_incarnation, needed, manifest, opened = (self._get(META, key) or b"" for key in keys)
+            values = {key: self._get(META, key) for key in (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)}
         except StreamDamaged as error:
             raise StoreError(f"{self.folder / DATA} is damaged: {error}") from None
-        return BaseState(
-            applied=NUMBER.unpack(applied)[0] if applied else 0,
-            last_incarnation=NUMBER.unpack(last_incarnation)[0] if last_incarnation else 0,
-            needed=Needed(*NUMBERS.unpack(needed)) if needed else Needed(),
-            manifest=manifest,
-            opened=opened,
-        )
+        return parse_state({key: value for key, value in values.items() if value})
 
     # Streams
 
@@ -347,13 +315,11 @@ class Glance:
     """Names and heads as they are at one moment."""
 
     def __init__(self, transaction: lmdb.Transaction, databases: "dict[bytes, lmdb._Database]") -> None:
-        self._transaction = transaction
-        self._names = databases[NAMES]
-        self._streams = databases[STREAMS]
+        self._rows = Rows(transaction, databases)
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
         """Give names in order, and whose they are; None if that is damaged."""
-        cursor = self._transaction.cursor(self._names)
+        cursor = self._rows.cursor(NAMES)
         start = max(prefix, after)[:MAX_KEY_BYTES]
         there = self._seek(cursor, start) if start else cursor.first()
         while there:
@@ -379,11 +345,11 @@ class Glance:
 
     def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
         """Count the names that begin with `prefix`, all but some of them."""
-        here = sum(self._transaction.get(name, db=self._names) is not None for name in names)
+        here = sum(self._rows.get(NAMES, name) is not None for name in names)
         return self._count(prefix) - here
 
     def _count(self, prefix: bytes) -> int:
-        cursor = self._transaction.cursor(self._names)
+        cursor = self._rows.cursor(NAMES)
         if not (cursor.set_range(prefix) if prefix else cursor.first()):
             return 0
         count = 0
@@ -395,50 +361,9 @@ class Glance:
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream, if it is there and not damaged."""
-        key = INCARNATION.pack(incarnation)
-        sealed = self._transaction.get(key, db=self._streams)
-        packed = None if sealed is None else unseal(key, bytes(sealed))
-        try:
-            return None if packed is None else parse_head(packed)
-        except UNREADABLE:
-            return None
+        return self._rows.head(incarnation)
 
 
 def is_plain_database(row: bytes) -> bool:
     """Tell whether LMDB keeps a database in the order of its keys: no flag says otherwise."""
     return len(row) == DATABASE.size and not DATABASE.unpack(row)[1] & ORDER_FLAGS
-
-
-def parse_head(packed: bytes) -> Head:
-    """Read a row of the streams."""
-    unpacker = Unpacker(packed)
-    return unpack_head(unpacker, unpack_identity(unpacker))[0]
-
-
-def is_removal(key: bytes, sealed: bytes) -> bool:
-    """Tell whether a row of the removals is whole: its key alone names what is removed."""
-    return len(key) == PLACE.size and unseal(key, sealed) is not None
-
-
-def parse_mark(packed: bytes | None) -> DamageMark:
-    """Read a row of the damaged streams. If that is damaged too, nothing of the stream counts as readable."""
-    if packed is None or len(packed) < NUMBER.size:
-        return DamageMark(0, "what is known of its damage is damaged too")
-    return DamageMark(NUMBER.unpack_from(packed)[0], packed[NUMBER.size :].decode("utf-8", "replace"))
-
-
-def pack_mark(mark: DamageMark) -> bytes:
-    return NUMBER.pack(mark.offset) + mark.reason.encode()
-
-
-def unknown_identity(name: bytes, incarnation: int) -> Identity:
-    """Stand for the identity of a stream whose row is damaged."""
-    return Identity(name, incarnation, b"application/octet-stream", b"application/octet-stream", 0)
-
-
-def parse_opened(text: bytes) -> Opened | None:
-    """Read how a store was opened last, if it was. `StoreError` says that this can't be read."""
-    try:
-        return msgspec.json.decode(text, type=Opened) if text else None
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"{BASE}/{DATA} does not tell how the store was opened last: {error}") from None

@@ -17,10 +17,11 @@ from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import Messages
-from everbrook.storage.lmdb_base import Glance, LmdbBase, unknown_identity
+from everbrook.storage.lmdb_base import Glance, LmdbBase
 from everbrook.storage.manifest import BASE
 from everbrook.storage.names import Counts
 from everbrook.storage.recent import Recent
+from everbrook.storage.rows import unknown_identity
 from everbrook.storage.run import Run
 
 # Sentinel for the incarnation behind a name whose row is damaged. No stream has it.

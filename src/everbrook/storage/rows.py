@@ -4,17 +4,23 @@ Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by i
 so each value has one of ours behind it, over its key too: a row in another row's place does not verify.
 """
 
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import Any
 
 import lmdb
 
+from everbrook.protocol.state import Head, Identity
+from everbrook.storage.damage import DamageMark
 from everbrook.storage.manifest import BASE
+from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity
 
 INCARNATION = Struct(">Q")
 PLACE = Struct(">QQ")
 CHECKSUM = Struct("<I")
+_OFFSET = Struct("<Q")
 # What LMDB allows, and so the longest name.
 MAX_KEY_BYTES = 511
 
@@ -24,6 +30,52 @@ DATA = "data.mdb"
 META, NAMES, STREAMS, PRODUCERS, FORKS = b"meta", b"names", b"streams", b"producers", b"forks"
 CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS = b"chunks", b"indexes", b"mortal", b"damaged", b"removals"
 DATABASES = (META, NAMES, STREAMS, PRODUCERS, FORKS, CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS)
+
+
+UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
+"""What unpacking raises over bytes that verify and still can't be read."""
+
+
+class Rows:
+    """The rows of the base in one transaction."""
+
+    def __init__(self, transaction: "lmdb.Transaction[Any]", databases: "dict[bytes, lmdb._Database]") -> None:
+        self._transaction = transaction
+        self._databases = databases
+
+    def cursor(self, database: bytes) -> "lmdb.Cursor[Any]":
+        """Begin to go through a database."""
+        return self._transaction.cursor(self._databases[database])
+
+    def get(self, database: bytes, key: bytes) -> bytes | None:
+        """Give a value as it is stored."""
+        value = self._transaction.get(key, db=self._databases[database])
+        return None if value is None else bytes(value)
+
+    def value(self, database: bytes, key: bytes) -> bytes | None:
+        """Give a value, if it is there and verifies."""
+        sealed = self.get(database, key)
+        return None if sealed is None else unseal(key, sealed)
+
+    def head(self, incarnation: int, *, whole: bool = False) -> Head | None:
+        """Give the head of a stream, if it is there and can be read, or all of its row can."""
+        packed = self.value(STREAMS, INCARNATION.pack(incarnation))
+        try:
+            return None if packed is None else parse_head(packed, whole=whole)
+        except UNREADABLE:
+            return None
+
+    def store(self, database: bytes, key: bytes, row: bytes) -> None:
+        """Put a row as it is."""
+        self._transaction.put(key, row, db=self._databases[database])
+
+    def put(self, database: bytes, key: bytes, value: bytes) -> None:
+        """Put a sealed value."""
+        self.store(database, key, seal(key, value))
+
+    def delete(self, database: bytes, key: bytes) -> None:
+        """Delete a row, if it is there."""
+        self._transaction.delete(key, db=self._databases[database])
 
 
 def seal(key: bytes, value: bytes) -> bytes:
@@ -126,3 +178,33 @@ def seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> bool:
 def place_of(database: bytes, key: bytes) -> str:
     """Say where a row is."""
     return f"{BASE}/{DATA} {database.decode()} {key.hex()}"
+
+
+def parse_head(packed: bytes, *, whole: bool = False) -> Head:
+    """Read a row of the streams; with `whole`, nothing may follow the head."""
+    unpacker = Unpacker(packed)
+    head, _ = unpack_head(unpacker, unpack_identity(unpacker))
+    if whole and unpacker.position != len(packed):
+        raise ValueError("a row of another length")
+    return head
+
+
+def is_removal(key: bytes, sealed: bytes) -> bool:
+    """Tell whether a row of the removals is whole: its key alone names what is removed."""
+    return len(key) == PLACE.size and unseal(key, sealed) is not None
+
+
+def parse_mark(packed: bytes | None) -> DamageMark:
+    """Read a row of the damaged streams. If that is damaged too, nothing of the stream counts as readable."""
+    if packed is None or len(packed) < _OFFSET.size:
+        return DamageMark(0, "what is known of its damage is damaged too")
+    return DamageMark(_OFFSET.unpack_from(packed)[0], packed[_OFFSET.size :].decode("utf-8", "replace"))
+
+
+def pack_mark(mark: DamageMark) -> bytes:
+    return _OFFSET.pack(mark.offset) + mark.reason.encode()
+
+
+def unknown_identity(name: bytes, incarnation: int) -> Identity:
+    """Stand for the identity of a stream whose row is damaged."""
+    return Identity(name, incarnation, b"application/octet-stream", b"application/octet-stream", 0)

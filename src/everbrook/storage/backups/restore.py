@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from everbrook.storage.backups.backup import Backup, BackupError, Entry
 from everbrook.storage.backups.file_system import OpenFileSystem, folders_of, open_file_system
 from everbrook.storage.backups.pieces import BLOCK_BYTES
+from everbrook.storage.base_state import Opened
 from everbrook.storage.check import Report, check_store
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.disk import OsDisk
-from everbrook.storage.lmdb_base import LMDB_LOCK, Opened, open_base
+from everbrook.storage.lmdb_base import LMDB_LOCK, open_base
 from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, format_manifest, parse_manifest, write_manifest
 from everbrook.storage.tuning import DEFAULT_TUNING
 

@@ -8,11 +8,20 @@ import lmdb
 
 from everbrook.protocol.state import Head
 from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
-from everbrook.storage.lmdb_base import UNREADABLE, is_plain_database, parse_head
+from everbrook.storage.lmdb_base import is_plain_database
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
-from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity
-from everbrook.storage.rows import DATA, DATABASES, INCARNATION, STREAMS, place_of, unseal, with_prefix
+from everbrook.storage.rows import (
+    DATA,
+    DATABASES,
+    INCARNATION,
+    STREAMS,
+    UNREADABLE,
+    parse_head,
+    place_of,
+    unseal,
+    with_prefix,
+)
 
 
 class BaseReader:
@@ -119,12 +128,3 @@ class BaseReader:
             self._transaction.abort()
         if self._env:
             self._env.close()
-
-
-def parse_whole_head(packed: bytes) -> Head:
-    """Read a row of the streams, all of it."""
-    unpacker = Unpacker(packed)
-    head, _ = unpack_head(unpacker, unpack_identity(unpacker))
-    if unpacker.position != len(packed):
-        raise ValueError("a row of another length")
-    return head

@@ -25,9 +25,18 @@ from everbrook.storage.chunk import (
     unpack_index,
 )
 from everbrook.storage.disk import OsDisk, Reader
-from everbrook.storage.lmdb_base import UNREADABLE, is_removal
 from everbrook.storage.manifest import SEGMENTS
-from everbrook.storage.rows import CHUNKS, INCARNATION, INDEXES, PLACE, REMOVALS, STREAMS, place_of
+from everbrook.storage.rows import (
+    CHUNKS,
+    INCARNATION,
+    INDEXES,
+    PLACE,
+    REMOVALS,
+    STREAMS,
+    UNREADABLE,
+    is_removal,
+    place_of,
+)
 from everbrook.storage.segments import (
     chunk_end,
     pack_chunk,

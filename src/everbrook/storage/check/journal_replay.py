@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Identity
+from everbrook.storage.base_state import Opened
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.report import DamagedStream, Notebook
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.journal_scan import Recovered
-from everbrook.storage.lmdb_base import Opened
 from everbrook.storage.recovery import replay
 
 NO_CHANGES = "a server takes no changes: a part of the journal is lost and it is not known which streams it was about"

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity, Kept, Snapshot
+from everbrook.storage.base_state import Opened
 from everbrook.storage.check.stream_cut import clipped, inherited_loss, orphaned, raised_kept, without_snapshot
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, cut_run
@@ -24,11 +25,12 @@ from everbrook.storage.disk import Disk
 from everbrook.storage.durable import FILE_DURABLE
 from everbrook.storage.file_blobs import BLOBS
 from everbrook.storage.journal_scan import Needed, log_files, read_journal
-from everbrook.storage.lmdb_base import UNREADABLE, LmdbBase, Opened, open_base
+from everbrook.storage.lmdb_base import LmdbBase, open_base
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest, format_manifest
 from everbrook.storage.recent import Recent
 from everbrook.storage.recovery import replay
+from everbrook.storage.rows import UNREADABLE
 from everbrook.storage.segments import (
     CHUNK_MAGIC,
     pack_segment_header,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Kept
+from everbrook.storage.base_state import MANIFEST_COPY
 from everbrook.storage.check.base_copy import copy_base, is_copyable
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.check.rebuild import Rebuild, finish_rebuild
@@ -27,7 +28,7 @@ from everbrook.storage.disk import Disk, Lock, OsDisk
 from everbrook.storage.durable import ACID, FILE_DURABLE, DurableStorage
 from everbrook.storage.file_blobs import BLOBS, blob_path
 from everbrook.storage.journal_scan import log_files
-from everbrook.storage.lmdb_base import MANIFEST_COPY, LmdbBase, open_base, open_environment
+from everbrook.storage.lmdb_base import LmdbBase, open_base, open_environment
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import (
     BASE,

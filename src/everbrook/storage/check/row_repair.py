@@ -4,28 +4,24 @@ It is one transaction, and run again it finds nothing left to do. The bytes of s
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import lmdb
-import msgspec
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head
-from everbrook.storage.check.base_reader import parse_whole_head
-from everbrook.storage.check.stream_cut import StreamCut, orphaned
-from everbrook.storage.chunk import LOCATION, is_inline
-from everbrook.storage.lmdb_base import (
+from everbrook.storage.base_state import (
     APPLIED,
     LAST_INCARNATION,
     MANIFEST_COPY,
-    NEEDED,
     NUMBER,
-    NUMBERS,
     OPENED,
-    UNREADABLE,
-    LmdbBase,
-    Opened,
-    is_removal,
+    is_whole,
+    parse_opened,
 )
+from everbrook.storage.check.stream_cut import StreamCut, orphaned
+from everbrook.storage.chunk import LOCATION, is_inline
+from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import PRODUCER, pack_head, pack_identity
@@ -42,6 +38,8 @@ from everbrook.storage.rows import (
     PRODUCERS,
     REMOVALS,
     STREAMS,
+    Rows,
+    is_removal,
     seal,
     unseal,
     with_prefix,
@@ -49,7 +47,6 @@ from everbrook.storage.rows import (
 
 _KEY_BYTES = {STREAMS: 8, MORTAL: 8, DAMAGED: 8, PRODUCERS: 8, CHUNKS: 16, INDEXES: 16}
 """The databases that are keyed by streams, and the bytes of their keys; those of producers go on with their ids."""
-_META_SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.size}
 
 
 class RowRepair:
@@ -59,12 +56,12 @@ class RowRepair:
         self._base = base
         self._cutter = cutter
         self._lost = lost
-        self._transaction: lmdb.Transaction
+        self._rows: Rows
 
     def run(self) -> Iterator[str]:
         """Repair, and say what was done."""
         with self._base.env.begin(write=True) as transaction:
-            self._transaction = transaction
+            self._rows = Rows(transaction, self._base.databases)
             yield from self._set_streams_aside()
             yield from self._mend_names()
             yield from self._mend_forks()
@@ -74,31 +71,20 @@ class RowRepair:
 
     # Rows
 
-    def _rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
-        for key, value in self._transaction.cursor(self._base.databases[database]):
+    def _all(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for key, value in self._rows.cursor(database):
             yield bytes(key), bytes(value)
-
-    def _value(self, database: bytes, key: bytes) -> bytes | None:
-        sealed = self._transaction.get(key, db=self._base.databases[database])
-        return None if sealed is None else unseal(key, bytes(sealed))
-
-    def _put(self, database: bytes, key: bytes, value: bytes) -> None:
-        self._transaction.put(key, seal(key, value), db=self._base.databases[database])
 
     def _delete(self, database: bytes, keys: list[bytes]) -> None:
         for key in keys:
-            self._transaction.delete(key, db=self._base.databases[database])
+            self._rows.delete(database, key)
 
     def _head(self, incarnation: int) -> Head | None:
-        packed = self._value(STREAMS, INCARNATION.pack(incarnation))
-        try:
-            head = None if packed is None else parse_whole_head(packed)
-        except UNREADABLE:
-            return None
+        head = self._rows.head(incarnation, whole=True)
         return head if head and head.identity.incarnation == incarnation else None
 
     def _heads(self) -> Iterator[Head]:
-        for key, _ in self._rows(STREAMS):
+        for key, _ in self._all(STREAMS):
             if head := self._head(INCARNATION.unpack(key)[0]):
                 yield head
 
@@ -109,9 +95,8 @@ class RowRepair:
         for incarnation in sorted(self._lost_streams()):
             name = self._name_of(incarnation)
             kept = self._cutter.keep_bytes(incarnation, 0)
-            row = self._transaction.get(INCARNATION.pack(incarnation), db=self._base.databases[STREAMS])
-            if row is not None:
-                self._lost.keep(f"stream-{incarnation:016x}.row", [(0, bytes(row))])
+            if row := self._rows.get(STREAMS, INCARNATION.pack(incarnation)):
+                self._lost.keep(f"stream-{incarnation:016x}.row", [(0, row)])
             self._remove(incarnation)
             which = quoted(name) if name is not None else f"{incarnation:016x}"
             where = f"{kept.name} has its bytes" if kept else "nothing of it is left"
@@ -121,7 +106,7 @@ class RowRepair:
         lost: set[int] = set()
         for database, key_bytes in _KEY_BYTES.items():
             broken = []
-            for key, _ in self._rows(database):
+            for key, _ in self._all(database):
                 if len(key) != key_bytes and (database != PRODUCERS or len(key) < INCARNATION.size):
                     broken.append(key)
                 elif self._head(incarnation := INCARNATION.unpack_from(key)[0]) is None:
@@ -137,21 +122,20 @@ class RowRepair:
     def _remove(self, incarnation: int) -> None:
         prefix = INCARNATION.pack(incarnation)
         for database in _KEY_BYTES:
-            cursor = self._transaction.cursor(self._base.databases[database])
-            found = list(with_prefix(cursor, prefix))
+            found = list(with_prefix(self._rows.cursor(database), prefix))
             for _, row in found:
                 if database == CHUNKS and not is_inline(row) and len(row) >= LOCATION.size:
-                    self._put(REMOVALS, PLACE.pack(incarnation, LOCATION.unpack_from(row)[1]), b"")
+                    self._rows.put(REMOVALS, PLACE.pack(incarnation, LOCATION.unpack_from(row)[1]), b"")
             self._delete(database, [key for key, _ in found])
 
     # Names
 
     def _named(self) -> Iterator[tuple[bytes, int | None]]:
-        for name, _ in self._rows(NAMES):
+        for name, _ in self._all(NAMES):
             yield name, self._holder(name)
 
     def _holder(self, name: bytes) -> int | None:
-        packed = self._value(NAMES, name)
+        packed = self._rows.value(NAMES, name)
         return INCARNATION.unpack(packed)[0] if packed and len(packed) == INCARNATION.size else None
 
     def _name_of(self, incarnation: int) -> bytes | None:
@@ -168,7 +152,7 @@ class RowRepair:
         for head in self._heads():
             if self._holder(head.identity.name) is None:
                 restored.add(head.identity.name)
-                self._put(NAMES, head.identity.name, INCARNATION.pack(head.identity.incarnation))
+                self._rows.put(NAMES, head.identity.name, INCARNATION.pack(head.identity.incarnation))
                 yield f"name {quoted(head.identity.name)} leads to its stream again"
         for name in wrong:
             if name not in restored:
@@ -178,7 +162,7 @@ class RowRepair:
 
     def _mend_forks(self) -> Iterator[str]:
         wrong = []
-        for key, sealed in self._rows(FORKS):
+        for key, sealed in self._all(FORKS):
             source, fork = PLACE.unpack(key) if len(key) == PLACE.size else (0, 0)
             head = self._head(fork)
             place = head.identity.fork if head else None
@@ -189,39 +173,39 @@ class RowRepair:
         for head in list(self._forked_heads()):
             identity, fork = head.identity, head.identity.fork
             if fork and self._head(fork.source_incarnation):
-                self._put(FORKS, PLACE.pack(fork.source_incarnation, identity.incarnation), b"")
+                self._rows.put(FORKS, PLACE.pack(fork.source_incarnation, identity.incarnation), b"")
             else:
                 for own in orphaned(head, self._forks, self._head):
                     name, begin = quoted(own.identity.name), own.kept.earliest
                     key = INCARNATION.pack(own.identity.incarnation)
-                    self._put(STREAMS, key, pack_identity(own.identity) + pack_head(own))
+                    self._rows.put(STREAMS, key, pack_identity(own.identity) + pack_head(own))
                     yield f"stream {name} begins at offset {begin} now: what it was forked off is lost"
 
     def _forks(self, source: int) -> list[int]:
-        cursor = self._transaction.cursor(self._base.databases[FORKS])
-        return [PLACE.unpack(key)[1] for key, _ in with_prefix(cursor, INCARNATION.pack(source))]
+        found = with_prefix(self._rows.cursor(FORKS), INCARNATION.pack(source))
+        return [PLACE.unpack(key)[1] for key, _ in found]
 
     def _forked_heads(self) -> Iterator[Head]:
         """Give the forks that are not entered under their sources."""
         for head in self._heads():
             fork = head.identity.fork
-            if fork and self._value(FORKS, PLACE.pack(fork.source_incarnation, head.identity.incarnation)) is None:
+            if fork and self._rows.value(FORKS, PLACE.pack(fork.source_incarnation, head.identity.incarnation)) is None:
                 yield head
 
     def _mend_mortal(self) -> None:
         wrong = []
-        for key, sealed in self._rows(MORTAL):
+        for key, sealed in self._all(MORTAL):
             head = self._head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
             if head is None or not head.identity.mortal or unseal(key, sealed) is None:
                 wrong.append(key)
         self._delete(MORTAL, wrong)
         for head in self._heads():
             if head.identity.mortal:
-                self._put(MORTAL, INCARNATION.pack(head.identity.incarnation), b"")
+                self._rows.put(MORTAL, INCARNATION.pack(head.identity.incarnation), b"")
 
     def _mend_producers(self) -> Iterator[str]:
         wrong = []
-        for key, sealed in self._rows(PRODUCERS):
+        for key, sealed in self._all(PRODUCERS):
             packed = unseal(key, sealed)
             if packed is None or len(packed) != PRODUCER.size:
                 wrong.append(key)
@@ -231,15 +215,14 @@ class RowRepair:
         self._delete(PRODUCERS, wrong)
 
     def _mend_rest(self) -> None:
-        chunks = self._base.databases[CHUNKS]
-        self._delete(INDEXES, [key for key, _ in self._rows(INDEXES) if self._transaction.get(key, db=chunks) is None])
-        removals = list(self._rows(REMOVALS))
+        indexes = [key for key, _ in self._all(INDEXES)]
+        self._delete(INDEXES, [key for key in indexes if self._rows.get(CHUNKS, key) is None])
+        removals = list(self._all(REMOVALS))
         self._delete(REMOVALS, [key for key, row in removals if not is_removal(key, row) or self._in_use(key)])
 
     def _in_use(self, removal: bytes) -> bool:
         incarnation, segment = PLACE.unpack(removal)
-        cursor = self._transaction.cursor(self._base.databases[CHUNKS])
-        found = with_prefix(cursor, INCARNATION.pack(incarnation))
+        found = with_prefix(self._rows.cursor(CHUNKS), INCARNATION.pack(incarnation))
         located = (row for _, row in found if not is_inline(row) and len(row) >= LOCATION.size)
         return any(LOCATION.unpack_from(row)[1] == segment for row in located)
 
@@ -269,11 +252,8 @@ def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, jou
 
 
 def _readable(key: bytes, value: bytes | None) -> bool:
-    if value is None or len(value) != _META_SIZES.get(key, len(value)):
+    if value is not None and key == OPENED:
+        with suppress(StoreError):
+            return parse_opened(value) is not None
         return False
-    if key == OPENED:
-        try:
-            msgspec.json.decode(value, type=Opened)
-        except msgspec.MsgspecError:
-            return False
-    return True
+    return is_whole(key, value)

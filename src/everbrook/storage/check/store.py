@@ -12,32 +12,22 @@ import msgspec
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.api import floor_of
-from everbrook.storage.check.base_reader import BaseReader, parse_whole_head
+from everbrook.storage.base_state import OPENED, BaseState, is_whole, parse_opened, parse_state
+from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.blob_check import BlobCheck
 from everbrook.storage.check.chunk_check import ChunkCheck
 from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
 from everbrook.storage.check.report import DamagedStream, Notebook
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.disk import OsDisk
-from everbrook.storage.journal_scan import Needed, read_journal
-from everbrook.storage.lmdb_base import (
-    APPLIED,
-    LAST_INCARNATION,
-    MANIFEST_COPY,
-    NEEDED,
-    NUMBER,
-    NUMBERS,
-    OPENED,
-    UNREADABLE,
-    Opened,
-    parse_mark,
-)
+from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.manifest import (
     JOURNAL,
     LOST_AND_FOUND,
     MANIFEST,
     REBUILT,
     Manifest,
+    StoreError,
     find_manifest,
     parse_manifest,
 )
@@ -53,11 +43,12 @@ from everbrook.storage.rows import (
     PLACE,
     PRODUCERS,
     STREAMS,
+    UNREADABLE,
+    parse_head,
+    parse_mark,
     place_of,
     unseal,
 )
-
-_META_SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.size}
 
 
 class StoreCheck:
@@ -81,11 +72,11 @@ class StoreCheck:
             if (self._folder / REBUILT).is_dir():
                 self._notebook.damage("a repair was interrupted: run it again", REBUILT)
                 self._notebook.refuse("a server does not start: a repair was interrupted")
-            meta = self._read_meta()
-            manifest = self._settled_manifest(meta)
+            state = self._read_state()
+            manifest = self._settled_manifest(state.manifest)
             if manifest and self._base.readable:
                 self._read_marks()
-                self._replay_journal(meta, manifest.salt)
+                self._replay_journal(state, manifest.salt)
                 self._report_marks()
             self._check_streams()
             self._check_names()
@@ -101,25 +92,25 @@ class StoreCheck:
 
     # The store as a whole
 
-    def _read_meta(self) -> dict[bytes, bytes]:
+    def _read_state(self) -> BaseState:
         """Give what the base says of itself, as far as it can be read."""
         meta: dict[bytes, bytes] = {}
         for key, sealed in self._base.rows(META):
             value = unseal(key, sealed)
-            if value is None or len(value) != _META_SIZES.get(key, len(value)):
+            if value is None or not is_whole(key, value):
                 self._notebook.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
                 self._notebook.refuse("a server does not start: what the base says of itself can't be read")
             else:
                 meta[key] = value
-        return meta
+        return parse_state(meta)
 
-    def _settled_manifest(self, meta: dict[bytes, bytes]) -> Manifest | None:
+    def _settled_manifest(self, kept: bytes) -> Manifest | None:
         """Compare the manifest with its copy in the base, which wins."""
         path = self._folder / MANIFEST
         self._notebook.at(path)
         manifest = find_manifest(OsDisk(), self._folder) if path.is_file() else None
         try:
-            copy = parse_manifest(meta[MANIFEST_COPY]) if MANIFEST_COPY in meta else None
+            copy = parse_manifest(kept) if kept else None
         except msgspec.MsgspecError:
             copy = None
         if copy is None and manifest is None:
@@ -131,24 +122,21 @@ class StoreCheck:
             self._notebook.damage("it is not the one that the base has a copy of; the next start restores it")
         return copy or manifest
 
-    def _replay_journal(self, meta: dict[bytes, bytes], salt: int) -> None:
+    def _replay_journal(self, state: BaseState, salt: int) -> None:
         journal = self._folder / JOURNAL
         self._notebook.at(journal)
-        applied = NUMBER.unpack(meta[APPLIED])[0] if APPLIED in meta else 0
         if not self._made:
-            if applied:
+            if state.applied:
                 self._notebook.damage("it is missing")
                 self._notebook.refuse("a server does not start: there is no journal")
             return
-        needed = Needed(*NUMBERS.unpack(meta[NEEDED])) if NEEDED in meta else Needed()
-        opened = meta.get(OPENED, b"")
+        opened = None
         try:
-            last = msgspec.json.decode(opened, type=Opened) if opened else None
-        except msgspec.MsgspecError:
+            opened = parse_opened(state.opened)
+        except StoreError:
             self._notebook.damage("how the store was opened last can't be read", place_of(META, OPENED))
-            last = None
             self._notebook.refuse(NO_CHANGES)
-        self._replay.take(read_journal(OsDisk(), journal, salt, applied, needed), last, self._boot)
+        self._replay.take(read_journal(OsDisk(), journal, salt, state.applied, state.needed), opened, self._boot)
         for head in filter(None, self._replay.heads.values()):
             self._count(head)
         self._notebook.advance(sum(path.stat().st_size for path in journal.iterdir()))
@@ -203,7 +191,7 @@ class StoreCheck:
                 self._unreadable(STREAMS, key)
                 continue
             try:
-                head = parse_whole_head(packed) if packed is not None else None
+                head = parse_head(packed, whole=True) if packed is not None else None
             except UNREADABLE:
                 head = None
             if head is None or head.identity.incarnation != incarnation:

@@ -1,0 +1,71 @@
+"""What the base says of itself and of the journal in front of it: the rows of one of its databases."""
+
+from collections.abc import Mapping
+from struct import Struct
+
+import msgspec
+from msgspec import Struct as Value
+
+from everbrook.storage.journal_scan import Needed
+from everbrook.storage.manifest import BASE, StoreError
+from everbrook.storage.rows import DATA
+
+APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
+    b"applied",
+    b"manifest",
+    b"incarnation",
+    b"journal",
+    b"opened",
+)
+NUMBER = Struct("<Q")
+NUMBERS = Struct("<QQ")
+
+_SIZES = {APPLIED: NUMBER.size, LAST_INCARNATION: NUMBER.size, NEEDED: NUMBERS.size}
+
+
+class Opened(Value, frozen=True):
+    """How a store was opened: whether its journal was synced, and in which run of the machine."""
+
+    sync: bool
+    boot: str
+
+    def kept_in(self, boot: str) -> bool:
+        """Tell whether what was written then is all there in a run of the machine: it may be lost after another one."""
+        return self.sync or self.boot == boot
+
+
+class BaseState(Value, frozen=True, kw_only=True):
+    """The state of the base."""
+
+    applied: int = 0
+    """The number of the last change that is in the base."""
+    last_incarnation: int = 0
+    """At least the largest incarnation that was ever stored, also of streams that are gone."""
+    needed: Needed = Needed()
+    manifest: bytes = b""
+    opened: bytes = b""
+    """How the store was opened last."""
+
+
+def is_whole(key: bytes, value: bytes | None) -> bool:
+    """Tell whether a row of the state verifies and has the size of what should be in it."""
+    return value is not None and len(value) == _SIZES.get(key, len(value))
+
+
+def parse_state(rows: Mapping[bytes, bytes]) -> BaseState:
+    """Read the rows of the state. One that is missing has not been written yet."""
+    return BaseState(
+        applied=NUMBER.unpack(rows.get(APPLIED, bytes(NUMBER.size)))[0],
+        last_incarnation=NUMBER.unpack(rows.get(LAST_INCARNATION, bytes(NUMBER.size)))[0],
+        needed=Needed(*NUMBERS.unpack(rows[NEEDED])) if NEEDED in rows else Needed(),
+        manifest=rows.get(MANIFEST_COPY, b""),
+        opened=rows.get(OPENED, b""),
+    )
+
+
+def parse_opened(text: bytes) -> Opened | None:
+    """Read how a store was opened last, if it was. `StoreError` says that this can't be read."""
+    try:
+        return msgspec.json.decode(text, type=Opened) if text else None
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"{BASE}/{DATA} does not tell how the store was opened last: {error}") from None
