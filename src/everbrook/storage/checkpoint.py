@@ -262,7 +262,6 @@ class Checkpoint:
                 self._rows.delete(FORKS, key)
 
     def removed(self, segments: Iterable[tuple[int, int]]) -> None:
-        """Note that segments are not there any more."""
         for incarnation, segment in segments:
             self._rows.delete(REMOVALS, PLACE.pack(incarnation, segment))
 

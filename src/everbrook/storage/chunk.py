@@ -71,7 +71,6 @@ class BlockChecksums:
         self._packed = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes."""
         view = memoryview(data)
         while view:
             filled = self._size % BLOCK_BYTES
@@ -203,7 +202,6 @@ def cut_run(run: Run, chunk_bytes: int) -> list[Chunk]:
 
 
 def cut_chunk(chunk: Chunk, chunk_bytes: int) -> list[Chunk]:
-    """Cut a large chunk into chunks."""
     start, data = chunk.start, chunk.data
     return _cut(
         chunk.index, start, start + len(data), lambda first, end: data[first - start : end - start], chunk_bytes

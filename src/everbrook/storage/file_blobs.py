@@ -16,6 +16,7 @@ from everbrook.storage.api import refusal, refusal_to_open
 from everbrook.storage.chunk import BlockChecksums, block_bounds, checksums_bytes, damaged_block
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk, File, Reader
+from everbrook.storage.manifest import nested
 from everbrook.storage.pin import ABSENT, Hold
 from everbrook.storage.rows import PLACE
 
@@ -25,14 +26,12 @@ SYNC_BYTES = 1024 * 1024
 SNAPSHOT = "snapshot of the stream"
 """What a blob is to whoever reads of its damage."""
 
-_MIX = 0x9E3779B97F4A7C15
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
 _BLOB_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.blob\Z")
 
 
 def blob_path(folder: Path, owner: int, number: int) -> Path:
-    """Give the place of a blob: the blobs of an owner are in one of 256 folders, chosen by its hash."""
-    return folder / f"{owner * _MIX % 2**64 >> 56:02x}" / f"{owner:016x}-{number:016x}.blob"
+    return nested(folder, owner) / f"{owner:016x}-{number:016x}.blob"
 
 
 def parse_blob_name(name: str) -> tuple[int, int] | None:
@@ -148,7 +147,6 @@ class FileBlobReader:
         return Damaged(self._owner, position, self._place, problem, SNAPSHOT)
 
     def close(self) -> None:
-        """Let go of it."""
         self._reader.close()
 
 

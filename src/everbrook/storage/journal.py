@@ -9,7 +9,7 @@ header, and one that is shorter than its name says has lost something.
 
 import errno
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 
@@ -225,15 +225,13 @@ class Journal:
         self._spare_bytes = 0
         if _SPARE in self._disk.names(self._folder):
             self._disk.remove(spare)
-        file = self._disk.create(spare)
-        try:
-            file.allocate(size)
-            file.sync()
-        except OSError:
-            self._disk.remove(spare)
-            raise
-        finally:
-            file.close()
+        with closing(self._disk.create(spare)) as file:
+            try:
+                file.allocate(size)
+                file.sync()
+            except OSError:
+                self._disk.remove(spare)
+                raise
         self._spare_bytes = size
 
     def _drop_spare(self) -> None:
@@ -300,11 +298,8 @@ class Journal:
         self._settled = last
 
     def _sync_file(self, path: Path) -> None:
-        file = self._disk.open(path)
-        try:
+        with closing(self._disk.open(path)) as file:
             file.sync()
-        finally:
-            file.close()
 
     def _rewrite(self, log: LogFile, start: int, end: int) -> None:
         """Write a part of a file again, and return when it is on the disk.
@@ -315,11 +310,8 @@ class Journal:
         if start == end:
             return
         data = self._disk.read(log.path, start, end - start)
-        file = self._disk.open(log.path)
-        try:
+        with closing(self._disk.open(log.path)) as file:
             file.write_at(start, data, sync=True)
-        finally:
-            file.close()
 
     def _end_of(self, file: LogFile) -> int:
         return self._position if self._file and file is self._files[-1] else file.end

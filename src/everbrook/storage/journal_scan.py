@@ -34,7 +34,6 @@ class LogFile(Struct):
     """Up to where something proves that its bytes are on the disk, known when it was read."""
 
     def scan(self, log: bytes, salt: int) -> Iterator[Record | Unreadable]:
-        """Give what is in the file."""
         return LogScan(log, seed_of(salt, self.first, self.use)).items()
 
 
@@ -87,7 +86,6 @@ class Recovered(Struct, frozen=True):
 
     @property
     def damages(self) -> list[Damage]:
-        """Everything that is lost."""
         return [*(each.damage for each in self.lost), *self.unknown]
 
     def written_prefix(self) -> "Recovered":

@@ -165,7 +165,6 @@ class LmdbBase:
         return value
 
     def state(self) -> BaseState:
-        """Give what the base says of itself."""
         try:
             values = {key: self._get(META, key) for key in (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)}
         except StreamDamaged as error:
@@ -213,7 +212,6 @@ class LmdbBase:
             return glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
 
     def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream."""
         key = INCARNATION.pack(incarnation)
         packed = self._get(STREAMS, key)
         return None if packed is None else self._parsed(key, packed)
@@ -231,7 +229,6 @@ class LmdbBase:
             yield Glance(transaction, self.databases)
 
     def producers(self, incarnation: int) -> dict[bytes, Producer]:
-        """Give what a stream remembers of its producers."""
         prefix = INCARNATION.pack(incarnation)
         with self.reading(incarnation) as transaction:
             found = verified_range(transaction.cursor(self.databases[PRODUCERS]), prefix, b"", self._is_known)
@@ -306,7 +303,6 @@ class LmdbBase:
         return end <= max(head.identity.first_own_offset, head.kept.earliest)
 
     def close(self) -> None:
-        """Close the environment and the segments."""
         self.env.close()
         self.segments.close()
 

@@ -38,7 +38,6 @@ class LostAndFound:
         return self.folder / name
 
     def copy(self, path: Path) -> Path | None:
-        """Keep a copy of a file."""
         return self.keep(path.name, [(0, self._disk.read(path))])
 
     def take(self, path: Path) -> Path:

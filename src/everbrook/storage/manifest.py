@@ -3,6 +3,7 @@
 The base has a second copy, so that a damaged manifest does not cost a store.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,9 @@ REBUILT = "rebuilt"
 STORED = {JOURNAL, BASE, SEGMENTS, "blobs"}
 
 
+_MIX = 0x9E3779B97F4A7C15
+
+
 class StoreError(Exception):
     """A data folder can't be used, for a reason that its owner can do something about."""
 
@@ -37,6 +41,11 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     """Only stores of format 1 have it."""
     epoch: int = 0
     """Another number after each restore from a backup. Clients take the streams for other ones then."""
+
+
+def nested(folder: Path, incarnation: int) -> Path:
+    """Give where a stream has its files: in one of 256 folders, chosen by a hash."""
+    return folder / f"{incarnation * _MIX % 2**64 >> 56:02x}"
 
 
 def open_folder(disk: Disk, folder: Path) -> Lock:
@@ -102,7 +111,6 @@ def require_kind(folder: Path, found: Manifest, mode: str) -> None:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """Read a manifest."""
     return msgspec.json.decode(text, type=Manifest)
 
 
@@ -115,7 +123,6 @@ def parse_manifest_copy(text: bytes) -> Manifest:
 
 
 def format_manifest(manifest: Manifest) -> bytes:
-    """Write a manifest."""
     return msgspec.json.encode(manifest)
 
 
@@ -124,9 +131,8 @@ def write_manifest(disk: Disk, folder: Path, manifest: Manifest) -> None:
     draft = folder / f"{MANIFEST}.new"
     if draft.name in disk.names(folder):
         disk.remove(draft)
-    file = disk.create(draft)
-    file.write(format_manifest(manifest))
-    file.sync()
-    file.close()
+    with closing(disk.create(draft)) as file:
+        file.write(format_manifest(manifest))
+        file.sync()
     disk.rename(draft, folder / MANIFEST)
     disk.sync_folder(folder)

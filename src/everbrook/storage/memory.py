@@ -20,7 +20,6 @@ PRODUCER_BYTES = 512
 
 
 def producers_bytes(producer_ids: Collection[bytes]) -> int:
-    """Give how much memory producers take."""
     return PRODUCER_BYTES * len(producer_ids) + sum(map(len, producer_ids))
 
 
@@ -199,7 +198,6 @@ class MemoryBlobs:
         return MemoryDraft(self, (owner, number))
 
     def put(self, key: tuple[int, int], pieces: list[bytes]) -> None:
-        """Take a whole blob in."""
         self._blobs[key] = pieces
 
     def count_bytes(self, change: int) -> None:

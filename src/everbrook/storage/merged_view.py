@@ -88,7 +88,6 @@ class MergedView:
     # Streams
 
     def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream."""
         for layer in self._layers():
             stream = layer.streams.get(incarnation)
             if stream:
@@ -201,7 +200,6 @@ class MergedView:
         return glance.head(incarnation)
 
     def count(self, prefix: bytes) -> int:
-        """Count the names that begin with `prefix`."""
         known = self.counts.get(prefix)
         if known is None:
             known = self._count(prefix)
@@ -262,7 +260,6 @@ class MergedView:
         return floor_of(head, oldest)
 
     def keeps(self, owner: int, blob: int) -> bool:
-        """Tell whether a blob is the snapshot of its owner, or one that a fork of it began with."""
         try:
             # A fork has the snapshot that its source had when it was made, and so no younger one.
             forks = self._fork_identities(owner, blob, MAX_ASKED_FORKS + 1)
@@ -283,7 +280,6 @@ class MergedView:
         return [run for layer in self._layers() if (run := layer.run(incarnation))]
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
-        """Give the stream's own bytes from `start` to `end`."""
         parts: list[bytes] = []
         for run in self._runs(incarnation):
             if run.first < end and start < end:
@@ -318,25 +314,21 @@ class MergedView:
             raise
 
     def boundary_after(self, incarnation: int, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
         run = self._run_from(incarnation, offset)
         index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
         return index.boundary_after(offset)
 
     def append_end(self, incarnation: int, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
         run = self._run_from(incarnation, offset)
         index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
         return index.append_end(offset)
 
     def time_at(self, incarnation: int, offset: int) -> int:
-        """Give the time of the append that holds the byte at `offset`."""
         run = self._run_from(incarnation, offset)
         index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
         return index.time_at(offset)
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
-        """Give the stream's own messages that end after `start` and not after `end`."""
         runs = self._runs(incarnation)
         stored_end = min(end, runs[-1].first) if runs else end
         ends, times = array("Q"), array("Q")
@@ -350,7 +342,6 @@ class MergedView:
         return Messages(ends, times)
 
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        """Go `count` of the stream's own messages on from an offset, backwards if negative, as far as they reach."""
         return self._seek_on(incarnation, offset, count) if count >= 0 else self._seek_back(incarnation, offset, count)
 
     def _seek_on(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:

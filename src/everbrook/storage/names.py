@@ -15,12 +15,10 @@ class Names:
         self._sorted: SortedList[bytes] | None = None
 
     def add(self, name: bytes) -> None:
-        """Take a name in that was not there."""
         if self._sorted is not None:
             self._sorted.add(name)
 
     def remove(self, name: bytes) -> None:
-        """Let a name go that was there."""
         if self._sorted is not None:
             self._sorted.remove(name)
 
@@ -64,7 +62,6 @@ class Counts:
         self._lengths: Counter[int] = Counter()
 
     def get(self, prefix: bytes) -> int | None:
-        """Give a count that is known."""
         return self._counts.get(prefix)
 
     def put(self, prefix: bytes, count: int) -> None:

@@ -6,6 +6,7 @@ one that grows only what it had then is read. Whoever writes says so before it d
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -122,11 +123,8 @@ def pinned_files(folder: Path, name: str, lengths: Lengths) -> Iterator[tuple[st
 
 def read_part(path: Path, start: int, size: int) -> bytes:
     """Read a part of a file; less only if it ends there."""
-    reader = OsReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
-    try:
+    with closing(OsReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))) as reader:
         return reader.read_at(start, size)
-    finally:
-        reader.close()
 
 
 def subfolders(folder: Path) -> list[str]:

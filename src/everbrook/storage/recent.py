@@ -53,7 +53,6 @@ class Recent:
         """How much that is, about, as far as nobody has begun to remove it."""
 
     def apply(self, edit: Edit) -> None:
-        """Take an edit."""
         if isinstance(edit, Write):
             self.write(edit)
         else:
@@ -81,7 +80,6 @@ class Recent:
         stream.write(write)
 
     def drop(self, drop: Drop) -> None:
-        """Take a drop."""
         identity = drop.head.identity
         stream = self.streams.pop(identity.incarnation, None)
         if stream is None or not stream.created:

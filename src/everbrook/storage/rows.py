@@ -44,7 +44,6 @@ class Rows:
         self._databases = databases
 
     def cursor(self, database: bytes) -> "lmdb.Cursor[Any]":
-        """Begin to go through a database."""
         return self._transaction.cursor(self._databases[database])
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
@@ -66,15 +65,12 @@ class Rows:
             return None
 
     def store(self, database: bytes, key: bytes, row: bytes) -> None:
-        """Put a row as it is."""
         self._transaction.put(key, row, db=self._databases[database])
 
     def put(self, database: bytes, key: bytes, value: bytes) -> None:
-        """Put a sealed value."""
         self.store(database, key, seal(key, value))
 
     def delete(self, database: bytes, key: bytes) -> None:
-        """Delete a row, if it is there."""
         self._transaction.delete(key, db=self._databases[database])
 
 
@@ -176,7 +172,6 @@ def seek_chunk(cursor: lmdb.Cursor, incarnation: int, offset: int) -> bool:
 
 
 def place_of(database: bytes, key: bytes) -> str:
-    """Say where a row is."""
     return f"{BASE}/{DATA} {database.decode()} {key.hex()}"
 
 

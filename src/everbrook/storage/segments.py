@@ -10,7 +10,7 @@ import re
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from struct import Struct
 
@@ -25,7 +25,7 @@ from everbrook.storage.chunk import (
     unpack_index,
 )
 from everbrook.storage.disk import Disk, File, Reader
-from everbrook.storage.manifest import SEGMENTS
+from everbrook.storage.manifest import SEGMENTS, nested
 from everbrook.storage.packing import Unpacker, pack_identity, unpack_identity
 from everbrook.storage.pin import ABSENT, Hold
 from everbrook.storage.rows import PLACE
@@ -39,12 +39,11 @@ CHECKED_FROM = 8
 
 _LENGTH = Struct("<I")
 _NAME = re.compile(r"([0-9a-f]{16})-(\d{16})\.log\Z")
-_MIX = 0x9E3779B97F4A7C15
 
 
 def segment_path(folder: Path, incarnation: int, segment: int) -> Path:
-    """Give the place of the segment that begins at an offset. Those of a stream are in one of 256 folders."""
-    return folder / f"{incarnation * _MIX % 2**64 >> 56:02x}" / f"{incarnation:016x}-{segment:016d}.log"
+    """Give the place of the segment that begins at an offset."""
+    return nested(folder, incarnation) / f"{incarnation:016x}-{segment:016d}.log"
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
@@ -152,7 +151,6 @@ class Segments:
             self._disk.sync_folder(folder)
 
     def forget(self, incarnation: int, segment: int) -> None:
-        """Close a segment that is gone."""
         reader = self._open.pop(segment_path(self.folder, incarnation, segment), None)
         if reader:
             reader.close()
@@ -163,7 +161,6 @@ class Segments:
         return len(self._open)
 
     def close(self) -> None:
-        """Close every file."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -247,11 +244,8 @@ class SegmentWriter:
         self._created.clear()
 
     def _finish(self, path: Path) -> None:
-        file = self._files.pop(path)
-        try:
+        with closing(self._files.pop(path)) as file:
             file.sync()
-        finally:
-            file.close()
 
     def abandon(self) -> None:
         """Close the files after an error, and remove the new ones. The base does not refer to what was written."""

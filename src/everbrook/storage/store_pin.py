@@ -74,7 +74,6 @@ class PinnedBase:
         return b"".join(pages)
 
     def read(self, start: int, size: int) -> bytes:
-        """Read a part of the file as it was."""
         end = min(start + size, self.size)
         first = self._first[start:end]
         begin = start + len(first)

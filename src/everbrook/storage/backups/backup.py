@@ -99,7 +99,6 @@ def require_inside(name: str) -> None:
 
 
 def format_list(entries: list[Entry]) -> bytes:
-    """Write the list of the files."""
     return msgspec.json.Encoder().encode_lines(entries)
 
 

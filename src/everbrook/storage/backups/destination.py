@@ -61,7 +61,6 @@ class Destination:
             raise BackupError(f"{self.folder} holds something else than backups: {strange[0]}")
 
     def previous(self) -> Backup | None:
-        """Give the last backup that is whole."""
         found = find_backups(self.folder)
         return Backup(found[-1]) if found else None
 

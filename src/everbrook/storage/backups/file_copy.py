@@ -80,7 +80,6 @@ class FileCopy:
         self.copied_bytes = 0
 
     def asked(self) -> Iterator[Asked]:
-        """Give the pieces to ask for."""
         for start in range(0, max(self._file.size, 1), BLOCK_BYTES):
             size = min(BLOCK_BYTES, self._file.size - start)
             known = next(filter(None, (basis.digest(start, size) for basis in self._bases)), "")
@@ -154,7 +153,6 @@ class FileCopy:
         return False
 
     def close(self) -> None:
-        """Let the descriptor go."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -166,7 +164,6 @@ def draft_of(path: Path) -> Path:
 
 
 def digests(path: Path) -> Iterator[str]:
-    """Give the digests of the blocks of a file."""
     with path.open("rb", buffering=0) as file:
         if not path.stat().st_size:
             yield EMPTY

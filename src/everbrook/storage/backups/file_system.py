@@ -70,7 +70,6 @@ class FileSystem:
         self.rename(draft, path)
 
     def close(self) -> None:
-        """Let the descriptor go."""
         os.close(self._descriptor)
 
 

@@ -88,7 +88,6 @@ def read_pieces(pin: Pin, asked: Sequence[Asked]) -> Iterator[Piece]:
 
 
 def format_pieces(pieces: Iterator[Piece]) -> bytes:
-    """Write pieces one after the other."""
     parts: list[bytes] = []
     for piece in pieces:
         parts += (_FRAME.pack(piece.state, len(piece.data), piece.digest), piece.data)

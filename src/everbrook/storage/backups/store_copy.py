@@ -53,7 +53,6 @@ class PinSource:
         self.files = pin.files
 
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
-        """Read pieces."""
         return list(read_pieces(self._pin, asked))
 
     def give_up(self) -> None:

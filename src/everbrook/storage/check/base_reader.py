@@ -63,7 +63,6 @@ class BaseReader:
 
     @property
     def readable(self) -> bool:
-        """Whether LMDB could open it."""
         return self._transaction is not None
 
     def get(self, database: bytes, key: bytes) -> bytes | None:
@@ -123,7 +122,6 @@ class BaseReader:
             return None
 
     def close(self) -> None:
-        """Close the file."""
         if self._transaction:
             self._transaction.abort()
         if self._env:

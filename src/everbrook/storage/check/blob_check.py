@@ -36,7 +36,6 @@ class BlobCheck:
         self._inherited: set[tuple[int, int]] = set()
 
     def add(self, head: Head) -> None:
-        """Take a stream, as it is."""
         if snapshot := _stored(head.kept.snapshot):
             place = (snapshot.owner, snapshot.blob)
             self._expected.setdefault(place, Expected(head.identity.name, snapshot))

@@ -123,7 +123,6 @@ class ChunkCheck:
                 self._notebook.damage("an index without its chunk", place_of(INDEXES, key))
 
     def close(self) -> None:
-        """Close the segment that was read last."""
         self._segments.close()
 
 
@@ -164,7 +163,6 @@ class SegmentCheck:
         self._ends: dict[tuple[int, int], int] = {}
 
     def place(self, incarnation: int, location: Location) -> str:
-        """Say where a chunk is."""
         path = segment_path(self._folder, incarnation, location.segment)
         return f"{path.relative_to(self._store)} at byte {location.position}"
 
@@ -246,7 +244,6 @@ class SegmentCheck:
             self._notebook.remark(f"{unknown} files in {SEGMENTS}/ are no segments")
 
     def close(self) -> None:
-        """Close the file that was read last."""
         if self._reader:
             self._reader.close()
         self._reader = self._path = None

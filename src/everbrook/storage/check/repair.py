@@ -83,7 +83,6 @@ class Repair:
         self._lost = LostAndFound(self._disk, folder)
 
     def close(self) -> None:
-        """Let servers at the store again."""
         self._lock.release()
 
     def check(self, progress: Progress) -> Report:
@@ -274,13 +273,12 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
                 break
             packed, data_from = pack_chunk(key, chunk, checksums)
             begin = location.position - data_from
-            file = disk.open(segment_path(base.segments.folder, incarnation, location.segment))
-            if location.segment not in begun and len(header) <= begin:
-                begun.add(location.segment)
-                file.write_at(0, header)
-            file.write_at(begin, packed)
-            file.sync()
-            file.close()
+            with closing(disk.open(segment_path(base.segments.folder, incarnation, location.segment))) as file:
+                if location.segment not in begun and len(header) <= begin:
+                    begun.add(location.segment)
+                    file.write_at(0, header)
+                file.write_at(begin, packed)
+                file.sync()
         yield f"the segments of stream {quoted(head.identity.name)} are written again; its bytes are whole"
 
 

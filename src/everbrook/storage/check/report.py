@@ -68,7 +68,6 @@ class Tally(Struct):
     records: int = 0
 
     def add(self, stream_bytes: int) -> None:
-        """Count a stream."""
         self.streams += 1
         self.stream_bytes += stream_bytes
 
@@ -96,7 +95,6 @@ class Report(Struct):
         return not any(refusal.text == BASE_UNREADABLE for refusal in self.refusals)
 
     def enter(self, message: object) -> None:
-        """Take what a notebook wrote."""
         match message:
             case Damage():
                 self.damages.append(message)
@@ -145,7 +143,6 @@ class Notebook:
         self._write(Damage(place or self._place, problem, streams))
 
     def damaged_stream(self, stream: DamagedStream, place: str = "") -> None:
-        """Say that a stream has lost bytes."""
         self._write(stream)
         self.damage(str(stream), place, (stream.incarnation,))
 
@@ -228,7 +225,6 @@ def _receive(incoming: Connection) -> object:
 
 
 def ending_of(code: int) -> str:
-    """Say how a process ended that read a store."""
     return f"ended the reader with {signal.Signals(-code).name}" if code < 0 else f"ended the reader with code {code}"
 
 
