@@ -18,15 +18,13 @@ from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head
-from everbrook.storage.api import Checkpoints, Record, StorageFull
+from everbrook.storage.api import Checkpoints, StorageFull
 from everbrook.storage.base_state import BaseState, Opened, parse_opened
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.checkpointer import Checkpointer
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk, lost_lock
 from everbrook.storage.file_blobs import BLOBS, FileBlobs
-from everbrook.storage.index import Messages
 from everbrook.storage.journal import Entry, Journal
 from everbrook.storage.journal_scan import read_journal
 from everbrook.storage.lmdb_base import LmdbBase, OpenEnvironment, open_environment
@@ -190,8 +188,13 @@ class DurableStorage:
         disk.make_folder(folder)
         recovered = read_journal(disk, folder, manifest.salt, state.applied, state.needed)
         opened = parse_opened(state.opened) or Opened(sync=True, boot=boot)
-        self._view = MergedView(self._base, tuning.max_counts)
-        self._view.last_incarnation = state.last_incarnation
+        self._view = view = MergedView(self._base, tuning.max_counts)
+        view.last_incarnation = state.last_incarnation
+        # Most of what is asked is asked of the view, with no step between.
+        self.load, self.scan, self.count, self.mortal = view.load, view.scan, view.count, view.mortal
+        self.fork_count, self.read, self.messages, self.seek = view.fork_count, view.read, view.messages, view.seek
+        self.boundary_at_or_before, self.boundary_after = view.boundary_at_or_before, view.boundary_after
+        self.append_end, self.time_at, self.mark = view.append_end, view.time_at, view.mark
         recovery = Recovery(disk, self._folder, self._view)
         if not opened.kept_in(boot):
             recovered = recovery.prefix_of(recovered)
@@ -288,50 +291,11 @@ class DurableStorage:
 
     # Reading
 
-    def load(self, name: bytes) -> Record | None:
-        return self._view.load(name)
-
-    def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        return self._view.scan(prefix, after, limit)
-
-    def count(self, prefix: bytes) -> int:
-        return self._view.count(prefix)
-
-    def mortal(self, after: int, limit: int) -> list[Head]:
-        return self._view.mortal(after, limit)
-
-    def fork_count(self, incarnation: int) -> int:
-        return self._view.fork_count(incarnation)
-
-    def read(self, incarnation: int, start: int, end: int) -> bytes:
-        return self._view.read(incarnation, start, end)
-
-    def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
-        return self._view.boundary_at_or_before(incarnation, offset)
-
-    def boundary_after(self, incarnation: int, offset: int) -> int:
-        return self._view.boundary_after(incarnation, offset)
-
-    def append_end(self, incarnation: int, offset: int) -> int:
-        return self._view.append_end(incarnation, offset)
-
-    def time_at(self, incarnation: int, offset: int) -> int:
-        return self._view.time_at(incarnation, offset)
-
-    def messages(self, incarnation: int, start: int, end: int) -> Messages:
-        return self._view.messages(incarnation, start, end)
-
-    def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        return self._view.seek(incarnation, offset, count)
-
     def keeps(self, owner: int, blob: int) -> bool:
         return self._view.keeps(owner, blob)
 
     def damage_of(self, incarnation: int) -> DamageMark | None:
         return self._view.marks.get(incarnation)
-
-    def mark(self, incarnation: int, mark: DamageMark) -> None:
-        self._view.mark(incarnation, mark)
 
     # Pins, and the end
 

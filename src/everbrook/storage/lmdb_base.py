@@ -138,17 +138,13 @@ class LmdbBase:
         try:
             with self.env.begin(buffers=True) if buffers else self.env.begin() as transaction:
                 yield transaction
-        except LOST_PAGES as error:
-            if incarnation is not None:
-                raise Damaged(incarnation, 0, f"{BASE}/{DATA}", f"LMDB can't read it: {error}") from error
-            raise StreamDamaged(f"{BASE}/{DATA} can't be read: {error}") from error
-        except RowDamaged as error:
-            problem = "a row near it is damaged"
-            if incarnation is not None:
-                raise Damaged(incarnation, 0, f"{BASE}/{DATA} {error}", problem) from error
-            raise StreamDamaged(f"{BASE}/{DATA} {error}: {problem}") from error
-        except lmdb.Error as error:
-            raise StreamDamaged(f"{BASE}/{DATA} can't be read: {error}") from error
+        except (RowDamaged, lmdb.Error) as error:
+            row_damaged = isinstance(error, RowDamaged)
+            place = f"{BASE}/{DATA} {error}" if row_damaged else f"{BASE}/{DATA}"
+            problem = "a row near it is damaged" if row_damaged else f"LMDB can't read it: {error}"
+            if incarnation is not None and isinstance(error, (RowDamaged, *LOST_PAGES)):
+                raise Damaged(incarnation, 0, place, problem) from error
+            raise StreamDamaged(f"{place}: {problem}") from error
 
     def _get(self, database: bytes, key: bytes) -> bytes | None:
         incarnation = INCARNATION.unpack(key)[0] if database == STREAMS else None
