@@ -25,9 +25,8 @@ from everbrook.storage.chunk import (
     unpack_extent,
     unpack_index,
 )
-from everbrook.storage.index import MessageIndex
+from everbrook.storage.index import MessageIndex, Run
 from everbrook.storage.rows import PLACE
-from everbrook.storage.run import Run
 
 KEY = PLACE.pack(3, 100)
 SIZES = [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 131_072]

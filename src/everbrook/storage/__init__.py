@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         DurableMode as DurableMode,
         DurableStorage as DurableStorage,
     )
+    from everbrook.storage.index import BLOCK_BYTES as BLOCK_BYTES
     from everbrook.storage.journal import JournalTuning as JournalTuning
     from everbrook.storage.manifest import StoreError as StoreError
     from everbrook.storage.memory import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
         producers_bytes as producers_bytes,
     )
     from everbrook.storage.pin import Pin as Pin
-    from everbrook.storage.run import BLOCK_BYTES as BLOCK_BYTES
     from everbrook.storage.tuning import StorageTuning as StorageTuning
 
 __getattr__, __dir__ = lazy_imports(
@@ -60,11 +60,11 @@ __getattr__, __dir__ = lazy_imports(
         ".damage": "Damage DamageMark Damaged",
         ".disk": "OsDisk",
         ".durable": "ACID FILE_DURABLE FILE_FAST DurableMode DurableStorage",
+        ".index": "BLOCK_BYTES",
         ".journal": "JournalTuning",
         ".manifest": "StoreError",
         ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producers_bytes",
         ".pin": "Pin",
-        ".run": "BLOCK_BYTES",
         ".tuning": "StorageTuning",
     },
 )

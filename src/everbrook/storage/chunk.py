@@ -15,9 +15,8 @@ from struct import Struct
 
 from msgspec import Struct as Value
 
-from everbrook.storage.index import MessageIndex
+from everbrook.storage.index import MessageIndex, Run
 from everbrook.storage.rows import seal, unseal
-from everbrook.storage.run import Run
 
 BLOCK_BYTES = 8192
 INLINE, IN_SEGMENT = 0, 1

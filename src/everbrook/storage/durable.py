@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.storage.api import Checkpoints, StorageFull
+from everbrook.storage.api import Checkpoints, Record, StorageFull
 from everbrook.storage.base_state import BaseState, Opened, parse_opened
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.checkpointer import Checkpointer
@@ -191,7 +191,7 @@ class DurableStorage:
         self._view = view = MergedView(self._base, tuning.max_counts)
         view.last_incarnation = state.last_incarnation
         # Most of what is asked is asked of the view, with no step between.
-        self.load, self.scan, self.count, self.mortal = view.load, view.scan, view.count, view.mortal
+        self.scan, self.count, self.mortal = view.scan, view.count, view.mortal
         self.fork_count, self.read, self.messages, self.seek = view.fork_count, view.read, view.messages, view.seek
         self.boundary_at_or_before, self.boundary_after = view.boundary_at_or_before, view.boundary_after
         self.append_end, self.time_at, self.mark = view.append_end, view.time_at, view.mark
@@ -290,6 +290,9 @@ class DurableStorage:
         self._checkpointer.discard(incarnation)
 
     # Reading
+
+    def load(self, name: bytes) -> Record | None:
+        return self._view.load(name)
 
     def keeps(self, owner: int, blob: int) -> bool:
         return self._view.keeps(owner, blob)

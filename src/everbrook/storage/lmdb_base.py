@@ -146,6 +146,11 @@ class LmdbBase:
                 raise Damaged(incarnation, 0, place, problem) from error
             raise StreamDamaged(f"{place}: {problem}") from error
 
+    def rows(self, database: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Give the rows whose keys begin with some bytes, in order and as they are stored."""
+        with self.reading() as transaction:
+            yield from with_prefix(transaction.cursor(self.databases[database]), prefix)
+
     def _get(self, database: bytes, key: bytes) -> bytes | None:
         incarnation = INCARNATION.unpack(key)[0] if database == STREAMS else None
         with self.reading(incarnation) as transaction:
@@ -260,18 +265,15 @@ class LmdbBase:
     def marks(self) -> dict[int, DamageMark]:
         """Give the streams that are known to be damaged."""
         marks: dict[int, DamageMark] = {}
-        with self.reading() as transaction:
-            for key, sealed in transaction.cursor(self.databases[DAMAGED]):
-                # Under 0, which no stream has, if it is not known whose it is.
-                incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
-                marks[incarnation] = parse_mark(unseal(bytes(key), bytes(sealed)))
+        for key, sealed in self.rows(DAMAGED):
+            # Under 0, which no stream has, if it is not known whose it is.
+            incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
+            marks[incarnation] = parse_mark(unseal(key, sealed))
         return marks
 
     def removals(self) -> list[tuple[int, int]]:
         """Give the segments that no chunk is in any more and that may still be there. A damaged row names none."""
-        with self.reading() as transaction:
-            rows = transaction.cursor(self.databases[REMOVALS])
-            return [PLACE.unpack(key) for key, sealed in rows if is_removal(key, sealed)]
+        return [PLACE.unpack(key) for key, sealed in self.rows(REMOVALS) if is_removal(key, sealed)]
 
     def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
         """Tell whether a segment is certainly newer than all that the base has of its stream.
@@ -303,15 +305,12 @@ class LmdbBase:
         self.segments.close()
 
 
-class Glance:
+class Glance(Rows):
     """Names and heads as they are at one moment."""
-
-    def __init__(self, transaction: lmdb.Transaction, databases: "dict[bytes, lmdb._Database]") -> None:
-        self._rows = Rows(transaction, databases)
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
         """Give names in order, and whose they are; None if that is damaged."""
-        cursor = self._rows.cursor(NAMES)
+        cursor = self.cursor(NAMES)
         start = max(prefix, after)[:MAX_KEY_BYTES]
         there = self._seek(cursor, start) if start else cursor.first()
         while there:
@@ -337,11 +336,11 @@ class Glance:
 
     def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
         """Count the names that begin with `prefix`, all but some of them."""
-        here = sum(self._rows.get(NAMES, name) is not None for name in names)
+        here = sum(self.get(NAMES, name) is not None for name in names)
         return self._count(prefix) - here
 
     def _count(self, prefix: bytes) -> int:
-        cursor = self._rows.cursor(NAMES)
+        cursor = self.cursor(NAMES)
         if not (cursor.set_range(prefix) if prefix else cursor.first()):
             return 0
         count = 0
@@ -350,10 +349,6 @@ class Glance:
                 break
             count += 1
         return count
-
-    def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream, if it is there and not damaged."""
-        return self._rows.head(incarnation)
 
 
 def is_plain_database(row: bytes) -> bool:

@@ -8,9 +8,8 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damage, DamageMark
-from everbrook.storage.index import Messages
+from everbrook.storage.index import INDEX_ENTRY_BYTES, Messages, Run
 from everbrook.storage.names import Names
-from everbrook.storage.run import INDEX_ENTRY_BYTES, Run
 
 STREAM_BYTES = 2048
 """What a stream takes beside its bytes: its head and identity, its run, its places in dictionaries."""

@@ -16,13 +16,12 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damaged, DamageMark
-from everbrook.storage.index import Messages
+from everbrook.storage.index import MessageIndex, Messages, Run
 from everbrook.storage.lmdb_base import Glance, LmdbBase
 from everbrook.storage.manifest import BASE
 from everbrook.storage.names import Counts
 from everbrook.storage.recent import Recent
 from everbrook.storage.rows import unknown_identity
-from everbrook.storage.run import Run
 
 # Sentinel for the incarnation behind a name whose row is damaged. No stream has it.
 UNKNOWN = 0
@@ -313,20 +312,18 @@ class MergedView:
             self.mark(incarnation, error.mark)
             raise
 
-    def boundary_after(self, incarnation: int, offset: int) -> int:
+    def _index_at(self, incarnation: int, offset: int) -> MessageIndex:
         run = self._run_from(incarnation, offset)
-        index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
-        return index.boundary_after(offset)
+        return run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
+
+    def boundary_after(self, incarnation: int, offset: int) -> int:
+        return self._index_at(incarnation, offset).boundary_after(offset)
 
     def append_end(self, incarnation: int, offset: int) -> int:
-        run = self._run_from(incarnation, offset)
-        index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
-        return index.append_end(offset)
+        return self._index_at(incarnation, offset).append_end(offset)
 
     def time_at(self, incarnation: int, offset: int) -> int:
-        run = self._run_from(incarnation, offset)
-        index = run or self._ask_base(self._base.chunks.index_at, incarnation, offset)
-        return index.time_at(offset)
+        return self._index_at(incarnation, offset).time_at(offset)
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         runs = self._runs(incarnation)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Producer
+from everbrook.storage.index import Run
 from everbrook.storage.names import Names
-from everbrook.storage.run import Run
 
 
 class RecentStream:

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
         WalkedOpening as WalkedOpening,
         walk_base as walk_base,
     )
-    from everbrook.storage.check.marks import KnownDamage as KnownDamage, known_damage as known_damage
     from everbrook.storage.check.repair import Repair as Repair
     from everbrook.storage.check.report import (
         DamagedStream as DamagedStream,
+        KnownDamage as KnownDamage,
         Notebook as Notebook,
         Progress as Progress,
         Remark as Remark,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Tally as Tally,
         check_store as check_store,
         find_stores as find_stores,
+        known_damage as known_damage,
     )
     from everbrook.storage.check.store import StoreCheck as StoreCheck
 
@@ -30,9 +31,9 @@ __getattr__, __dir__ = lazy_imports(
     {
         ".base_copy": "is_copyable",
         ".base_walk": "BackgroundWalk WalkedOpening walk_base",
-        ".marks": "KnownDamage known_damage",
         ".repair": "Repair",
-        ".report": "DamagedStream Notebook Progress Remark Report Tally check_store find_stores",
+        ".report": "DamagedStream KnownDamage Notebook Progress Remark Report Tally "
+        "check_store find_stores known_damage",
         ".store": "StoreCheck",
     },
 )

@@ -45,7 +45,7 @@ from everbrook.storage.manifest import (
     write_manifest,
 )
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import CHUNKS, INCARNATION, META, PLACE, STREAMS, unseal, with_prefix
+from everbrook.storage.rows import CHUNKS, INCARNATION, META, PLACE, STREAMS, unseal
 from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
@@ -191,11 +191,8 @@ class Repair:
         if not places:
             return
         recent = Recent()
-        with base.reading() as transaction:
-            keys = transaction.cursor(base.databases[STREAMS]).iternext(keys=True, values=False)
-            incarnations = [INCARNATION.unpack(key)[0] for key in keys]
-        for incarnation in incarnations:
-            head = base.head(incarnation)
+        for key, _ in list(base.rows(STREAMS)):
+            head = base.head(incarnation := INCARNATION.unpack(key)[0])
             if head and (mended := _without_snapshots(head, places)) != head:
                 recent.streams[incarnation] = RecentStream(mended, created=False)
                 yield f"the snapshot of stream {quoted(head.identity.name)} is given up"
@@ -248,12 +245,11 @@ class _NoLock:
 
 def segments_of(base: LmdbBase) -> set[tuple[int, int]]:
     """Give the segments that the base refers to: their streams, and the offsets that they are named by."""
-    with base.reading() as transaction:
-        return {
-            (PLACE.unpack(key)[0], located[0].segment)
-            for key, row in with_prefix(transaction.cursor(base.databases[CHUNKS]), b"")
-            if not is_inline(row) and (located := parse_location(key, row))
-        }
+    return {
+        (PLACE.unpack(key)[0], located[0].segment)
+        for key, row in base.rows(CHUNKS)
+        if not is_inline(row) and (located := parse_location(key, row))
+    }
 
 
 def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]:
@@ -283,8 +279,6 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
 
 
 def _located(base: LmdbBase, incarnation: int) -> list[tuple[bytes, Location, bytes]]:
-    with base.reading() as transaction:
-        cursor = transaction.cursor(base.databases[CHUNKS])
-        rows = with_prefix(cursor, INCARNATION.pack(incarnation))
-        parsed = ((key, parse_location(key, row)) for key, row in rows if not is_inline(row))
-        return [(key, *located) for key, located in parsed if located]
+    rows = base.rows(CHUNKS, INCARNATION.pack(incarnation))
+    parsed = ((key, parse_location(key, row)) for key, row in rows if not is_inline(row))
+    return [(key, *located) for key, located in parsed if located]

@@ -27,7 +27,7 @@ from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE, with_prefix
+from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE
 from everbrook.storage.segments import segment_path
 from everbrook.storage.tuning import StorageTuning
 
@@ -152,9 +152,7 @@ class StreamCut:
         return end
 
     def _starts(self, incarnation: int) -> list[int]:
-        with self._base.reading() as transaction:
-            cursor = transaction.cursor(self._base.databases[CHUNKS])
-            return [PLACE.unpack(key)[1] for key, _ in with_prefix(cursor, INCARNATION.pack(incarnation))]
+        return [PLACE.unpack(key)[1] for key, _ in self._base.rows(CHUNKS, INCARNATION.pack(incarnation))]
 
     def _chunk(self, incarnation: int, start: int, end: int, tail: int) -> Chunk:
         """Read a range of a chunk, of a stream that ends at `tail` now."""
@@ -226,18 +224,14 @@ class StreamCut:
         return self._lost.keep(f"stream-{incarnation:016x}-from-{begin}.bytes", placed)
 
     def _raw_chunks(self, incarnation: int) -> Iterator[tuple[int, bytes]]:
-        with self._base.reading() as transaction:
-            cursor = transaction.cursor(self._base.databases[CHUNKS])
-            for key, row in with_prefix(cursor, INCARNATION.pack(incarnation)):
-                if len(key) != PLACE.size:
-                    continue
-                located = parse_location(key, row)
-                if is_inline(row):
-                    yield PLACE.unpack(key)[1], bytes(inline_parts(row)[0])
-                elif located:
-                    with suppress(OSError):
-                        data = self._base.segments.read(incarnation, located[0], 0, located[0].length)
-                        yield PLACE.unpack(key)[1], data
+        for key, row in self._base.rows(CHUNKS, INCARNATION.pack(incarnation)):
+            if len(key) != PLACE.size:
+                continue
+            if is_inline(row):
+                yield PLACE.unpack(key)[1], bytes(inline_parts(row)[0])
+            elif located := parse_location(key, row):
+                with suppress(OSError):
+                    yield PLACE.unpack(key)[1], self._base.segments.read(incarnation, located[0], 0, located[0].length)
 
 
 def inherited_loss(head: Head, fork: Fork, available: int) -> int | None:
