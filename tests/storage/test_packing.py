@@ -1,19 +1,34 @@
 """Edits as bytes: what is packed comes back."""
 
-import pytest
+from array import array
 
-from everbrook.protocol import Edit
-from everbrook.storage.packing import LENGTHS_AT_ONCE, Unpacker, pack_edit, unpack_edit
+from msgspec.structs import replace
+
+from everbrook.protocol import Edit, Write
+from everbrook.protocol.split import Split
+from everbrook.storage.packing import Unpacker, pack_edit, unpack_edit
 from tests.storage.drafts import Draft
 
-
-def unpacked(edit: Edit, draft: Draft) -> Edit:
-    return unpack_edit(Unpacker(pack_edit(edit)), lambda _: draft.head)
+MESSAGES = [b"%d," % number for number in range(1000)]
 
 
-@pytest.mark.parametrize("count", [2, LENGTHS_AT_ONCE, LENGTHS_AT_ONCE + 1, 3 * LENGTHS_AT_ONCE - 1])
-def test_the_lengths_of_many_messages_come_back(count: int) -> None:
-    draft = Draft(b"numbers", 1, json=True)
+def unpacked(packed: bytes, draft: Draft) -> Edit:
+    return unpack_edit(Unpacker(packed), lambda _: draft.head)
+
+
+def written(draft: Draft) -> Write:
     draft.write(b"0,")
-    write = draft.write(*(b"%d," % number for number in range(count)))
-    assert unpacked(write, draft) == write
+    return draft.write(*MESSAGES)
+
+
+def test_the_lengths_of_messages_come_back() -> None:
+    draft = Draft(b"numbers", 1, json=True)
+    write = written(draft)
+    assert unpacked(pack_edit(write), draft) == write
+
+
+def test_a_large_batch_is_packed_as_others_are() -> None:
+    write = written(Draft(b"numbers", 1, json=True))
+    split = Split(write.data, array("I", map(len, MESSAGES)))
+    _, ends = split.pack(write.head.tail - len(write.data))
+    assert pack_edit(replace(write, ends=ends)) == pack_edit(write)

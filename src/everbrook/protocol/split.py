@@ -23,11 +23,19 @@ LARGE_BYTES = 2 * MANY_VALUES
 """A shorter body can't have so many values."""
 
 
+class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
+    """Where the messages of a large batch end. Their lengths, which the journal has, take as long to find again."""
+
+    __slots__ = ("lengths",)
+
+    lengths: "array[int]"
+
+
 class Split(Struct, frozen=True):
     """A batch as it is to be stored, with the lengths of its messages; or why it can't be."""
 
     data: bytes = b""
-    lengths: Sequence[int] = ()
+    lengths: "array[int]" = array("I")
     error: ProtocolError | None = None
 
     def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
@@ -37,7 +45,9 @@ class Split(Struct, frozen=True):
         """
         if self.error:
             raise self.error
-        return self.data, array("Q", islice(accumulate(self.lengths, initial=tail), 1, None))
+        ends = Ends("Q", islice(accumulate(self.lengths, initial=tail), 1, None))
+        ends.lengths = self.lengths
+        return self.data, ends
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
@@ -52,7 +62,7 @@ def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
 def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
     """Split a large batch, one piece in each step."""
     parts: list[bytes] = []
-    lengths = array("Q")
+    lengths = array("I")
     start, size = body.index(b"[") + 1, PIECE_BYTES
     while True:
         end = body.find(SEPARATOR, start + size)

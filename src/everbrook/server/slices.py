@@ -13,22 +13,25 @@ from everbrook.server.exchange import Exchange, Reply, Response
 
 TURN_SECS = 0.002
 
-Steps = Generator[Response | None, None, None]
-"""Does a little in each step, and gives the answer in the last one."""
+Steps = Generator[Response | int | None, None, None]
+"""Does a little in each step, and gives the answer in the last one. A step that gives a change waits until that is
+durable, or has failed.
+"""
 Refuse = Callable[[ProtocolError], Response]
 
 
 def answer_in_slices(engine: Engine, steps: Steps, refuse: Refuse) -> Reply:
     """Take the first slice, and give the answer or what will give it. `refuse` renders what a later step raises."""
-    return _take_slice(steps) or Sliced(engine, steps, refuse)
+    given = _take_slice(steps)
+    return given if isinstance(given, Response) else Sliced(engine, steps, refuse, given)
 
 
-def _take_slice(steps: Steps) -> Response | None:
-    """Take steps for as long as one turn may last."""
+def _take_slice(steps: Steps) -> Response | int | None:
+    """Take steps for as long as one turn may last, or until one gives something."""
     until = perf_counter() + TURN_SECS
-    while (response := next(steps)) is None and perf_counter() < until:
+    while (given := next(steps)) is None and perf_counter() < until:
         pass
-    return response
+    return given
 
 
 class Sliced:
@@ -36,32 +39,38 @@ class Sliced:
 
     brief = True
 
-    def __init__(self, engine: Engine, steps: Steps, refuse: Refuse) -> None:
+    def __init__(self, engine: Engine, steps: Steps, refuse: Refuse, change: int | None) -> None:
+        """Take the steps that follow a slice, which has given nothing or a `change` to wait for."""
         self._engine = engine
         self._steps = steps
         self._refuse = refuse
+        self._change = change
         self._exchange: Exchange | None = None
 
     def start(self, exchange: Exchange) -> None:
         """Leave the turn to others first."""
         self._exchange = exchange
-        self._leave_turn()
+        self._leave_turn(self._change)
 
-    def _leave_turn(self) -> None:
-        self._engine.faults.soon(Callback.RESPONSE, self._go_on, failed=self._fail)
+    def _leave_turn(self, change: int | None) -> None:
+        if change is None:
+            self._engine.faults.soon(Callback.RESPONSE, self._go_on, failed=self._fail)
+        else:
+            # Whatever became of it. This goes on in a turn of its own: the next group is on its way by then.
+            self._engine.when_durable(change, lambda _: self._leave_turn(None))
 
     def _go_on(self) -> None:
         if self._exchange is None:
             return
         try:
-            response = _take_slice(self._steps)
+            given = _take_slice(self._steps)
         except ProtocolError as error:
-            response = self._refuse(error)
-        if response is None:
-            self._leave_turn()
+            given = self._refuse(error)
+        if isinstance(given, Response):
+            response = given
+            self._engine.when_durable(response.rests_on, lambda failure: self._answer(response, failure))
         else:
-            answer = response
-            self._engine.when_durable(answer.rests_on, lambda failure: self._answer(answer, failure))
+            self._leave_turn(given)
 
     def _fail(self) -> None:
         self._answer(self._refuse(ProtocolError("the server failed to answer; its log says why")), None)

@@ -28,6 +28,7 @@ from everbrook.protocol.split import LARGE_BYTES, Split, is_large_batch, split_i
 from everbrook.server.bodies import require_unpacked
 from everbrook.server.compression import Compressor, choose_coding
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.large_changes import LargeChanges
 from everbrook.server.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
@@ -39,6 +40,9 @@ from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.settings import Settings, TtlRule
 
 Method = Callable[[Request, bytes], Reply]
+
+LENGTH_BYTES = 4
+"""What the journal takes for each message of a batch beside its bytes."""
 
 LONG_POLL, SSE = "long_poll", "sse"
 
@@ -57,6 +61,7 @@ class StreamResource:
         self._locator = locator
         self._roots = roots
         self._registry = Registry(engine)
+        self._large_changes = LargeChanges(engine)
         self._max_page_bytes = engine.limits.max_page_bytes
         self._compressor = Compressor(settings.http.compression_min_bytes, engine.faults)
         self.methods: dict[bytes, Method] = {
@@ -67,22 +72,32 @@ class StreamResource:
             b"DELETE": self.delete,
         }
 
-    def _in_pieces(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
-        """Split the body of a request, a large batch, and then answer it by a method."""
+    def _answer_large(
+        self, request: Request, common: bytes, method: Callable[[Request, bytes, Split | None], Response]
+    ) -> Reply:
+        """Split the body of a request if it is a large batch, and answer it by a method when its bucket has room."""
 
         def steps() -> Steps:
-            split = yield from split_in_pieces(request.body)
-            reply = method(request, common, split)
-            assert isinstance(reply, Response)  # noqa: S101 - what is split is answered at once
-            yield reply
+            name, body, split, size = _writable(request), request.body, None, len(request.body)
+            if is_large_batch(request.headers, body):
+                split = yield from split_in_pieces(body)
+                size += LENGTH_BYTES * len(split.lengths)
+            while (change := self._large_changes.to_wait_for(name, size)) is not None:
+                yield change
+            response = method(request, common, split)
+            self._large_changes.note(name, size)
+            yield response
 
         engine = self._engine
         return answer_in_slices(engine, steps(), lambda error: problem_response(error, common, engine.last_change))
 
-    def create(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
+    def create(self, request: Request, common: bytes) -> Reply:
         """PUT (§5.1)."""
-        if len(request.body) >= LARGE_BYTES and split is None and is_large_batch(request.headers, request.body):
-            return self._in_pieces(request, common, self.create)
+        if len(request.body) >= LARGE_BYTES:
+            return self._answer_large(request, common, self._create)
+        return self._create(request, common)
+
+    def _create(self, request: Request, common: bytes, split: Split | None = None) -> Response:
         headers, now = request.headers, self._engine.clock.now()
         ttl, expires_at = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         command = Create(
@@ -112,10 +127,13 @@ class StreamResource:
         location = self._locator.url(request, request.path)
         return Response(201, b"%bLocation: %b\r\n" % (lines, location), b"", self._engine.last_change)
 
-    def append(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
+    def append(self, request: Request, common: bytes) -> Reply:
         """POST (§5.2, §5.3)."""
-        if len(request.body) >= LARGE_BYTES and split is None and is_large_batch(request.headers, request.body):
-            return self._in_pieces(request, common, self.append)
+        if len(request.body) >= LARGE_BYTES:
+            return self._answer_large(request, common, self._append)
+        return self._append(request, common)
+
+    def _append(self, request: Request, common: bytes, split: Split | None = None) -> Response:
         headers = request.headers
         stream_seq, expected = headers.get(b"stream-seq"), headers.get(b"if-match")
         command = Append(

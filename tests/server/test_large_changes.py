@@ -1,0 +1,80 @@
+"""Large changes: a tenant that appends megabytes waits for its own, and nobody else for all of them."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from everbrook.server.large_changes import SHARE_BYTES
+from everbrook.settings.sections.storage import StorageMode
+from tests.server.by_hand import HandServer
+
+LARGE = b"x" * (SHARE_BYTES // 2 + 1)
+BATCH = b"[" + b"1," * (SHARE_BYTES // 12) + b"1]"
+
+
+def render(method: bytes, path: bytes, body: bytes = b"", content_type: bytes = b"text/plain") -> bytes:
+    head = b"%b %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: %b\r\nContent-Length: %d\r\n\r\n%b"
+    return head % (method, path, content_type, len(body), body)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[HandServer]:
+    async def made() -> HandServer:
+        return HandServer(tmp_path, StorageMode.ACID)
+
+    with asyncio.Runner() as runner:
+        server = runner.run(made())
+        for bucket in (b"/ds/greedy", b"/ds/modest"):
+            server.ask(render(b"PUT", bucket))
+            server.ask(render(b"PUT", bucket + b"/text"))
+            server.ask(render(b"PUT", bucket + b"/json", content_type=b"application/json"))
+        yield server
+        while server.commit():
+            server.take_turns()
+        server.engine.close()
+
+
+def send(server: HandServer, *requests: bytes) -> int:
+    """Send each over a connection of its own. Gives how many changes were decided then."""
+    before = server.engine.last_change
+    for request in requests:
+        server.connect()[1].data_received(request)
+        server.take_turns()
+    return server.engine.last_change - before
+
+
+def test_a_bucket_has_a_share_of_what_is_on_its_way(server: HandServer) -> None:
+    large = render(b"POST", b"/ds/greedy/text", LARGE)
+    assert send(server, large, large, large) == 1
+    assert send(server, render(b"POST", b"/ds/greedy/text", b"little")) == 1
+    assert send(server, render(b"POST", b"/ds/modest/text", LARGE)) == 1
+
+
+def test_large_changes_follow_each_other(server: HandServer) -> None:
+    large = render(b"POST", b"/ds/greedy/text", LARGE)
+    assert send(server, large, large, large) == 1
+    decided = server.engine.last_change
+    while server.commit():
+        server.take_turns()
+    assert server.engine.durable_change == decided + 2
+
+
+def test_a_small_change_goes_before_the_next_large_one(server: HandServer) -> None:
+    send(server, *[render(b"POST", b"/ds/greedy/text", LARGE)] * 2, render(b"POST", b"/ds/modest/text", b"little"))
+    small = server.engine.last_change
+    server.commit()
+    server.take_turns()
+    server.commit()
+    server.take_turns()
+    assert server.engine.durable_change == small
+
+
+def test_the_lengths_of_a_batch_count(server: HandServer) -> None:
+    batch = render(b"POST", b"/ds/greedy/json", BATCH, b"application/json")
+    assert send(server, batch, batch, batch) == 1
+
+
+def test_as_many_as_fit_go_together(server: HandServer) -> None:
+    assert send(server, *[render(b"POST", b"/ds/greedy/text", LARGE[: SHARE_BYTES // 4])] * 5) == 4
