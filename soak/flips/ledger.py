@@ -48,8 +48,8 @@ class Stream(Struct, frozen=True):
         return Stream(
             write.head,
             self.data + write.data,
-            self.ends + write.ends,
-            self.append_ends + write.ends[-1:],
+            self.ends + tuple(write.ends),
+            self.append_ends + tuple(write.ends[-1:]),
             self.times + (write.head.written_at,) * len(write.ends),
             producers,
         )

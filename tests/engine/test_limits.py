@@ -6,10 +6,10 @@ import pytest
 
 from everbrook.engine import PRODUCER_IDLE_MS
 from everbrook.engine.limits import Limits
-from everbrook.protocol import Appended, Claim, Closed, Deleted, Duplicate, Retention
+from everbrook.protocol import Append, Appended, Claim, Closed, Deleted, Duplicate, Retention
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
 from tests.engine.fakes import FakeClock
-from tests.engine.rig import JSON, Rig, newest, residents
+from tests.engine.rig import JSON, TEXT, Rig, newest, residents
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -261,6 +261,17 @@ def test_an_idle_producer_makes_room_after_seven_days() -> None:
     record = rig.storage.load(b"a")
     assert record is not None
     assert list(record.producers) == [b"q"]
+
+
+def test_a_producer_with_a_position_is_never_forgotten() -> None:
+    rig = room(producer_idle_ms=PRODUCER_IDLE_MS)
+    rig.create(b"a")
+    rig.engine.execute(Append(b"a", rig.clock.now(), TEXT, b"x", claim=Claim(b"p", 0, 0), position=b"10"))
+    rig.scheduler.advance(8 * DAY_MS)
+    rig.append(b"a", b"x", claim=Claim(b"q", 0, 0))
+    record = rig.storage.load(b"a")
+    assert record is not None
+    assert set(record.producers) == {b"p", b"q"}
 
 
 def test_a_producer_that_goes_on_is_not_idle() -> None:

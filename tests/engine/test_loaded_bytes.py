@@ -7,11 +7,11 @@ import pytest
 
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import EngineTuning, StreamsTuning
-from everbrook.protocol import Appended, Claim, Duplicate
+from everbrook.protocol import Append, Appended, Claim, Duplicate
 from everbrook.protocol.errors import BucketFull, TooManyProducers
 from everbrook.storage import PRODUCER_BYTES, STREAM_BYTES, StorageFull, producers_bytes
 from tests.engine.fakes import RecordingReader
-from tests.engine.rig import DelayedRig, Rig, evict
+from tests.engine.rig import TEXT, DelayedRig, Rig, evict
 
 ID_BYTES = 36
 PRODUCERS_OF_ONE = 10
@@ -101,6 +101,17 @@ def test_forgotten_producers_are_not_counted() -> None:
     rig.scheduler.advance(1001)
     rig.append(b"a", b"x", claim=claim(9))
     assert loaded(rig) == STREAM_BYTES + PRODUCER_BYTES + ID_BYTES
+
+
+def test_the_position_of_a_producer_is_counted_once() -> None:
+    rig = Rig(Limits(producer_idle_ms=1000))
+    rig.create(b"a")
+    stored = []
+    for seq, position in enumerate((b"1" * 10, b"2" * 1000, b"3" * 10)):
+        rig.engine.execute(Append(b"a", rig.clock.now(), TEXT, b"x", claim=claim(0, seq), position=position))
+        stored.append(rig.storage.used_bytes)
+    assert loaded(rig) == STREAM_BYTES + PRODUCER_BYTES + ID_BYTES + 10
+    assert stored[1] > stored[0] + 900 > stored[2] + 800
 
 
 def test_streams_leave_memory_when_they_take_too_much_and_come_back() -> None:

@@ -87,7 +87,9 @@ def head(reader: Reader) -> dict[str, Any]:
 def payload(reader: Reader, flags: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if flags & 16:
-        found["producer"] = (*reader.take("<QQq"), reader.text())
+        place = reader.take("<QQq")
+        found["position"] = reader.text() if flags & 128 else None
+        found["producer"] = (*place, reader.text())
     if flags & 32:
         found["forgotten"] = [reader.text() for _ in range(reader.take("<I"))]
     length, messages = reader.take("<II")
@@ -190,12 +192,12 @@ def test_everything_that_may_be_absent_is_decoded_by_hand(tmp_path: Path) -> Non
     closed = Head(who, 5, 13, closed=True, closed_by=Claim(b"p", 4, 5), stream_seq=b"\xff", deleted=True)
     storage = HeldStorage(tmp_path)
     commit(storage, (source.write(b"one"),))
-    commit(storage, (Write(closed, b"xy", (5,), b"p", Producer(4, 5, 6), (b"q", b"r"), created=True),))
+    commit(storage, (Write(closed, b"xy", (5,), b"p", Producer(4, 5, 6, b"line 7"), (b"q", b"r"), created=True),))
     [[made]] = [edits for number, _, edits in written(tmp_path) if number == 2]
     assert (made["ttl"], made["expires_at"], made["fork"]) == (60, 12, (1, 3, 1, 2, b"s"))
     assert (made["closer"], made["stream_seq"]) == ((4, 5, b"p"), b"\xff")
     assert (made["producer"], made["forgotten"], made["messages"]) == ((4, 5, 6, b"p"), [b"q", b"r"], [b"xy"])
-    assert made["flags"] == 1 | 2 | 4 | 8 | 16 | 32
+    assert (made["position"], made["flags"]) == (b"line 7", 1 | 2 | 4 | 8 | 16 | 32 | 128)
     storage.close()
 
 
@@ -246,7 +248,11 @@ def test_the_base_is_decoded_by_hand(tmp_path: Path, mode: DurableMode) -> None:
     stream = Draft(b"json", 0x1234567890ABCDEF, json=True)
     stream.head = replace(stream.head, identity=replace(stream.head.identity, ttl_secs=60))
     storage = HeldStorage(tmp_path, mode=mode, boot="this one")
-    commit(storage, (stream.write(b"1,", b"22,", producer=(b"p", Producer(1, 2, 3))),), (stream.write(b"333,"),))
+    commit(
+        storage,
+        (stream.write(b"1,", b"22,", producer=(b"p", Producer(1, 2, 3))),),
+        (stream.write(b"333,", producer=(b"q", Producer(4, 5, 6, b"at 7"))),),
+    )
     commit(storage, (Draft(b"fork", 99, source=stream, offset=5).write(b"x" * 20_000),))
     storage.close()
     found, key = base(tmp_path), struct.pack(">Q", stream.incarnation)
@@ -256,6 +262,7 @@ def test_the_base_is_decoded_by_hand(tmp_path: Path, mode: DurableMode) -> None:
     row = Reader(found["streams"][key])
     assert (identity(row)["name"], head(row)["tail"], row.left) == (b"json", 9, False)
     assert struct.unpack("<QQq", found["producers"][key + b"p"]) == (1, 2, 3)
+    assert struct.unpack("<QQqH4s", found["producers"][key + b"q"]) == (4, 5, 6, 4, b"at 7")
     assert found["forks"] == {key + struct.pack(">Q", 99): b""}
     assert found["mortal"] == {key: b""}
     place, fork = key + struct.pack(">Q", 0), struct.pack(">QQ", 99, 5)

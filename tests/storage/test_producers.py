@@ -1,5 +1,7 @@
 """The contract: what a stream remembers of its producers is kept with its data."""
 
+from msgspec.structs import replace
+
 from everbrook.protocol import Producer
 from everbrook.storage import Storage
 from tests.storage.drafts import Draft
@@ -34,6 +36,12 @@ def test_the_newest_state_of_a_producer_counts(store: Store) -> None:
     stream = Draft(b"a", 1)
     store.commit((stream.write(b"1", producer=(b"p", FIRST)),), (stream.write(b"2", producer=(b"p", SECOND)),))
     assert producers(store.storage) == {b"p": SECOND}
+
+
+def test_the_position_of_a_producer_is_kept(store: Store) -> None:
+    stream, placed = Draft(b"a", 1), replace(FIRST, position=b"line 7")
+    store.commit((stream.write(b"1", producer=(b"p", placed)),), (stream.write(b"2", producer=(b"q", SECOND)),))
+    assert producers(store.storage) == {b"p": placed, b"q": SECOND}
 
 
 def test_a_write_without_a_producer_forgets_nobody(store: Store) -> None:

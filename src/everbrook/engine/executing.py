@@ -65,7 +65,7 @@ from everbrook.protocol.subscriptions.commands import (
 from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
-from everbrook.storage.memory import producers_bytes
+from everbrook.storage.memory import producer_bytes
 
 
 class Executing(Reading):
@@ -257,15 +257,14 @@ class Executing(Reading):
         stream = self._streams.stream(edit.head.identity.name)
         if stream and edit.producer_id not in stream.producers:
             self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
-            self._check_new_producer(edit.head.identity.name, edit.producer_id)
+            self._check_new_producer(edit.head.identity.name, producer_bytes(edit.producer_id, edit.producer))
 
-    def _check_new_producer(self, name: bytes, producer_id: bytes) -> None:
+    def _check_new_producer(self, name: bytes, size: int) -> None:
         """Refuse a producer that there is no memory for, or whose bucket has too many for its quota."""
         if self._streams.is_cramped(name):
             raise TooManyProducers("the server has no memory for more producers of this bucket now")
         if self._quotas.active:
-            size = self._streams.producer_bytes.beside(name) + producers_bytes((producer_id,))
-            self._quotas.check_producers(name, size)
+            self._quotas.check_producers(name, self._streams.producer_bytes.beside(name) + size)
 
     def _check_wake(self, change: Change) -> None:
         """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""

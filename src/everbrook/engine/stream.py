@@ -14,7 +14,7 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Head, Producer
 from everbrook.storage.damage import DamageMark
-from everbrook.storage.memory import producers_bytes
+from everbrook.storage.memory import producer_bytes, producers_bytes
 
 
 class Stream:
@@ -63,12 +63,15 @@ class Stream:
         return self.producers.get(producer_id)
 
     def idle_producers(self, now: int) -> tuple[bytes, ...]:
-        """Give the producers that have been silent for longer than they are remembered, if that is bounded."""
+        """Give the producers that have been silent for longer than they are remembered, if that is bounded.
+
+        One with a position is always remembered: its writer resumes from it.
+        """
         if self.producer_idle_ms is None:
             return ()
         before = now - self.producer_idle_ms
         idle = takewhile(lambda item: item[1].seen_at < before, self.producers.items())
-        return tuple(producer_id for producer_id, _ in idle)
+        return tuple(producer_id for producer_id, producer in idle if producer.position is None)
 
     @property
     def idle(self) -> bool:
@@ -91,13 +94,11 @@ class Stream:
         self.touched_at = max(self.touched_at, write.head.written_at)
         self.lineage.unapplied.append(write)
         for producer_id in write.forgotten:
-            del self.producers[producer_id]
-        if write.forgotten:
-            self.producer_bytes -= producers_bytes(write.forgotten)
+            self.producer_bytes -= producer_bytes(producer_id, self.producers.pop(producer_id))
         if write.producer_id is not None and write.producer is not None:
             # In the order of their last appends, so that the idle ones come first.
-            if self.producers.pop(write.producer_id, None) is None:
-                self.producer_bytes += producers_bytes((write.producer_id,))
+            before = producer_bytes(write.producer_id, self.producers.pop(write.producer_id, None))
+            self.producer_bytes += producer_bytes(write.producer_id, write.producer) - before
             self.producers[write.producer_id] = write.producer
 
     def remember(self, producers: Mapping[bytes, Producer]) -> None:

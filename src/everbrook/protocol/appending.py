@@ -23,6 +23,7 @@ from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.messages import pack
 from everbrook.protocol.offset import OFFSET_DIGITS, format_offset
 from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
+from everbrook.protocol.position import advance, require_same_append
 from everbrook.protocol.producer import accept, is_duplicate, require_current
 from everbrook.protocol.state import Claim, Head
 from everbrook.protocol.view import StreamView, View
@@ -67,6 +68,7 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
     """Decide on an append that a producer numbered: a duplicate is found before anything else (§5.2.1)."""
     known = stream.producer(claim.producer_id)
     if known and is_duplicate(known, claim):
+        require_same_append(known, claim, command.position)
         if command.body:
             return Decision(Duplicate(stream.head, known))
         # The sequence was used for data. The stream closes all the same: readers would wait for ever for a close that
@@ -74,6 +76,8 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
         closed, _, _ = _append(stream.head, command)
         return Decision(Closed(closed, known), (Write(closed),))
     producer = accept(known, claim, command.now)
+    if command.position is not None or command.resumes_from is not None or (known and known.position is not None):
+        producer = advance(producer, known, command)
     changed, data, ends = _append(stream.head, command)
     outcome = Appended(changed, producer) if data else Closed(changed, producer)
     forgotten = () if known else stream.idle_producers(command.now)

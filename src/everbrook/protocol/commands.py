@@ -48,6 +48,10 @@ class Append(Struct, frozen=True, gc=False):
     expected_tail: int | None = None
     split: Split | None = None
     """The body as it is to be stored in JSON mode, if it is so large that it was split before."""
+    position: bytes | None = None
+    """Where in its source the producer is after this append, in words of its own."""
+    resumes_from: bytes | None = None
+    """Which position the producer believes to be stored: empty for none."""
 
 
 class Delete(Struct, frozen=True, gc=False):

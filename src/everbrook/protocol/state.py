@@ -127,6 +127,8 @@ class Producer(Struct, frozen=True, gc=False):
     epoch: int
     seq: int
     seen_at: int
+    position: bytes | None = None
+    """Where in its source the producer was after its last append, in words of its own, if it says so."""
 
 
 class Head(Struct, frozen=True, gc=False):

@@ -3,7 +3,9 @@
 from everbrook.server.exchange import Request, Response
 from everbrook.settings import parse_origins
 
-EXTENSIONS = b"buckets, snapshots, bootstrap, retention, listing, bounded-reads, frames, if-match, registry"
+EXTENSIONS = (
+    b"buckets, snapshots, bootstrap, retention, listing, bounded-reads, frames, if-match, registry, producer-position"
+)
 
 EXPOSED = (
     b"Content-Digest",
@@ -11,6 +13,7 @@ EXPOSED = (
     b"Location",
     b"Producer-Epoch",
     b"Producer-Expected-Seq",
+    b"Producer-Position",
     b"Producer-Received-Seq",
     b"Producer-Seq",
     b"Retry-After",
@@ -37,6 +40,8 @@ ALLOWED = (
     b"Last-Event-ID",
     b"Producer-Epoch",
     b"Producer-Id",
+    b"Producer-Position",
+    b"Producer-Resumes-From",
     b"Producer-Seq",
     b"Stream-Closed",
     b"Stream-Expires-At",

@@ -1,7 +1,7 @@
 """The producers of a stream: who has appended idempotently, and how far each has come (§5.2.1)."""
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.protocol.state import Producer
@@ -19,6 +19,7 @@ class Entry(Struct):
     epoch: int
     seq: int
     last_append_at_ms: int
+    position: str | UnsetType = UNSET
 
 
 class Producers(Struct):
@@ -45,4 +46,6 @@ class ProducerResource:
 
 
 def _entry(producer_id: bytes, producer: Producer) -> Entry:
-    return Entry(producer_id.decode("utf-8", "backslashreplace"), producer.epoch, producer.seq, producer.seen_at)
+    position = UNSET if producer.position is None else producer.position.decode("utf-8", "backslashreplace")
+    told_id = producer_id.decode("utf-8", "backslashreplace")
+    return Entry(told_id, producer.epoch, producer.seq, producer.seen_at, position)

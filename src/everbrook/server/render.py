@@ -3,7 +3,7 @@
 from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.reading import Page
 from everbrook.protocol.retaining import format_retention
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Head, Producer
 from everbrook.server.exchange import Response
 
 NO_STORE_LINE = b"Cache-Control: %b\r\n" % NO_STORE
@@ -30,6 +30,12 @@ def kept_lines(head: Head) -> bytes:
         b"Stream-Snapshot-Offset: %016d\r\n" % kept.snapshot.offset if kept.snapshot else b"",
         b"Stream-Retention: %b\r\n" % format_retention(retention) if retention else b"",
     )
+
+
+def producer_lines(producer: Producer) -> bytes:
+    """Tell how far a producer has come (§5.2.1), and its position if it has one."""
+    lines = b"Producer-Epoch: %d\r\nProducer-Seq: %d\r\n" % (producer.epoch, producer.seq)
+    return lines if producer.position is None else b"%bProducer-Position: %b\r\n" % (lines, producer.position)
 
 
 def page_lines(page: Page) -> bytes:

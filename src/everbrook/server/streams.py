@@ -1,6 +1,6 @@
 """The stream resource: each method parses its request, lets the engine decide, and renders the outcome (§5)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
 from everbrook.protocol.outcomes import Appended, Existing
 from everbrook.protocol.path import REGISTRY, parse_stream_path
+from everbrook.protocol.position import parse_position, parse_resumed
 from everbrook.protocol.producer import parse_claim
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
 from everbrook.protocol.reading import Page
@@ -34,7 +35,7 @@ from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
 from everbrook.server.problem import problem_response
 from everbrook.server.registry import RegistryRead
-from everbrook.server.render import CLOSED, NO_STORE_LINE, kept_lines, no_content, page_lines
+from everbrook.server.render import CLOSED, NO_STORE_LINE, kept_lines, no_content, page_lines, producer_lines
 from everbrook.server.roots import StreamRoots
 from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.settings import Settings, TtlRule
@@ -147,13 +148,15 @@ class StreamResource:
             None if expected is None else parse_expected_tail(expected),
             split,
         )
+        if b"producer-position" in headers or b"producer-resumes-from" in headers:
+            command = _positioned(command, headers)
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer
         lines = _APPENDED % (common, head.tail)
         if head.closed:
             lines += CLOSED
         if producer:
-            lines += b"Producer-Epoch: %d\r\nProducer-Seq: %d\r\n" % (producer.epoch, producer.seq)
+            lines += producer_lines(producer)
         status = 200 if producer and isinstance(outcome, Appended) else 204
         return Response(status, lines, b"", self._engine.last_change)
 
@@ -189,7 +192,12 @@ class StreamResource:
             lines.append(b"Stream-Expires-At: %b\r\n" % format_expires_at(identity.expires_at))
         if head.closed:
             lines.append(CLOSED)
-        return Response(200, b"".join(lines))
+        if (producer_id := request.headers.get(b"producer-id")) is None:
+            return Response(200, b"".join(lines))
+        if producer := stream.producer(producer_id):
+            lines.append(producer_lines(producer))
+        # Who resumes from a position must not resume from one that a crash takes back.
+        return Response(200, b"".join(lines), rests_on=self._engine.last_change)
 
     def read(self, request: Request, common: bytes) -> Reply:
         """GET, in its three modes (§5.6 to §5.8)."""
@@ -324,6 +332,15 @@ def _writable(request: Request) -> bytes:
     if b"content-encoding" in request.headers and request.body:
         require_unpacked(request.headers)
     return name
+
+
+def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
+    """Give an append the position of its producer, and the one that it resumes from."""
+    if command.claim is None:
+        raise InvalidHeader("Producer-Position and Producer-Resumes-From need Producer-Id, -Epoch and -Seq")
+    position = parse_position(headers.get(b"producer-position"))
+    resumes_from = parse_resumed(headers.get(b"producer-resumes-from"))
+    return replace(command, position=position, resumes_from=resumes_from)
 
 
 def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         MemoryBlobs as MemoryBlobs,
         MemoryDraft as MemoryDraft,
         MemoryStorage as MemoryStorage,
+        producer_bytes as producer_bytes,
         producers_bytes as producers_bytes,
     )
     from everbrook.storage.pin import Pin as Pin
@@ -63,7 +64,8 @@ __getattr__, __dir__ = lazy_imports(
         ".index": "BLOCK_BYTES",
         ".journal": "JournalTuning",
         ".manifest": "StoreError",
-        ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producers_bytes",
+        ".memory": "MemoryBlobReader MemoryBlobs MemoryDraft MemoryStorage PRODUCER_BYTES STREAM_BYTES producer_bytes "
+        "producers_bytes",
         ".pin": "Pin",
         ".tuning": "StorageTuning",
     },

@@ -29,7 +29,7 @@ from everbrook.storage.chunk_reader import ChunkReader
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.disk import Disk
 from everbrook.storage.manifest import BASE, StoreError
-from everbrook.storage.packing import Unpacker, unpack_producer
+from everbrook.storage.packing import unpack_producer
 from everbrook.storage.pin import Hold
 from everbrook.storage.rows import (
     CHUNKS,
@@ -233,7 +233,7 @@ class LmdbBase:
         prefix = INCARNATION.pack(incarnation)
         with self.reading(incarnation) as transaction:
             found = verified_range(transaction.cursor(self.databases[PRODUCERS]), prefix, b"", self._is_known)
-            return {key[len(prefix) :]: unpack_producer(Unpacker(value)) for key, value in found}
+            return {key[len(prefix) :]: unpack_producer(value) for key, value in found}
 
     def forks(self, source: int, after: int = 0, limit: int | None = None) -> list[int]:
         """Give the streams that branch off one, those younger than `after`, the oldest first."""

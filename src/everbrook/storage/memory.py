@@ -1,6 +1,7 @@
 """The memory engine: dictionaries and runs of bytes, gone with the process."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from threading import Lock
 
 from everbrook.protocol.change import Change, Write
@@ -18,8 +19,13 @@ PRODUCER_BYTES = 512
 """What a producer takes beside its id, which a client chooses: its state, and its places in dictionaries."""
 
 
-def producers_bytes(producer_ids: Collection[bytes]) -> int:
-    return PRODUCER_BYTES * len(producer_ids) + sum(map(len, producer_ids))
+def producers_bytes(producers: Mapping[bytes, Producer]) -> int:
+    return sum(starmap(producer_bytes, producers.items()))
+
+
+def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
+    """Give how much memory a producer takes, if it is known."""
+    return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
 class MemoryStorage:
@@ -66,9 +72,9 @@ class MemoryStorage:
         cost = len(write.data) + INDEX_ENTRY_BYTES * (len(write.ends) + 2) if write.data else 0
         if write.created:
             return cost + STREAM_BYTES
-        known = self._producers.get(write.head.identity.incarnation, {})
-        if write.producer_id is not None and write.producer_id not in known:
-            cost += producers_bytes((write.producer_id,))
+        if write.producer_id is not None:
+            known = self._producers.get(write.head.identity.incarnation, {}).get(write.producer_id)
+            cost += producer_bytes(write.producer_id, write.producer) - producer_bytes(write.producer_id, known)
         return cost
 
     def apply(self, group: Sequence[Change]) -> None:
@@ -104,12 +110,10 @@ class MemoryStorage:
     def _remember(self, write: Write) -> None:
         producers = self._producers[write.head.identity.incarnation]
         for producer_id in write.forgotten:
-            del producers[producer_id]
-        if write.forgotten:
-            self._stream_bytes -= producers_bytes(write.forgotten)
+            self._stream_bytes -= producer_bytes(producer_id, producers.pop(producer_id))
         if write.producer_id is not None and write.producer is not None:
-            if write.producer_id not in producers:
-                self._stream_bytes += producers_bytes((write.producer_id,))
+            before = producer_bytes(write.producer_id, producers.get(write.producer_id))
+            self._stream_bytes += producer_bytes(write.producer_id, write.producer) - before
             producers[write.producer_id] = write.producer
 
     def _drop(self, identity: Identity) -> None:

@@ -18,6 +18,7 @@ CREATE, WRITE, DROP = 1, 2, 3
 
 HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR, HAS_INHERITED, HAS_RETENTION = 1, 2, 4, 8, 16, 32
 CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN, HAS_KEPT = 1, 2, 4, 8, 16, 32, 64
+HAS_POSITION = 128
 
 KIND = Struct("<B")
 TEXT = Struct("<H")
@@ -188,12 +189,20 @@ def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) ->
 
 
 def pack_producer(producer: Producer) -> bytes:
-    return PRODUCER.pack(producer.epoch, producer.seq, producer.seen_at)
+    """Write a producer, whose position follows if it has one."""
+    fixed, position = PRODUCER.pack(producer.epoch, producer.seq, producer.seen_at), producer.position
+    return fixed if position is None else fixed + pack_text(position)
 
 
-def unpack_producer(unpacker: Unpacker) -> Producer:
+def unpack_producer(data: bytes) -> Producer:
+    """Read a producer that stands alone."""
+    unpacker = Unpacker(data)
+    return _take_producer(unpacker, has_position=len(data) > PRODUCER.size)
+
+
+def _take_producer(unpacker: Unpacker, *, has_position: bool) -> Producer:
     epoch, seq, seen_at = unpacker.take(PRODUCER)
-    return Producer(epoch, seq, seen_at)
+    return Producer(epoch, seq, seen_at, unpacker.take_text() if has_position else None)
 
 
 def pack_edit(edit: Edit) -> bytes:
@@ -202,7 +211,9 @@ def pack_edit(edit: Edit) -> bytes:
     if isinstance(edit, Drop):
         return KIND.pack(DROP) + pack_identity(identity)
     head, flags = edit.head, _flags_of(edit.head, cut=edit.cut)
-    flags |= (HAS_PRODUCER if edit.producer else 0) | (HAS_FORGOTTEN if edit.forgotten else 0)
+    flags |= HAS_FORGOTTEN if edit.forgotten else 0
+    if edit.producer:
+        flags |= HAS_PRODUCER if edit.producer.position is None else HAS_PRODUCER | HAS_POSITION
     if edit.created:
         return KIND.pack(CREATE) + pack_identity(identity) + _pack_write(edit, flags)
     if not flags and len(edit.ends) == 1:
@@ -257,7 +268,7 @@ def _unpack_write(unpacker: Unpacker, identity: Identity, kept: Kept, *, created
     head, flags = unpack_head(unpacker, identity, kept)
     producer = producer_id = None
     if flags & HAS_PRODUCER:
-        producer = unpack_producer(unpacker)
+        producer = _take_producer(unpacker, has_position=bool(flags & HAS_POSITION))
         producer_id = unpacker.take_text()
     forgotten: tuple[bytes, ...] = ()
     if flags & HAS_FORGOTTEN:

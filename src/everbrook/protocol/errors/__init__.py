@@ -5,7 +5,7 @@ ProtocolError
 ├── BadRequest 400
 │   ├── InvalidPath, InvalidHeader, InvalidQuery, InvalidOffset
 │   ├── InvalidJson, EmptyAppend, MissingContentType
-│   ├── EpochMustStartAtZero, DigestMismatch
+│   ├── EpochMustStartAtZero, PositionMissing, DigestMismatch
 │   └── InvalidRequest, WebhookUrlRejected
 ├── Unauthorized 401 ── TokenInvalid, TokenExpired
 ├── StaleEpoch 403
@@ -26,7 +26,7 @@ ProtocolError
 ├── StreamGone 410
 ├── OffsetGone 410
 ├── TokenGone 410
-├── PreconditionFailed 412 ── TailMoved
+├── PreconditionFailed 412 ── TailMoved, PositionMoved
 ├── PayloadTooLarge 413
 │   ├── BatchTooLarge, StreamFull, MemoryFull, StoreFull, BucketFull
 │   └── WakeStreamFull, TooManySubscriptions
@@ -95,6 +95,8 @@ from everbrook.protocol.errors.streams import (
     ForkTooDeep,
     OffsetGone,
     PathBlocked,
+    PositionMissing,
+    PositionMoved,
     SequenceGap,
     SequenceRegression,
     SourceDeleted,
@@ -157,6 +159,8 @@ __all__ = [
     "Overloaded",
     "PathBlocked",
     "PayloadTooLarge",
+    "PositionMissing",
+    "PositionMoved",
     "PreconditionFailed",
     "ProtocolError",
     "RequestTimeout",

@@ -61,6 +61,18 @@ class TailMoved(PreconditionFailed):
     code = "tail_moved"
 
 
+class PositionMoved(PreconditionFailed):
+    """The producer's stored position is not the one that the append continues from."""
+
+    code = "position_moved"
+
+
+class PositionMissing(BadRequest):
+    """An append of a producer that has a position names none."""
+
+    code = "position_missing"
+
+
 class PathBlocked(Conflict):
     """The path belongs to a soft-deleted stream that forks still read (§4.2)."""
 
