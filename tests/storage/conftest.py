@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.engines import ENGINES, WAY_NAMES, WAYS, Store, scratch_folder
+from tests.storage.repairs import make_killed
 
 
 @pytest.fixture
@@ -28,3 +29,15 @@ def durable_store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """A storage of every engine that outlives its process."""
     with scratch_folder() as folder, Store(ENGINES[request.param], Path(folder), reopening=False) as opened:
         yield opened
+
+
+@pytest.fixture
+def acid(tmp_path: Path) -> Path:
+    """A store of mode acid whose server was killed."""
+    return make_killed(tmp_path, "acid")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A store of the file modes whose server was killed."""
+    return make_killed(tmp_path, "file")

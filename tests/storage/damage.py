@@ -24,6 +24,13 @@ def cut(path: Path, size: int) -> None:
     path.write_bytes(path.read_bytes()[:size])
 
 
+def places(store: Path, found: bytes) -> Iterator[int]:
+    """Find bytes in the file of LMDB, also in its free pages."""
+    data, place = (store / "base" / "data.mdb").read_bytes(), -1
+    while (place := data.find(found, place + 1)) >= 0:
+        yield place
+
+
 class Rows:
     """The rows of a base, to be changed without their checksums."""
 

@@ -1,6 +1,5 @@
 """A row whose key is damaged is not where it belongs: whoever looks for it is told, and nobody else."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from everbrook.storage import FILE_DURABLE, Record
 from everbrook.storage.rows import INCARNATION, PLACE, seal
 from tests.storage.checking import inspect
 from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed, segments
-from tests.storage.damage import flip, rows
+from tests.storage.damage import flip, places, rows
 from tests.storage.drafts import Draft
 
 NAMES = [b"a", b"b", b"c", b"d", b"e"]
@@ -30,13 +29,6 @@ def store(tmp_path: Path) -> Path:
     commit(storage, (Draft(b"fork2", 21, source=streams[0], offset=100).write(b"own"),))
     storage.close()
     return tmp_path
-
-
-def places(store: Path, found: bytes) -> Iterator[int]:
-    """Find bytes in the file of LMDB, also in its free pages."""
-    data, place = (store / "base" / "data.mdb").read_bytes(), -1
-    while (place := data.find(found, place + 1)) >= 0:
-        yield place
 
 
 def damage_key(store: Path, key: bytes, value: bytes, position: int, bit: int) -> None:

@@ -1,6 +1,5 @@
 """Pages of LMDB's file that are damaged: the storage names them, or refuses to open, and no other error leaves it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import lmdb
@@ -12,7 +11,7 @@ from everbrook.storage.check import check_store, known_damage, walk_base
 from everbrook.storage.lmdb_pages import META, PAGE, problem_of
 from everbrook.storage.rows import INCARNATION, PLACE, seal
 from tests.storage.checkpoints import HeldStorage, commit
-from tests.storage.damage import flip, rows
+from tests.storage.damage import flip, places, rows
 from tests.storage.drafts import Draft
 
 PAGE_BYTES = 4096
@@ -28,13 +27,6 @@ def store(tmp_path: Path) -> Path:
         commit(storage, (stream.write(b"y" * 150),))
     storage.close()
     return tmp_path
-
-
-def places(store: Path, found: bytes) -> Iterator[int]:
-    """Find bytes in the file of LMDB, also in its free pages."""
-    data, place = (store / "base" / "data.mdb").read_bytes(), -1
-    while (place := data.find(found, place + 1)) >= 0:
-        yield place
 
 
 def loaded(storage: HeldStorage, name: bytes) -> Record:

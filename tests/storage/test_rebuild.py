@@ -37,16 +37,6 @@ from tests.storage.repairs import (
 PAGE_BYTES = 4096
 
 
-@pytest.fixture
-def acid(tmp_path: Path) -> Path:
-    return make_killed(tmp_path, "acid")
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Path:
-    return make_killed(tmp_path, "file")
-
-
 @pytest.fixture(params=["acid", "file"])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return make_killed(tmp_path, request.param)

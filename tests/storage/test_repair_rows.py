@@ -28,11 +28,6 @@ from tests.storage.repairs import (
 )
 
 
-@pytest.fixture
-def acid(tmp_path: Path) -> Path:
-    return make_killed(tmp_path, "acid")
-
-
 @pytest.fixture(params=["acid", "file"])
 def store(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return make_killed(tmp_path, request.param)

@@ -1,6 +1,7 @@
 """What the base says of itself and of the journal in front of it: the rows of one of its databases."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from struct import Struct
 
 import msgspec
@@ -10,13 +11,9 @@ from everbrook.storage.journal_scan import Needed
 from everbrook.storage.manifest import BASE, StoreError
 from everbrook.storage.rows import DATA
 
-APPLIED, MANIFEST_COPY, LAST_INCARNATION, NEEDED, OPENED = (
-    b"applied",
-    b"manifest",
-    b"incarnation",
-    b"journal",
-    b"opened",
-)
+APPLIED, LAST_INCARNATION, NEEDED = b"applied", b"incarnation", b"journal"
+MANIFEST_COPY, OPENED = b"manifest", b"opened"
+STATE = (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)
 NUMBER = Struct("<Q")
 NUMBERS = Struct("<QQ")
 
@@ -50,6 +47,15 @@ class BaseState(Value, frozen=True, kw_only=True):
 def is_whole(key: bytes, value: bytes | None) -> bool:
     """Tell whether a row of the state verifies and has the size of what should be in it."""
     return value is not None and len(value) == _SIZES.get(key, len(value))
+
+
+def is_readable(key: bytes, value: bytes | None) -> bool:
+    """Tell whether a row of the state can be read, too."""
+    if value is not None and key == OPENED:
+        with suppress(StoreError):
+            return parse_opened(value) is not None
+        return False
+    return is_whole(key, value)
 
 
 def parse_state(rows: Mapping[bytes, bytes]) -> BaseState:

@@ -137,7 +137,8 @@ class Checkpoint:
             for chunk in (*tail[1:], *chunks):
                 whole = joined(whole, chunk)
             for chunk in tail:
-                self._delete_chunk(incarnation, chunk.start)
+                for database in (CHUNKS, INDEXES):
+                    self._rows.delete(database, PLACE.pack(incarnation, chunk.start))
             self._write_segments(identity, cut_chunk(whole, self._chunk_bytes))
             return
         last = tail[-1] if tail else None
@@ -166,11 +167,6 @@ class Checkpoint:
             last, checksums = self._writer.write(identity, chunk, last)
             self._rows.store(CHUNKS, key, pack_location(key, last, checksums))
             self._rows.put(INDEXES, key, pack_index(chunk.index))
-
-    def _delete_chunk(self, incarnation: int, start: int) -> None:
-        key = PLACE.pack(incarnation, start)
-        self._rows.delete(CHUNKS, key)
-        self._rows.delete(INDEXES, key)
 
     def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
         """Give the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.

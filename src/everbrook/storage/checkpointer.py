@@ -175,13 +175,10 @@ class Checkpointer:
             recent = self._view.recent
             recent.discard(incarnation, floor, self._view.discardable_bytes(incarnation, floor))
             if recent.discardable_bytes >= self._tuning.checkpoint_bytes:
-                self._begin_discarding()
-
-    def _begin_discarding(self) -> None:
-        """Queue a discard behind the checkpoint that is under way. A queued one covers floors that are noted later."""
-        self._view.recent.discardable_bytes = 0
-        if self._discarding is None or self._discarding.running() or self._discarding.done():
-            self._discarding = self._executor.submit(self._discard)
+                recent.discardable_bytes = 0
+                # Behind the checkpoint that is under way. What is queued covers floors that are noted later.
+                if self._discarding is None or self._discarding.running() or self._discarding.done():
+                    self._discarding = self._executor.submit(self._discard)
 
     def _discard(self) -> None:
         """Discard what is noted now. It stays noted: should this fail, the next checkpoint does it."""

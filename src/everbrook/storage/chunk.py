@@ -222,7 +222,8 @@ def _cut(
 
 def _index_between(index: MessageIndex, start: int, end: int) -> MessageIndex:
     first, last = start - index.base, end - index.base
-    messages = _relative(index.messages, first, last)
+    ends = index.messages[bisect_right(index.messages, first) : bisect_right(index.messages, last)]
+    messages = array("I", (each - first for each in ends))
     if index.appends is index.messages:
         place = bisect_right(index.appends, first)
         return MessageIndex(start, start, messages, messages, index.times[place : place + len(messages)])
@@ -230,10 +231,6 @@ def _index_between(index: MessageIndex, start: int, end: int) -> MessageIndex:
     place, behind = bisect_right(index.appends, first), bisect_left(index.appends, last)
     appends = array("I", (append - first for append in index.appends[place : behind + 1]))
     return MessageIndex(start, start, messages, appends, index.times[place : behind + 1])
-
-
-def _relative(ends: "array[int]", start: int, end: int) -> "array[int]":
-    return array("I", (each - start for each in ends[bisect_right(ends, start) : bisect_right(ends, end)]))
 
 
 def joined(first: Chunk, second: Chunk) -> Chunk:

@@ -15,15 +15,7 @@ import lmdb
 
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head, Producer
-from everbrook.storage.base_state import (
-    APPLIED,
-    LAST_INCARNATION,
-    MANIFEST_COPY,
-    NEEDED,
-    OPENED,
-    BaseState,
-    parse_state,
-)
+from everbrook.storage.base_state import STATE, BaseState, parse_state
 from everbrook.storage.chunk import chunk_length, is_inline, parse_location
 from everbrook.storage.chunk_reader import ChunkReader
 from everbrook.storage.damage import Damaged, DamageMark
@@ -167,7 +159,7 @@ class LmdbBase:
 
     def state(self) -> BaseState:
         try:
-            values = {key: self._get(META, key) for key in (APPLIED, LAST_INCARNATION, NEEDED, MANIFEST_COPY, OPENED)}
+            values = {key: self._get(META, key) for key in STATE}
         except StreamDamaged as error:
             raise StoreError(f"{self.folder / DATA} is damaged: {error}") from None
         return parse_state({key: value for key, value in values.items() if value})

@@ -4,21 +4,12 @@ It is one transaction, and run again it finds nothing left to do. The bytes of s
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import lmdb
 
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head
-from everbrook.storage.base_state import (
-    APPLIED,
-    LAST_INCARNATION,
-    MANIFEST_COPY,
-    NUMBER,
-    OPENED,
-    is_whole,
-    parse_opened,
-)
+from everbrook.storage.base_state import APPLIED, LAST_INCARNATION, MANIFEST_COPY, NUMBER, is_readable
 from everbrook.storage.check.stream_cut import StreamCut, orphaned
 from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.lmdb_base import LmdbBase
@@ -235,7 +226,7 @@ def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, jou
     database = env.open_db(META)
     with env.begin(write=True) as transaction:
         rows = {bytes(key): unseal(bytes(key), bytes(value)) for key, value in transaction.cursor(database)}
-        broken = [key for key, value in rows.items() if not _readable(key, value)]
+        broken = [key for key, value in rows.items() if not is_readable(key, value)]
         if APPLIED in broken and not journal_empty:
             raise StoreError("it is not known which changes of the journal are in the base: restore a backup")
         anew = {
@@ -249,11 +240,3 @@ def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, jou
             else:
                 transaction.delete(key, db=database)
             yield f"what the base says of {key.decode('utf-8', 'replace')!r} is made anew"
-
-
-def _readable(key: bytes, value: bytes | None) -> bool:
-    if value is not None and key == OPENED:
-        with suppress(StoreError):
-            return parse_opened(value) is not None
-        return False
-    return is_whole(key, value)
