@@ -14,9 +14,8 @@ from everbrook.protocol.state import Head, Identity
 from everbrook.storage.api import floor_of
 from everbrook.storage.base_state import OPENED, BaseState, is_whole, parse_opened, parse_state
 from everbrook.storage.check.base_reader import BaseReader
-from everbrook.storage.check.blob_check import BlobCheck
-from everbrook.storage.check.chunk_check import ChunkCheck
 from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
+from everbrook.storage.check.payload_check import BlobCheck, ChunkCheck
 from everbrook.storage.check.report import DamagedStream, Notebook
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.disk import OsDisk
