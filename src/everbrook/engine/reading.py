@@ -13,6 +13,7 @@ from everbrook.engine.open_blobs import OpenBlobs
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import EngineTuning
+from everbrook.engine.turns import Turns
 from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.messages import unpack
@@ -41,6 +42,7 @@ class Reading:
         self.limits = limits
         self.tuning = tuning
         self.faults = Faults(clock, scheduler)
+        self.turns = Turns(self.faults)
         self.batch_bytes = min(limits.max_page_bytes, tuning.feed.batch_bytes)
         self._storage = storage
         self._open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)

@@ -100,7 +100,7 @@ class ListingResource:
             window.limit + 2,
             lambda found: _page(common, page, root, window, found),
         )
-        return answer_in_slices(self._engine, gathering.steps(), lambda error: problem_response(error, common))
+        return answer_in_slices(self._engine, root, gathering.steps(), lambda error: problem_response(error, common))
 
     def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
         # One more tells that there are more, and the registry may be among them, which is not told of.

@@ -1,13 +1,12 @@
 """Slices: an answer that takes long is put together a little in each turn of the loop, so that others have theirs.
 
-Most answers are whole in the first slice: they are given at once.
+Most answers are whole in the first slice: they are given at once. The others take turns with each other.
 """
 
 from collections.abc import Callable, Generator
 from time import perf_counter
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.server.exchange import Exchange, Reply, Response
 
@@ -20,10 +19,13 @@ durable, or has failed.
 Refuse = Callable[[ProtocolError], Response]
 
 
-def answer_in_slices(engine: Engine, steps: Steps, refuse: Refuse) -> Reply:
-    """Take the first slice, and give the answer or what will give it. `refuse` renders what a later step raises."""
+def answer_in_slices(engine: Engine, name: bytes, steps: Steps, refuse: Refuse) -> Reply:
+    """Take the first slice, and give the answer or what will give it. `refuse` renders what a later step raises.
+
+    It is work for the bucket that `name` is in.
+    """
     given = _take_slice(steps)
-    return given if isinstance(given, Response) else Sliced(engine, steps, refuse, given)
+    return given if isinstance(given, Response) else Sliced(engine, name, steps, refuse, given)
 
 
 def _take_slice(steps: Steps) -> Response | int | None:
@@ -39,9 +41,10 @@ class Sliced:
 
     brief = True
 
-    def __init__(self, engine: Engine, steps: Steps, refuse: Refuse, change: int | None) -> None:
+    def __init__(self, engine: Engine, name: bytes, steps: Steps, refuse: Refuse, change: int | None) -> None:
         """Take the steps that follow a slice, which has given nothing or a `change` to wait for."""
         self._engine = engine
+        self._name = name
         self._steps = steps
         self._refuse = refuse
         self._change = change
@@ -54,7 +57,7 @@ class Sliced:
 
     def _leave_turn(self, change: int | None) -> None:
         if change is None:
-            self._engine.faults.soon(Callback.RESPONSE, self._go_on, failed=self._fail)
+            self._engine.turns.wait(self._name, self._go_on, self._fail)
         else:
             # Whatever became of it. This goes on in a turn of its own: the next group is on its way by then.
             self._engine.when_durable(change, lambda _: self._leave_turn(None))

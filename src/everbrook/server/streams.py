@@ -77,9 +77,10 @@ class StreamResource:
         self, request: Request, common: bytes, method: Callable[[Request, bytes, Split | None], Response]
     ) -> Reply:
         """Split the body of a request if it is a large batch, and answer it by a method when its bucket has room."""
+        name, body = _writable(request), request.body
 
         def steps() -> Steps:
-            name, body, split, size = _writable(request), request.body, None, len(request.body)
+            split, size = None, len(body)
             if is_large_batch(request.headers, body):
                 split = yield from split_in_pieces(body)
                 size += LENGTH_BYTES * len(split.lengths)
@@ -90,7 +91,9 @@ class StreamResource:
             yield response
 
         engine = self._engine
-        return answer_in_slices(engine, steps(), lambda error: problem_response(error, common, engine.last_change))
+        return answer_in_slices(
+            engine, name, steps(), lambda error: problem_response(error, common, engine.last_change)
+        )
 
     def create(self, request: Request, common: bytes) -> Reply:
         """PUT (§5.1)."""

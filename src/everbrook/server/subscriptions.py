@@ -144,7 +144,7 @@ class SubscriptionResource:
         if config.webhook_url is not None:
             check_url(config.webhook_url, allow_loopback_http=self._allow_loopback_http)
         base_url = self._wakes.base_url(request, route.root)
-        return self._in_slices(common, self._creating(common, route, base_url, config))
+        return self._in_slices(common, route, self._creating(common, route, base_url, config))
 
     def _creating(self, common: bytes, route: Route, base_url: str, config: Config) -> Steps:
         backfill = self._subscriptions.begin_backfill(route.root, _id(route), config)
@@ -171,7 +171,7 @@ class SubscriptionResource:
     def read(self, _request: Request, common: bytes, route: Route) -> Reply:
         """GET (§6.3)."""
         subscription = self._subscriptions.find(route.root, _id(route))
-        return self._in_slices(common, self._describing(200, common, subscription))
+        return self._in_slices(common, route, self._describing(200, common, subscription))
 
     def _describing(self, status: int, common: bytes, subscription: Subscription) -> Steps:
         streams: dict[str, LinkInfo] = {}
@@ -182,8 +182,9 @@ class SubscriptionResource:
         description = self._wakes.describe(subscription, list(streams.values()), trouble)
         yield _json(status, common, description, self._engine.last_change)
 
-    def _in_slices(self, common: bytes, steps: Steps) -> Reply:
-        return answer_in_slices(self._engine, steps, lambda error: refuse(error, common, self._engine.last_change))
+    def _in_slices(self, common: bytes, route: Route, steps: Steps) -> Reply:
+        engine = self._engine
+        return answer_in_slices(engine, route.root, steps, lambda error: refuse(error, common, engine.last_change))
 
     def list_all(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/subscriptions: those of the stream root, or those that one stream wakes."""
@@ -218,7 +219,7 @@ class SubscriptionResource:
     def link(self, request: Request, common: bytes, route: Route) -> Reply:
         """POST …/streams (§6.4)."""
         paths = parse_paths(_decode(request.body, StreamsBody).streams, route.root)
-        return self._in_slices(common, self._linking(common, route, paths))
+        return self._in_slices(common, route, self._linking(common, route, paths))
 
     def _linking(self, common: bytes, route: Route, paths: list[str]) -> Steps:
         yield from self._loading(route.root, paths)
