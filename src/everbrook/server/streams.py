@@ -42,6 +42,8 @@ from everbrook.settings import Settings, TtlRule
 
 Method = Callable[[Request, bytes], Reply]
 
+UNSPLIT = Split()
+"""Stands for a large body that is no large batch."""
 LENGTH_BYTES = 4
 """What the journal takes for each message of a batch beside its bytes."""
 
@@ -73,35 +75,31 @@ class StreamResource:
             b"DELETE": self.delete,
         }
 
-    def _answer_large(
-        self, request: Request, common: bytes, method: Callable[[Request, bytes, Split | None], Response]
-    ) -> Reply:
+    def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
         """Split the body of a request if it is a large batch, and answer it by a method when its bucket has room."""
         name, body = _writable(request), request.body
 
         def steps() -> Steps:
-            split, size = None, len(body)
+            split, size = UNSPLIT, len(body)
             if is_large_batch(request.headers, body):
                 split = yield from split_in_pieces(body)
                 size += LENGTH_BYTES * len(split.lengths)
             while (change := self._large_changes.to_wait_for(name, size)) is not None:
                 yield change
-            response = method(request, common, split)
+            reply = method(request, common, split)
+            assert isinstance(reply, Response)  # noqa: S101 - what was prepared is answered at once
             self._large_changes.note(name, size)
-            yield response
+            yield reply
 
         engine = self._engine
         return answer_in_slices(
             engine, name, steps(), lambda error: problem_response(error, common, engine.last_change)
         )
 
-    def create(self, request: Request, common: bytes) -> Reply:
+    def create(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
         """PUT (§5.1)."""
-        if len(request.body) >= LARGE_BYTES:
-            return self._answer_large(request, common, self._create)
-        return self._create(request, common)
-
-    def _create(self, request: Request, common: bytes, split: Split | None = None) -> Response:
+        if len(request.body) >= LARGE_BYTES and split is None:
+            return self._answer_large(request, common, self.create)
         headers, now = request.headers, self._engine.clock.now()
         ttl, expires_at = headers.get(b"stream-ttl"), headers.get(b"stream-expires-at")
         command = Create(
@@ -115,7 +113,7 @@ class StreamResource:
             expires_at=None if expires_at is None else parse_expires_at(expires_at),
             fork=_parse_fork(request, self._roots),
             retention=parse_retention(headers.get(b"stream-retention")),
-            split=split,
+            split=None if split is UNSPLIT else split,
             fixed_ttl=self._fixed_ttl,
         )
         outcome = self._engine.execute(command)
@@ -131,13 +129,10 @@ class StreamResource:
         location = self._locator.url(request, request.path)
         return Response(201, b"%bLocation: %b\r\n" % (lines, location), b"", self._engine.last_change)
 
-    def append(self, request: Request, common: bytes) -> Reply:
+    def append(self, request: Request, common: bytes, split: Split | None = None) -> Reply:
         """POST (§5.2, §5.3)."""
-        if len(request.body) >= LARGE_BYTES:
-            return self._answer_large(request, common, self._append)
-        return self._append(request, common)
-
-    def _append(self, request: Request, common: bytes, split: Split | None = None) -> Response:
+        if len(request.body) >= LARGE_BYTES and split is None:
+            return self._answer_large(request, common, self.append)
         headers = request.headers
         stream_seq, expected = headers.get(b"stream-seq"), headers.get(b"if-match")
         command = Append(
@@ -149,7 +144,7 @@ class StreamResource:
             parse_claim(headers.get(b"producer-id"), headers.get(b"producer-epoch"), headers.get(b"producer-seq")),
             None if stream_seq is None else parse_stream_seq(stream_seq),
             None if expected is None else parse_expected_tail(expected),
-            split,
+            None if split is UNSPLIT else split,
         )
         if b"producer-position" in headers or b"producer-resumes-from" in headers:
             command = _positioned(command, headers)
