@@ -19,6 +19,11 @@ class Turns:
         self._waiting: dict[bytes | None, deque[tuple[Callable[[], object], Callable[[], object]]]] = {}
         self._scheduled = False
 
+    @property
+    def waited_for(self) -> bool:
+        """Whether anybody waits."""
+        return bool(self._waiting)
+
     def wait(self, name: bytes, call: Callable[[], object], failed: Callable[[], object]) -> None:
         """Call when the turn has come of work on a name. `failed` is called after an exception."""
         self._waiting.setdefault(bucket_of(name), deque()).append((call, failed))

@@ -43,9 +43,10 @@ REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
 
 
 def _import() -> None:
-    """Import everything that subscriptions need."""
+    """Import everything that subscriptions need, and read whom their webhooks trust."""
     for name in ("everbrook.server.secrets", "everbrook.server.wakes", MODULE):
         import_module(name)
+    import_module("everbrook.server.webhooks.delivery").system_tls()
 
 
 class Control:

@@ -22,9 +22,10 @@ Refuse = Callable[[ProtocolError], Response]
 def answer_in_slices(engine: Engine, name: bytes, steps: Steps, refuse: Refuse) -> Reply:
     """Take the first slice, and give the answer or what will give it. `refuse` renders what a later step raises.
 
-    It is work for the bucket that `name` is in.
+    It is work for the bucket that `name` is in. While others wait for their turn, even the first slice waits: otherwise
+    those who ask at the same time would all take one in the same turn.
     """
-    given = _take_slice(steps)
+    given = None if engine.turns.waited_for else _take_slice(steps)
     return given if isinstance(given, Response) else Sliced(engine, name, steps, refuse, given)
 
 

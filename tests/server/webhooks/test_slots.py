@@ -63,10 +63,10 @@ def crowd(count: int, act: Callable[[Crowd], Awaitable[None]]) -> Crowd:
     return run(main())
 
 
-def test_one_bucket_has_half_of_the_slots() -> None:
+def test_one_bucket_has_half_of_the_slots_that_are_not_kept_for_others() -> None:
     async def act(made: Crowd) -> None:
         await made.begin("a", 50)
-        assert made.held == {"a": 5}
+        assert made.held == {"a": 4}
 
     crowd(10, act)
 
@@ -137,3 +137,13 @@ def test_one_that_is_cancelled_as_it_is_given_a_slot_gives_it_back() -> None:
         assert made.held["b"] == 1
 
     crowd(1, act)
+
+
+def test_a_few_buckets_that_keep_all_they_can_get_leave_some_to_others() -> None:
+    async def act(made: Crowd) -> None:
+        for bucket in range(20):
+            await made.begin(f"hostile-{bucket}", 100)
+        await made.begin("new")
+        assert made.held["new"] == 1
+
+    crowd(100, act)

@@ -7,6 +7,7 @@ proxy, cookie or credential of this machine's environment is used.
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import cache
 from typing import Self
 
 import msgspec
@@ -67,6 +68,12 @@ class _Answer(Struct):
     done: bool = False
 
 
+@cache
+def system_tls() -> ssl.SSLContext:
+    """Trust the authorities of this machine. Reading them takes long: let a thread do so before the first use."""
+    return ssl.create_default_context()
+
+
 class WebhookClient:
     """Delivers webhooks from one event loop, a bounded number at a time."""
 
@@ -83,7 +90,7 @@ class WebhookClient:
         self._limits = limits
         self._allow_loopback_http = allow_loopback_http
         # A lookup may outlast its delivery: with twice as many, one bucket's slow names leave some to others.
-        tls, resolver = tls or ssl.create_default_context(), resolver or SystemResolver(2 * limits.max_concurrent)
+        tls, resolver = tls or system_tls(), resolver or SystemResolver(2 * limits.max_concurrent)
         # A pool for each scheme, as the scheme says which addresses will do; what is not allowed has none.
         schemes = ("https", "http") if allow_loopback_http else ("https",)
         self._pools = {scheme: _pool(limits, GuardedNetwork(scheme, resolver, network), tls) for scheme in schemes}

@@ -1,7 +1,8 @@
 """Slots: how many deliveries are under way at a time, shared fairly by the buckets that they are of.
 
-The rule is that of dynamic thresholds: a bucket takes a slot only while it holds fewer than are free. One bucket gets
-at most half of them, the next one half of what is left, so that a few that keep theirs for long leave some to others.
+A quarter of the slots is kept for buckets that hold none. For the others the rule is that of dynamic thresholds: a
+bucket takes another slot only while it holds fewer than are free. One bucket gets at most half of them, the next one
+half of what is left. So a few buckets that keep theirs for long leave some to others, and it takes many to hold all.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ class Slots:
 
     def __init__(self, count: int) -> None:
         self._free = count
+        self._kept = count // 4
         self._held = Counter[str]()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
@@ -31,7 +33,8 @@ class Slots:
             self._release(bucket)
 
     def _may_take(self, bucket: str) -> bool:
-        return self._held[bucket] < self._free
+        held = self._held[bucket]
+        return held < self._free - (self._kept if held else 0)
 
     def _take(self, bucket: str) -> None:
         self._free -= 1

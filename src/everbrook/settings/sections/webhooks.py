@@ -29,8 +29,9 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Count,
         Meta(
             description=(
-                "Deliveries that are under way at a time. A bucket begins one only while it has fewer than are "
-                "free: it has at most half of them, and others find some. The base surface counts as a bucket."
+                "Deliveries that are under way at a time. A quarter is for buckets that have none. Another bucket "
+                "begins one only while it has fewer than are free of the rest: half of them where it is alone. The "
+                "base surface counts as a bucket."
             )
         ),
     ] = 100
