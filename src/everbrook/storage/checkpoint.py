@@ -5,8 +5,9 @@ trimmed and what is gone is removed.
 """
 
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Self
+
+import msgspec
 
 from everbrook.protocol.state import Identity
 from everbrook.storage.base_state import (
@@ -17,6 +18,7 @@ from everbrook.storage.base_state import (
     NUMBER,
     NUMBERS,
     OPENED,
+    Opened,
 )
 from everbrook.storage.chunk import (
     Chunk,
@@ -38,6 +40,7 @@ from everbrook.storage.chunk import (
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.journal_scan import Needed
 from everbrook.storage.lmdb_base import LmdbBase
+from everbrook.storage.manifest import Manifest, format_manifest
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 from everbrook.storage.recent import Recent, RecentStream
 from everbrook.storage.rows import (
@@ -79,9 +82,7 @@ class Checkpoint:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         try:
             self._writer.abandon()
         finally:
@@ -281,10 +282,10 @@ class Checkpoint:
         for incarnation, mark in marks.items():
             self._rows.put(DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
 
-    def set_opened(self, opened: bytes, manifest: bytes) -> None:
+    def set_opened(self, opened: Opened, manifest: Manifest) -> None:
         """Say how the store is opened, and keep a copy of its manifest."""
-        self._rows.put(META, OPENED, opened)
-        self._rows.put(META, MANIFEST_COPY, manifest)
+        self._rows.put(META, OPENED, msgspec.json.encode(opened))
+        self._rows.put(META, MANIFEST_COPY, format_manifest(manifest))
 
     def commit(self) -> None:
         """Make it durable: the segments first, then the rows that refer to them."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Protocol
 
 import lmdb
-import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
@@ -34,7 +33,6 @@ from everbrook.storage.manifest import (
     JOURNAL,
     Manifest,
     StoreError,
-    format_manifest,
     open_folder,
     open_manifest,
     parse_manifest_copy,
@@ -235,7 +233,7 @@ class DurableStorage:
         try:
             self._journal.begin()
             with Checkpoint(self._base, self._tuning) as checkpoint:
-                checkpoint.set_opened(msgspec.json.encode(opened), format_manifest(manifest))
+                checkpoint.set_opened(opened, manifest)
                 checkpoint.set_needed(self._journal.needed_after(applied))
                 checkpoint.set_damage(dict(self._view.marks))
                 checkpoint.commit()

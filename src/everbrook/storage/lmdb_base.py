@@ -5,7 +5,8 @@ a read needs is copied, and the transaction ends: a slow client never pins LMDB'
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from struct import Struct
@@ -171,49 +172,45 @@ class LmdbBase:
         packed = self._get(NAMES, name)
         if packed is None:
             with self.reading() as transaction:
-                names = verified_range(transaction.cursor(self.databases[NAMES]), name, name, self._is_other_name(name))
+                names = verified_range(
+                    transaction.cursor(self.databases[NAMES]), name, name, partial(self._is_other_name, name)
+                )
                 # This verifies the rows beside the place of the name: a damaged one may be the row of this name.
                 next(names, None)
         return int(INCARNATION.unpack(packed)[0]) if packed else None
 
-    def _is_other_name(self, name: bytes) -> Callable[[bytes, bytes], bool]:
-        """Give a predicate: a damaged row of the names belongs to another name, as the head of its stream says."""
+    def _is_other_name(self, name: bytes, _key: bytes, sealed: bytes) -> bool:
+        """Tell of a damaged row of the names whether it is that of another name, as the head of its stream says."""
+        holder = self._head_of(sealed[: INCARNATION.size])
+        return holder is not None and holder.identity.name != name
 
-        def is_other(_key: bytes, sealed: bytes) -> bool:
-            holder = self._known_head(sealed[: INCARNATION.size])
-            return holder is not None and holder.identity.name != name
-
-        return is_other
-
-    def _is_other_fork(self, source: int) -> Callable[[bytes, bytes], bool]:
-        """Give a predicate: a damaged row of the forks belongs to another source, as the head of the fork says."""
-
-        def is_other(key: bytes, sealed: bytes) -> bool:
-            head = self._known_head(key[INCARNATION.size :])
-            fork = head.identity.fork if head else None
-            return fork.source_incarnation != source if fork else self._is_known(key, sealed)
-
-        return is_other
+    def _is_other_fork(self, source: int, key: bytes, sealed: bytes) -> bool:
+        """Tell of a damaged row of the forks whether it is that of another source, as the head of the fork says."""
+        head = self._head_of(key[INCARNATION.size :])
+        fork = head.identity.fork if head else None
+        return fork.source_incarnation != source if fork else self._is_known(key, sealed)
 
     def _is_known(self, key: bytes, _sealed: bytes) -> bool:
         """Tell of a damaged row whether it is that of a stream which is there, though its head may be damaged, too."""
         with self.reading() as transaction:
             return transaction.get(key[: INCARNATION.size], db=self.databases[STREAMS]) is not None
 
-    def _known_head(self, key: bytes) -> Head | None:
-        with self.glance() as glance:
-            return glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
+    def _head_of(self, key: bytes) -> Head | None:
+        return self.readable_head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
 
     def head(self, incarnation: int) -> Head | None:
         key = INCARNATION.pack(incarnation)
         packed = self._get(STREAMS, key)
-        return None if packed is None else self._parsed(key, packed)
-
-    def _parsed(self, key: bytes, packed: bytes) -> Head:
         try:
-            return parse_head(packed)
+            return None if packed is None else parse_head(packed)
         except UNREADABLE:
-            raise Damaged(INCARNATION.unpack(key)[0], 0, place_of(STREAMS, key), "its head can't be read") from None
+            raise Damaged(incarnation, 0, place_of(STREAMS, key), "its head can't be read") from None
+
+    def readable_head(self, incarnation: int) -> Head | None:
+        """Give the head of a stream, if it is there and not damaged."""
+        with suppress(StreamDamaged):
+            return self.head(incarnation)
+        return None
 
     @contextmanager
     def glance(self) -> Iterator["Glance"]:
@@ -231,9 +228,8 @@ class LmdbBase:
         """Give the streams that branch off one, those younger than `after`, the oldest first."""
         with self.reading(source) as transaction:
             cursor = transaction.cursor(self.databases[FORKS])
-            found = verified_range(
-                cursor, INCARNATION.pack(source), PLACE.pack(source, after), self._is_other_fork(source)
-            )
+            is_other = partial(self._is_other_fork, source)
+            found = verified_range(cursor, INCARNATION.pack(source), PLACE.pack(source, after), is_other)
             return [PLACE.unpack(key)[1] for key, _ in islice(found, limit)]
 
     def mortal(self, after: int, limit: int) -> list[int]:

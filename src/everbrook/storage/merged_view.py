@@ -7,6 +7,7 @@ the ones in memory.
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from heapq import merge
 from itertools import islice
 from typing import ParamSpec, TypeVar
@@ -154,7 +155,7 @@ class MergedView:
         dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
         stored = self._stored_mortal(after, limit, dropped)
         return {
-            incarnation: recent.get(incarnation) or self._readable_head(incarnation)
+            incarnation: recent.get(incarnation) or self.readable_head(incarnation)
             for incarnation in sorted({*stored, *recent} - dropped)[:limit]
         }
 
@@ -167,11 +168,11 @@ class MergedView:
             living += [incarnation for incarnation in found if incarnation not in dropped]
         return living
 
-    def _readable_head(self, incarnation: int) -> Head | None:
-        try:
+    def readable_head(self, incarnation: int) -> Head | None:
+        """Give the head of a stream, if it is there and not damaged."""
+        with suppress(StreamDamaged):
             return self.head(incarnation)
-        except StreamDamaged:
-            return None
+        return None
 
     # Names
 
@@ -245,7 +246,7 @@ class MergedView:
 
     def floor(self, incarnation: int) -> int:
         """Give the offset before which nobody needs a stream's bytes; 0 also if that is not known."""
-        head = self._readable_head(incarnation)
+        head = self.readable_head(incarnation)
         if head is None or not head.kept.earliest or incarnation in self.marks:
             return 0
         return self._needed_from(head) or 0

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from everbrook.protocol.change import Drop, Edit, Write
-from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.state import Head
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk
@@ -80,7 +79,9 @@ class Recovery:
 
     def replay(self, recovered: Recovered) -> None:
         """Apply the changes in order. What follows a lost change of its stream is left out."""
-        replay(recovered, self._known_head, self._apply, lambda lost: self._lose(lost.streams, str(lost)), _refuse)
+        replay(
+            recovered, self._view.readable_head, self._apply, lambda lost: self._lose(lost.streams, str(lost)), _refuse
+        )
         self.damages = recovered.damages
         for damage in self.damages:
             logger.error("the journal is damaged: %s", damage)
@@ -92,7 +93,7 @@ class Recovery:
     def _apply(self, _number: int, edit: Edit) -> None:
         incarnation = edit.head.identity.incarnation
         if not isinstance(edit, Drop) and not edit.created:
-            before = self._known_head(incarnation)
+            before = self._view.readable_head(incarnation)
             follows = before is not None and before.tail == edit.head.tail - len(edit.data)
             if incarnation in self._lost or not follows:
                 self._lose((incarnation,), "a change before this one is lost")
@@ -105,16 +106,10 @@ class Recovery:
         """Mark streams that have lost a change as damaged from their present tail on."""
         self._lost.update(streams)
         for incarnation in streams:
-            head = self._known_head(incarnation)
+            head = self._view.readable_head(incarnation)
             self._view.mark(incarnation, DamageMark(head.tail if head else 0, reason))
             # The lost change may have created the stream: reserve its incarnation, so that no other one gets the mark.
             self._view.last_incarnation = max(self._view.last_incarnation, incarnation)
-
-    def _known_head(self, incarnation: int) -> Head | None:
-        try:
-            return self._view.head(incarnation)
-        except StreamDamaged:
-            return None
 
     def _set_aside(self, torn: Torn) -> None:
         """Keep what a crash cut off, for whoever wants to see it. It was never acknowledged."""

@@ -72,18 +72,15 @@ class Backup:
 
     def entries(self) -> Iterator[Entry]:
         """Give the files, when their list is known to be what was written."""
-        text = self._list()
+        try:
+            text = (self.folder / LIST).read_bytes()
+        except OSError as error:
+            raise BackupError(f"{self.folder / LIST} can't be read: {error.strerror}") from error
         if sha256(text).hexdigest() != self.manifest.list_digest:
             raise BackupError(f"{self.folder / LIST} is damaged: its SHA-256 is another than {MANIFEST} says")
         for entry in msgspec.json.Decoder(Entry).decode_lines(text):
             require_inside(entry.name)
             yield entry
-
-    def _list(self) -> bytes:
-        try:
-            return (self.folder / LIST).read_bytes()
-        except OSError as error:
-            raise BackupError(f"{self.folder / LIST} can't be read: {error.strerror}") from error
 
 
 def require_store(store: str) -> None:

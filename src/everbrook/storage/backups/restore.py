@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from everbrook.storage.backups.backup import Backup, BackupError, Entry
@@ -23,7 +22,7 @@ from everbrook.storage.check import Report, check_store
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.lmdb_base import LMDB_LOCK, open_base
-from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, format_manifest, parse_manifest, write_manifest
+from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, parse_manifest, write_manifest
 from everbrook.storage.tuning import DEFAULT_TUNING
 
 Progress = Callable[[int], None]
@@ -159,7 +158,7 @@ def set_epoch(folder: Path, epoch: int) -> None:
         manifest = replace(parse_manifest(base.state().manifest or disk.read(folder / MANIFEST)), epoch=epoch)
         with Checkpoint(base, DEFAULT_TUNING) as checkpoint:
             # Since everything is synced, nothing can be lost with the machine any more.
-            checkpoint.set_opened(msgspec.json.encode(Opened(sync=True, boot="")), format_manifest(manifest))
+            checkpoint.set_opened(Opened(sync=True, boot=""), manifest)
             checkpoint.commit()
     (base.folder / LMDB_LOCK).unlink(missing_ok=True)
     write_manifest(disk, folder, manifest)

@@ -10,7 +10,6 @@ from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -27,7 +26,7 @@ from everbrook.storage.file_blobs import BLOBS
 from everbrook.storage.journal_scan import Needed, log_files, read_journal
 from everbrook.storage.lmdb_base import LmdbBase, open_base
 from everbrook.storage.lost_found import LostAndFound
-from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest, format_manifest
+from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest
 from everbrook.storage.recent import Recent
 from everbrook.storage.recovery import replay
 from everbrook.storage.rows import UNREADABLE
@@ -244,7 +243,7 @@ class Rebuild:
         with self._checkpoint(base) as checkpoint:
             checkpoint.set_applied(self._last, self._new_incarnation())
             checkpoint.set_needed(Needed(self._last_use + 1, self._last_use))
-            checkpoint.set_opened(msgspec.json.encode(Opened(sync=True, boot="")), format_manifest(self._manifest))
+            checkpoint.set_opened(Opened(sync=True, boot=""), self._manifest)
             checkpoint.commit()
 
     def _checkpoint(self, base: LmdbBase) -> Checkpoint:

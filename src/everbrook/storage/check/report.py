@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from everbrook.protocol.errors import StreamDamaged, quoted
+from everbrook.protocol.errors import quoted
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.damage import Damage
 from everbrook.storage.disk import OsDisk, boot_id
@@ -283,10 +283,7 @@ def known_damage(folder: Path) -> KnownDamage:
 def _noted(disk: OsDisk, folder: Path, base: LmdbBase) -> KnownDamage:
     state, streams = base.state(), []
     for incarnation, mark in sorted(base.marks().items()):
-        try:
-            head = base.head(incarnation)
-        except StreamDamaged:
-            head = None
+        head = base.readable_head(incarnation)
         name, tail = (head.identity.name, head.tail) if head else (None, None)
         streams.append(DamagedStream(incarnation, name, mark.offset, tail, mark.reason))
     salt = parse_manifest_copy(state.manifest or disk.read(folder / MANIFEST)).salt

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from everbrook.protocol.change import Drop, Write
-from everbrook.protocol.errors import StreamDamaged, quoted
+from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Fork, Head, Kept, Snapshot
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
@@ -86,9 +86,9 @@ class StreamCut:
         recent = Recent()
         recent.apply(Drop(head))
         for fork in self._base.forks(incarnation):
-            if forked := self._readable_head(fork):
+            if forked := self._base.readable_head(fork):
                 recent.unforked.setdefault(incarnation, set()).add(fork)
-                for orphan in orphaned(forked, self._base.forks, self._readable_head):
+                for orphan in orphaned(forked, self._base.forks, self._base.readable_head):
                     recent.streams[orphan.identity.incarnation] = RecentStream(orphan, created=False)
         with self._checkpoint() as checkpoint:
             checkpoint.take(recent, {})
@@ -190,7 +190,7 @@ class StreamCut:
         needy: list[tuple[int, int]] = []
         source, target = old.identity.incarnation, new.identity.incarnation
         for incarnation in self._base.forks(source):
-            head = self._readable_head(incarnation)
+            head = self._base.readable_head(incarnation)
             fork = head.identity.fork if head else None
             if head is None or fork is None:
                 continue
@@ -204,12 +204,6 @@ class StreamCut:
             if lost_from is not None:
                 needy.append((incarnation, lost_from))
         return needy
-
-    def _readable_head(self, incarnation: int) -> Head | None:
-        try:
-            return self._base.head(incarnation)
-        except StreamDamaged:
-            return None
 
     # Bytes that are set aside
 
