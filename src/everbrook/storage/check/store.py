@@ -17,6 +17,7 @@ from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
 from everbrook.storage.check.payload_check import BlobCheck, ChunkCheck
 from everbrook.storage.check.report import DamagedStream, Notebook
+from everbrook.storage.check.stream_cut import inherited_loss
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.journal_scan import read_journal
@@ -240,8 +241,7 @@ class StoreCheck:
         now = self._replay.head(head.identity.incarnation)
         fork = now.identity.fork if now else None
         source = self._replay.head(fork.source_incarnation) if fork else None
-        if now and fork and source and max(source.tail, now.kept.earliest) < fork.offset:
-            lost_from = max(source.tail, now.kept.earliest)
+        if now and fork and source and (lost_from := inherited_loss(now, fork, source.tail)) is not None:
             self._damaged(now.identity.incarnation, lost_from, "its source ends before it was forked off", place)
 
     def _floor(self, head: Head) -> int:
