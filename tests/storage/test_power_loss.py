@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.storage import FILE_DURABLE, FILE_FAST
+from everbrook.storage.check import known_damage
 from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed
 from tests.storage.damage import cut
 from tests.storage.drafts import Draft
@@ -50,6 +51,12 @@ def test_a_prefix_is_built_upon_and_what_was_behind_it_never_comes_back(tmp_path
     assert (storage.read(1, 0, 400)[-1:], storage.read(2, 0, 3)) == (b"3", b"012")
     assert (storage.damages, storage.refusal) == ([], None)
     storage.close()
+
+
+def test_a_prefix_is_no_known_damage(tmp_path: Path) -> None:
+    copy, _ = lost_middle(tmp_path)
+    assert known_damage(copy, boot="second").refusal is None
+    assert known_damage(copy, boot="first").refusal
 
 
 def test_in_the_same_boot_it_is_damage(tmp_path: Path) -> None:

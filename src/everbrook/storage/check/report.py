@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.errors import quoted
+from everbrook.storage.base_state import parse_opened
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.damage import Damage
 from everbrook.storage.disk import OsDisk, boot_id
@@ -259,8 +260,11 @@ def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
     outgoing.close()
 
 
-def known_damage(folder: Path) -> KnownDamage:
-    """Read what is noted in a store that no server uses. `StoreError` says that one does."""
+def known_damage(folder: Path, *, boot: str | None = None) -> KnownDamage:
+    """Read what is noted in a store that no server uses. `StoreError` says that one does.
+
+    `boot` identifies this run of the machine.
+    """
     disk = OsDisk()
     lock = lock_folder(disk, folder)
     try:
@@ -273,14 +277,14 @@ def known_damage(folder: Path) -> KnownDamage:
             return KnownDamage(f"{BASE}/{DATA} can't be read: {problem}")
         try:
             with closing(open_base(disk, folder)) as base:
-                return _noted(disk, folder, base)
+                return _noted(disk, folder, base, boot_id() if boot is None else boot)
         except StoreError as error:
             return KnownDamage(str(error))
     finally:
         lock.release()
 
 
-def _noted(disk: OsDisk, folder: Path, base: LmdbBase) -> KnownDamage:
+def _noted(disk: OsDisk, folder: Path, base: LmdbBase, boot: str) -> KnownDamage:
     state, streams = base.state(), []
     for incarnation, mark in sorted(base.marks().items()):
         head = base.readable_head(incarnation)
@@ -288,4 +292,8 @@ def _noted(disk: OsDisk, folder: Path, base: LmdbBase) -> KnownDamage:
         streams.append(DamagedStream(incarnation, name, mark.offset, tail, mark.reason))
     salt = parse_manifest_copy(state.manifest or disk.read(folder / MANIFEST)).salt
     journal = read_journal(disk, folder / JOURNAL, salt, state.applied, state.needed)
+    opened = parse_opened(state.opened)
+    if opened and not opened.kept_in(boot):
+        # What the machine had not written when it went down is no damage.
+        journal = journal.written_prefix()
     return KnownDamage(UNKNOWN_LOSS if journal.unknown else None, tuple(streams))
