@@ -6,6 +6,7 @@ The stores are filled through the storage itself, in large groups: by HTTP a mil
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -120,7 +121,9 @@ def usage(pid: int) -> Usage:
     """Look at a process: its files beside sockets, and its own memory."""
     files = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        files += not str(entry.readlink()).startswith("socket:")
+        with suppress(FileNotFoundError):
+            # It may have been closed since.
+            files += not str(entry.readlink()).startswith("socket:")
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     sizes = {
         name: int(kilobytes) * 1024 for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB$", status, re.MULTILINE)

@@ -62,13 +62,13 @@ class Injector:
     calls: Counter[str] = field(default_factory=Counter)
     raised: Counter[str] = field(default_factory=Counter)
     refuses: str = ""
-    _due: tuple[str, bool] | None = None
+    _due: tuple[str, bool, str] | None = None
 
     def __call__(self, kind: Callback, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         """Make a call."""
         self.calls[kind.value] += 1
         due = self._due
-        if due is None or due[0] != kind.value:
+        if due is None or due[0] != kind.value or due[2] not in {"", getattr(callback, "__name__", "")}:
             callback(*args)
             return
         self._due = None
@@ -78,10 +78,13 @@ class Injector:
         raise self.error(f"injected into a callback: {kind.value}")
 
     def obey(self, words: Sequence[str]) -> object:
-        """Do what a command says: `raise KIND before|after`, `refuse full|broken`, or `count`."""
+        """Do what a command says: `raise KIND before|after [NAME]`, `refuse full|broken`, or `count`.
+
+        Of callbacks of one kind the next one raises, or the next one with a name.
+        """
         match words:
-            case ["raise", kind, when]:
-                self._due = (Callback(kind).value, when == "after")
+            case ["raise", kind, when, *name]:
+                self._due = (Callback(kind).value, when == "after", "".join(name))
             case ["refuse", how]:
                 self.refuses = how
             case _:

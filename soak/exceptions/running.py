@@ -40,6 +40,10 @@ NEVER = frozenset({Callback.OTHER})
 """It stands for exceptions outside all other kinds, and has no callbacks of its own."""
 
 
+CONTROL_STEPS = {Callback.COMMIT: "_finish"}
+"""Of kinds with several callbacks the one that must not be lost: without a guard that has to be noticed."""
+
+
 @dataclass
 class Contained:
     """What a run came to."""
@@ -83,6 +87,7 @@ class Scene:
             tls = ssl.create_default_context(cafile=authority.ca)
         how = UNGUARDED if control else "guarded"
         self._patience_secs = CONTROL_PATIENCE_SECS if control else PATIENCE_SECS
+        self._steps = CONTROL_STEPS if control else {}
         under = (sys.executable, "-m", "soak.exceptions.injecting", str(self._socket), how)
         self.server = Server(mode, folder / "store", under=under, settings=settings)
         self.load = Load(Place(self.server.port, f"Bearer {text}", tls))
@@ -99,7 +104,7 @@ class Scene:
     def raise_in(self, kind: Callback, *, after: bool) -> None:
         """Have the next callback of a kind raise, and wait until that has happened."""
         before = self.command("count")["raised"].get(kind, 0)
-        self.command(f"raise {kind} {'after' if after else 'before'}")
+        self.command(f"raise {kind} {'after' if after else 'before'} {self._steps.get(kind, '')}")
         if kind is Callback.ROLL_BACK:
             self.command("refuse full")
         if kind is Callback.FAILURE:
@@ -191,10 +196,11 @@ def soak_exceptions(
 ) -> Contained:
     """Raise in callbacks of each kind, once before and once after the callback does its work, in an order of chance.
 
-    With `control` nothing guards the callbacks: then `PromiseBroken` has to come.
+    With `control` nothing guards the callbacks, and none does its work: then `PromiseBroken` has to come.
     """
     random = Random(seed)  # noqa: S311 - it must replay
-    chosen = [(kind, after) for kind in kinds if _comes(kind, encrypted=encrypted) for after in (False, True)]
+    moments = (False,) if control else (False, True)
+    chosen = [(kind, after) for kind in kinds if _comes(kind, encrypted=encrypted) for after in moments]
     random.shuffle(chosen)
     contained, scene = Contained(), Scene(mode, folder, encrypted=encrypted, control=control)
     with scene.server:
