@@ -5,12 +5,15 @@ from time import thread_time
 import pytest
 
 from everbrook.protocol import Head
+from everbrook.server.asgi import AsgiApplication
 from everbrook.server.limits.long_turns import LONG_SECS, LongTurns, TimedScheduler
 from everbrook.server.observe.counters import BACKGROUND, Counters
 from everbrook.storage import MemoryStorage
 from tests.engine.fakes import FakeClock, FakeScheduler
 from tests.server.conftest import Connect, Start
+from tests.server.mounted import Mounted
 from tests.server.observe.scrape import value
+from tests.server.running import configured
 
 
 def work(secs: float = 2 * LONG_SECS) -> None:
@@ -31,6 +34,11 @@ class WorkingStorage(MemoryStorage):
         return super().scan(prefix, after, limit)
 
 
+def causes(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the log says that long turns were for."""
+    return [message.rpartition(" ms: ")[2] for message in caplog.messages if message.startswith("a turn of")]
+
+
 def counted(counters: Counters) -> dict[str, int]:
     return {label: count for label, count in counters.of("long_turns").items() if count}
 
@@ -45,8 +53,19 @@ def test_a_request_that_takes_a_long_turn_is_logged_and_counted(
     storage.busy = False
     assert value(wire, "everbrook_long_turns_total", operation="listing") == 1
     assert value(wire, "everbrook_long_turns_total", operation="read") == 0
-    causes = [message.rpartition(" ms: ")[2] for message in caplog.messages if message.startswith("a turn of")]
-    assert causes == ["listing"]
+    assert causes(caplog) == ["listing"]
+
+
+def test_a_request_that_takes_a_long_turn_under_another_server_is_too(caplog: pytest.LogCaptureFixture) -> None:
+    storage = WorkingStorage()
+    streams = AsgiApplication(configured(), lambda _: storage)
+    with Mounted(streams, streams) as server, server.connect() as wire:
+        assert wire.get("/healthz").status == 200
+        storage.busy = True
+        assert wire.get("/v1/stream/__ds/streams").status == 200
+        storage.busy = False
+        assert value(wire, "everbrook_long_turns_total", operation="listing") == 1
+    assert causes(caplog) == ["listing"]
 
 
 def test_a_callback_that_takes_long_is_named(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,7 +5,7 @@ Everything starts with the lifespan of the server, or with the first request whe
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from time import monotonic
+from time import monotonic, thread_time
 
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests
 from everbrook.server.application import Application
@@ -28,6 +28,7 @@ from everbrook.server.exchange import (
 )
 from everbrook.server.limits.holdings import NO_PLACE
 from everbrook.server.location import require_host
+from everbrook.server.observe.operations import operation_of
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings
@@ -150,8 +151,10 @@ class AsgiApplication:
         if not body.whole:
             return None
         request.body = b"".join(pieces)
-        request.received = monotonic()
-        return application.handle(request)
+        request.received, began = monotonic(), thread_time()
+        reply = application.handle(request)
+        application.observer.turns.handled(operation_of(request), thread_time() - began)
+        return reply
 
     def survey(self) -> TransportSurvey:
         """Tell of the answers that are being given. The connections are those of the server below."""

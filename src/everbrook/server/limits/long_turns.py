@@ -2,7 +2,8 @@
 
 Nothing is measured for it on the way of a request. How long an answer took is known where answers are counted, and only
 one that took long is looked at here: how much of that time the thread of the loop has worked is asked of the overload
-control, which notes it with each beat. What the loop runs by itself is timed callback by callback.
+control, which notes it with each beat. What the loop runs by itself is timed callback by callback. Under ASGI there is
+no beat, and the work on each request is measured.
 """
 
 import logging
@@ -29,6 +30,11 @@ class LongTurns:
     def answered(self, operation: str, secs: float) -> None:
         """Hear of an answer that was there so long after its request had come. It may have waited for something."""
         self._note(operation, operation, secs, self.worked() or 0.0)
+
+    def handled(self, operation: str, worked_secs: float) -> None:
+        """Hear for how long the thread has worked on a request, where there is no beat: under another server's loop."""
+        if worked_secs >= LONG_SECS:
+            self._note(operation, operation, worked_secs, worked_secs)
 
     def called(self, callback: Callable[..., object], secs: float) -> None:
         """Hear of a callback that took so long. While the server is idle nobody knows how much of that was work."""
