@@ -122,6 +122,43 @@ def test_producers_count_too() -> None:
     assert rig.storage.used_bytes <= 20_000
 
 
+GREEDY, MODEST = b"/ds/greedy/", b"/ds/modest/"
+
+
+def fill_bucket(rig: Rig) -> None:
+    """Fill the memory of a bucket with streams, messages and producers."""
+    for bucket_id in (b"greedy", b"modest"):
+        rig.create_bucket(bucket_id)
+    rig.create(GREEDY + b"a")
+    refused_at(lambda number: rig.append(GREEDY + b"a", b"x", claim=Claim(b"%d" % number, 0, 0)))
+    refused_at(lambda number: rig.create(GREEDY + b"%d" % number))
+    refused_at(lambda _: rig.append(GREEDY + b"a", b"x" * 100))
+
+
+def test_a_bucket_does_not_fill_the_memory_of_others() -> None:
+    rig = room(max_memory_bytes=40_000, max_bucket_memory_bytes=20_000)
+    fill_bucket(rig)
+    assert rig.storage.bucket_bytes(b"greedy") <= 20_000
+    rig.create(MODEST + b"b", b"x" * 5_000)
+    rig.create(b"c", b"x" * 2_000)
+    assert rig.content(MODEST + b"b") == b"x" * 5_000
+
+
+def test_the_base_surface_may_fill_the_memory() -> None:
+    rig = room(max_memory_bytes=40_000, max_bucket_memory_bytes=20_000)
+    rig.create(b"a", b"x" * 30_000)
+    assert rig.content(b"a") == b"x" * 30_000
+
+
+def test_a_bucket_takes_nothing_when_its_streams_are_gone() -> None:
+    rig = room(max_memory_bytes=40_000, max_bucket_memory_bytes=20_000)
+    fill_bucket(rig)
+    for name, _ in rig.storage.scan(GREEDY, b"", 1000):
+        rig.delete(name)
+    assert rig.storage.bucket_bytes(b"greedy") == 0
+    rig.create(GREEDY + b"a", b"x" * 15_000)
+
+
 def test_a_full_memory_still_lets_streams_be_closed_and_deleted() -> None:
     rig = room(max_memory_bytes=20_000)
     rig.create(b"a")

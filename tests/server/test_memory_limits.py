@@ -61,6 +61,26 @@ def test_full_memory_refuses_an_append_to_any_stream(start: Start, connect: Conn
     assert wire.append(f"{path}/other", b"a" * 10_000).status == 204
 
 
+def test_a_bucket_fills_a_half_of_the_memory(start: Start, connect: Connect) -> None:
+    wire = connect(start(limits__max_memory_bytes=100_000))
+    for bucket in ("/ds/greedy", "/ds/modest"):
+        wire.request("PUT", bucket)
+        wire.create(f"{bucket}/a", body=b"a" * 30_000)
+    assert wire.append("/ds/greedy/a", b"a" * 30_000).refusal == (413, "memory_full")
+    assert wire.append("/ds/modest/a", b"a" * 10_000).status == 204
+
+
+def test_snapshots_count_for_their_bucket(start: Start, connect: Connect) -> None:
+    wire = connect(start(limits__max_memory_bytes=100_000))
+    wire.request("PUT", "/ds/greedy")
+    wire.create("/ds/greedy/a", body=b"a")
+    wire.create("/ds/greedy/b", body=b"a")
+    at = f"{1:016d}"
+    assert wire.request("PUT", f"/ds/greedy/a/snapshot/{at}", b"s" * 30_000).status == 204
+    assert wire.request("PUT", f"/ds/greedy/b/snapshot/{at}", b"s" * 30_000).refusal == (413, "memory_full")
+    assert wire.append("/ds/greedy/b", b"a" * 20_000).refusal == (413, "memory_full")
+
+
 def test_deleting_gives_memory_back(start: Start, connect: Connect, path: str) -> None:
     wire = connect(start(limits__max_memory_bytes=100_000))
     for _ in range(5):

@@ -55,8 +55,25 @@ def test_a_durable_mode_has_no_bound_where_nothing_is_set(mode: StorageMode) -> 
 
 @pytest.mark.parametrize("mode", StorageMode)
 def test_a_limit_that_is_set_holds_in_every_mode(mode: StorageMode) -> None:
-    limits = LimitSettings(max_memory_bytes=7, max_stream_bytes=5)
-    assert limits.in_mode(mode) == limits
+    limits = LimitSettings(max_memory_bytes=7, max_stream_bytes=5).in_mode(mode)
+    assert (limits.max_memory_bytes, limits.max_stream_bytes) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    "limits, most",
+    [
+        (LimitSettings(), 50 * 1024 * 1024),
+        (LimitSettings(max_memory_bytes=1000), 500),
+        (LimitSettings(max_memory_bytes=1000, max_bucket_memory_bytes=900), 900),
+    ],
+)
+def test_a_bucket_has_a_half_of_the_memory_unless_it_is_told_otherwise(limits: LimitSettings, most: int) -> None:
+    assert limits.in_mode(StorageMode.MEMORY).max_bucket_memory_bytes == most
+
+
+def test_the_memory_of_a_bucket_is_bounded_in_memory_mode_alone() -> None:
+    limits = LimitSettings(max_bucket_memory_bytes=1000)
+    assert limits.in_mode(StorageMode.ACID).max_bucket_memory_bytes is None
 
 
 @pytest.mark.parametrize("word", ["warn", "WARN", "Warning"])

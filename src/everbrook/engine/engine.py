@@ -103,7 +103,7 @@ class Engine(Executing):
             self.faults,
             lambda: self.last_change,
             (command.owner, command.blob),
-            self.limits.max_memory_bytes,
+            lambda size: self.limits.check_memory(command.name, size, self._storage),
             self.tuning.uploads,
         )
         upload.on_closed = self._open_blobs.leave

@@ -4,7 +4,8 @@ from msgspec import Struct
 
 from everbrook.engine.records import is_own
 from everbrook.protocol.change import Write
-from everbrook.protocol.errors import ForkTooDeep, MemoryFull, StreamFull, TooManyProducers, WakeStreamFull
+from everbrook.protocol.errors import ForkTooDeep, MemoryFull, StreamFull, TooManyProducers, WakeStreamFull, quoted
+from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage
 
@@ -21,6 +22,7 @@ class Limits(Struct, frozen=True):
     """Bounds that an operator sets."""
 
     max_memory_bytes: int = UNLIMITED
+    max_bucket_memory_bytes: int = UNLIMITED
     max_loaded_bytes: int = MAX_LOADED_BYTES
     max_stream_bytes: int = UNLIMITED
     max_total_bytes: int = UNLIMITED
@@ -49,8 +51,9 @@ class Limits(Struct, frozen=True):
         if write.data and write.head.tail > self.max_stream_bytes and of_tenant:
             self._check_stream(write.head)
         # Far from the limit it does not matter what a write costs exactly.
-        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > self.max_memory_bytes:
-            self._check_memory(storage.used_bytes, storage.cost_bytes(write))
+        most = min(self.max_memory_bytes, self.max_bucket_memory_bytes)
+        if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > most:
+            self.check_memory(write.head.identity.name, storage.cost_bytes(write), storage)
 
     def check_wake(self, write: Write, storage: Storage) -> None:
         """Refuse a wake event that would outgrow its wake stream or the memory. Other limits are of tenants."""
@@ -61,9 +64,13 @@ class Limits(Struct, frozen=True):
             )
         self.check(write, storage, of_tenant=False)
 
-    def _check_memory(self, used_bytes: int, cost_bytes: int) -> None:
-        if cost_bytes and used_bytes + cost_bytes > self.max_memory_bytes:
+    def check_memory(self, name: bytes, cost_bytes: int, storage: Storage) -> None:
+        """Refuse what would take more memory than there is, or than the bucket may take that a name is in."""
+        if cost_bytes and storage.used_bytes + cost_bytes > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
+        bucket_id, most = bucket_of(name), self.max_bucket_memory_bytes
+        if cost_bytes and bucket_id is not None and storage.bucket_bytes(bucket_id) + cost_bytes > most:
+            raise MemoryFull(f"the bucket {quoted(bucket_id)} holds at most {most} bytes of memory")
 
     def _check_stream(self, head: Head) -> None:
         size = _own_bytes(head)

@@ -29,12 +29,13 @@ class Upload:
         faults: Faults,
         last_change: Callable[[], int],
         key: tuple[int, int],
-        max_memory_bytes: int,
+        check_memory: Callable[[int], None],
         tuning: UploadTuning,
     ) -> None:
-        """Take in the blob of `key`, the pair of its stream and its number, unless memory has no room for it.
+        """Take in the blob of `key`, the pair of its stream and its number.
 
-        `last_change` tells by its number whether others write meanwhile.
+        `check_memory` refuses so many more bytes if memory has no room for them. `last_change` tells by its number
+        whether others write meanwhile.
         """
         self._storage = storage
         self._worker = worker
@@ -42,7 +43,7 @@ class Upload:
         self._last_change = last_change
         self._seen_change = last_change()
         self._pausing = False
-        self._max_memory_bytes = max_memory_bytes
+        self._check_memory = check_memory
         self._tuning = tuning
         self._draft: Draft | None = None
         self._hash = sha256()
@@ -70,8 +71,10 @@ class Upload:
         """Add bytes, unless `check_size` raises why so many are in vain."""
         if self.check_size:
             self.check_size(self.size + len(data))
-        if self._storage.used_bytes + self._backlog_bytes + len(data) > self._max_memory_bytes:
-            self._failure = MemoryFull(f"all streams together hold at most {self._max_memory_bytes} bytes of memory")
+        try:
+            self._check_memory(self._backlog_bytes + len(data))
+        except MemoryFull as error:
+            self._failure = error
         self.size += len(data)
         self._backlog_bytes += len(data)
         self._submit(self._write, data)

@@ -166,6 +166,7 @@ def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listen
     return Limits(
         # A durable storage has a part of it for recent changes, and streams that are loaded have another.
         max_memory_bytes=UNLIMITED if mode.durable else most,
+        max_bucket_memory_bytes=limits.max_bucket_memory_bytes or UNLIMITED,
         max_loaded_bytes=min(MAX_LOADED_BYTES, most // LOADED_PART),
         max_stream_bytes=limits.max_stream_bytes or UNLIMITED,
         max_total_bytes=limits.max_total_bytes or UNLIMITED,

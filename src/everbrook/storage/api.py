@@ -168,6 +168,9 @@ class Storage(Protocol):
     def used_bytes(self) -> int:
         """How much memory the stored streams take."""
 
+    def bucket_bytes(self, bucket_id: bytes, /) -> int:
+        """How much of that is of a bucket."""
+
     def cost_bytes(self, write: Write, /) -> int:
         """How much memory a write would take."""
 

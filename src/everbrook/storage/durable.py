@@ -257,6 +257,9 @@ class DurableStorage:
 
     # Writing
 
+    def bucket_bytes(self, _bucket_id: bytes) -> int:
+        return 0
+
     def cost_bytes(self, _write: Write) -> int:
         return 0
 

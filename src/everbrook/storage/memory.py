@@ -3,9 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
 from threading import Lock
+from types import MappingProxyType
+from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.path import bucket_of
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damage, DamageMark
@@ -28,6 +33,14 @@ def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
     return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
+class Tenant(Struct, weakref=True):
+    """What a bucket takes, or the base surface."""
+
+    stream_bytes: int = 0
+    blob_bytes: int = 0
+    """Of its snapshots, those included that are being written, in a thread."""
+
+
 class MemoryStorage:
     """Keeps streams for as long as the process lives."""
 
@@ -48,12 +61,22 @@ class MemoryStorage:
         self._producers: dict[int, dict[bytes, Producer]] = {}
         self._forks: dict[int, dict[int, Identity]] = {}
         self._stream_bytes = 0
-        self.blobs = MemoryBlobs()
+        self._tenants = WeakValueDictionary[bytes | None, Tenant]()
+        self._tenant_of: dict[int, Tenant] = {}
+        self.blobs = MemoryBlobs(self._tenant_of)
         self.last_incarnation = 0
 
     @property
     def used_bytes(self) -> int:
         return self._stream_bytes + self.blobs.used_bytes
+
+    def bucket_bytes(self, bucket_id: bytes) -> int:
+        tenant = self._tenants.get(bucket_id)
+        return tenant.stream_bytes + tenant.blob_bytes if tenant else 0
+
+    def _count(self, incarnation: int, more_bytes: int) -> None:
+        self._stream_bytes += more_bytes
+        self._tenant_of[incarnation].stream_bytes += more_bytes
 
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
@@ -93,7 +116,10 @@ class MemoryStorage:
         if write.head.kept.snapshot:
             self.last_incarnation = max(self.last_incarnation, write.head.kept.snapshot.blob)
         if write.data:
-            self._stream_bytes += self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
+            grown_bytes = self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
+            # In place, as every append comes here.
+            self._stream_bytes += grown_bytes
+            self._tenant_of[identity.incarnation].stream_bytes += grown_bytes
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 
@@ -103,25 +129,29 @@ class MemoryStorage:
         self._names.add(identity.name)
         self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
         self._producers[identity.incarnation] = {}
-        self._stream_bytes += STREAM_BYTES
+        self._tenant_of[identity.incarnation] = self._tenants.setdefault(bucket_of(identity.name), Tenant())
+        self._count(identity.incarnation, STREAM_BYTES)
         if identity.fork:
             self._forks.setdefault(identity.fork.source_incarnation, {})[identity.incarnation] = identity
 
     def _remember(self, write: Write) -> None:
-        producers = self._producers[write.head.identity.incarnation]
+        producers = self._producers[incarnation := write.head.identity.incarnation]
         for producer_id in write.forgotten:
-            self._stream_bytes -= producer_bytes(producer_id, producers.pop(producer_id))
+            self._count(incarnation, -producer_bytes(producer_id, producers.pop(producer_id)))
         if write.producer_id is not None and write.producer is not None:
             before = producer_bytes(write.producer_id, producers.get(write.producer_id))
-            self._stream_bytes += producer_bytes(write.producer_id, write.producer) - before
+            more_bytes = producer_bytes(write.producer_id, write.producer) - before
             producers[write.producer_id] = write.producer
+            if more_bytes:
+                self._count(incarnation, more_bytes)
 
     def _drop(self, identity: Identity) -> None:
         del self._incarnations[identity.name], self._heads[identity.incarnation]
         self._names.remove(identity.name)
         run = self._runs.pop(identity.incarnation)
         producers = self._producers.pop(identity.incarnation)
-        self._stream_bytes -= run.used_bytes + STREAM_BYTES + producers_bytes(producers)
+        self._count(identity.incarnation, -run.used_bytes - STREAM_BYTES - producers_bytes(producers))
+        del self._tenant_of[identity.incarnation]
         if identity.fork:
             siblings = self._forks[identity.fork.source_incarnation]
             del siblings[identity.incarnation]
@@ -172,7 +202,7 @@ class MemoryStorage:
         head = self._heads.get(incarnation)
         if head:
             oldest_fork = next(iter(self._forks.get(incarnation, {}).values()), None)
-            self._stream_bytes -= self._runs[incarnation].discard(floor_of(head, oldest_fork))
+            self._count(incarnation, -self._runs[incarnation].discard(floor_of(head, oldest_fork)))
 
     def keeps(self, owner: int, blob: int) -> bool:
         return needs_blob(self._heads.get(owner), self._forks.get(owner, {}).values(), blob)
@@ -185,38 +215,46 @@ class MemoryStorage:
         return None
 
     def close(self) -> None:
-        for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks):
+        for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks, self._tenant_of):
             kept.clear()
 
 
 class MemoryBlobs:
     """Keeps blobs for as long as the process lives."""
 
-    def __init__(self) -> None:
-        self._blobs: dict[tuple[int, int], list[bytes]] = {}
+    def __init__(self, tenant_of: Mapping[int, Tenant] = MappingProxyType({})) -> None:
+        """Count what a blob takes for the tenant of the stream that it is of."""
+        self._tenant_of = tenant_of
+        self._blobs: dict[tuple[int, int], tuple[Tenant, list[bytes]]] = {}
         self._lock = Lock()
         self.used_bytes = 0
 
     def begin(self, owner: int, number: int) -> "MemoryDraft":
         return MemoryDraft(self, (owner, number))
 
-    def put(self, key: tuple[int, int], pieces: list[bytes]) -> None:
-        self._blobs[key] = pieces
+    def tenant(self, owner: int) -> Tenant:
+        """Give the tenant of a stream. It may be gone by now: then its blob soon is."""
+        return self._tenant_of.get(owner) or Tenant()
 
-    def count_bytes(self, change: int) -> None:
-        """Keep count of what all blobs take, those included that are being written."""
+    def put(self, key: tuple[int, int], tenant: Tenant, pieces: list[bytes]) -> None:
+        self._blobs[key] = tenant, pieces
+
+    def count_bytes(self, tenant: Tenant, change: int) -> None:
+        """Keep count of what blobs take, those included that are being written."""
         with self._lock:
             self.used_bytes += change
+            tenant.blob_bytes += change
 
     def open(self, owner: int, number: int, _size: int) -> "MemoryBlobReader":
-        pieces = self._blobs.get((owner, number))
-        if pieces is None:
+        blob = self._blobs.get((owner, number))
+        if blob is None:
             raise StreamDamaged("the snapshot of the stream was lost")
-        return MemoryBlobReader(pieces)
+        return MemoryBlobReader(blob[1])
 
     def remove(self, owner: int, number: int) -> None:
-        pieces = self._blobs.pop((owner, number), ())
-        self.count_bytes(-sum(map(len, pieces)))
+        if blob := self._blobs.pop((owner, number), None):
+            tenant, pieces = blob
+            self.count_bytes(tenant, -sum(map(len, pieces)))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
         yield list(self._blobs)
@@ -228,23 +266,24 @@ class MemoryDraft:
     def __init__(self, blobs: MemoryBlobs, key: tuple[int, int]) -> None:
         self._blobs = blobs
         self._key = key
+        self._tenant = blobs.tenant(key[0])
         self._pieces: list[bytes] = []
         self._finished = False
 
     def write(self, data: bytes) -> None:
         if data:
             self._pieces.append(data)
-        self._blobs.count_bytes(len(data))
+        self._blobs.count_bytes(self._tenant, len(data))
 
     def finish(self) -> None:
-        self._blobs.put(self._key, self._pieces)
+        self._blobs.put(self._key, self._tenant, self._pieces)
         self._finished = True
 
     def abandon(self) -> None:
         if self._finished:
             self._blobs.remove(*self._key)
         else:
-            self._blobs.count_bytes(-sum(map(len, self._pieces)))
+            self._blobs.count_bytes(self._tenant, -sum(map(len, self._pieces)))
             self._pieces.clear()
 
 

@@ -30,6 +30,17 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             examples=[MEMORY_MODE_BYTES],
         ),
     ] = None
+    max_bucket_memory_bytes: Annotated[
+        Count | None,
+        Meta(
+            description=(
+                "Bytes of memory that the streams of one bucket may take in memory mode, with their snapshots and "
+                "producers; an append beyond is answered 413. Unset: a half of `max_memory_bytes`, so that no bucket "
+                "fills it alone. The durable modes have no such bound."
+            ),
+            examples=[MEMORY_MODE_BYTES // 2],
+        ),
+    ] = None
     max_stream_bytes: Annotated[
         Count | None,
         Meta(
@@ -212,9 +223,11 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def in_mode(self, mode: StorageMode) -> Self:
         """Give the limits that hold in a storage mode. What is unset even then has no limit."""
         if mode.durable:
-            return self
+            return replace(self, max_bucket_memory_bytes=None)
+        max_memory_bytes = self.max_memory_bytes or MEMORY_MODE_BYTES
         return replace(
             self,
-            max_memory_bytes=self.max_memory_bytes or MEMORY_MODE_BYTES,
+            max_memory_bytes=max_memory_bytes,
+            max_bucket_memory_bytes=self.max_bucket_memory_bytes or max(1, max_memory_bytes // 2),
             max_stream_bytes=self.max_stream_bytes or MEMORY_MODE_STREAM_BYTES,
         )
