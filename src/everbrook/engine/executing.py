@@ -37,6 +37,7 @@ from everbrook.protocol.commands import (
 )
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamDamaged, TooManyProducers, Unavailable
+from everbrook.protocol.incarnation import require_incarnation
 from everbrook.protocol.outcomes import (
     Appended,
     Closed,
@@ -235,6 +236,12 @@ class Executing(Reading):
             stream.touched_at = command.now
             self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
+
+    def require_incarnation(self, name: bytes, expected: bytes) -> None:
+        """Refuse a change that is meant for another stream which had, or has, this name."""
+        stream = self._streams.stream(name)
+        if stream:
+            require_incarnation(expected, stream.head.identity, self.epoch)
 
     def _check_fork(self, command: Create) -> None:
         """Refuse a fork that would be too deep."""

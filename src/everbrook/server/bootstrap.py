@@ -14,7 +14,7 @@ from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.reading import page_from
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.exchange import Exchange, Reply, Request, Response
-from everbrook.server.render import CLOSED
+from everbrook.server.render import CLOSED, with_incarnation
 from everbrook.server.routes import Route
 from everbrook.storage.api import BlobReader
 
@@ -37,6 +37,7 @@ class BootstrapResource:
             raise InvalidQuery("a bootstrap is given once; follow the stream itself from its Stream-Next-Offset")
         stream = self._engine.open(route.name, self._engine.clock.now())
         boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         response = Response(200, common + _lines(stream.committed, boundary))
         return response if request.method == b"HEAD" else Bootstrap(self._engine, stream, response, boundary)
 

@@ -4,9 +4,9 @@ from everbrook.server.exchange import Request, Response
 from everbrook.settings import parse_origins
 
 EXTENSIONS = (
-    b"buckets, snapshots, bootstrap, retention, listing, bounded-reads, frames, if-match, registry, producer-position"
+    b"buckets, snapshots, bootstrap, retention, listing, bounded-reads, frames, if-match, registry, "
+    b"producer-position, incarnation"
 )
-
 EXPOSED = (
     b"Content-Digest",
     b"ETag",
@@ -22,6 +22,7 @@ EXPOSED = (
     b"Stream-Earliest-Offset",
     b"Stream-Expires-At",
     b"Stream-Extensions",
+    b"Stream-Incarnation",
     b"Stream-Next-Offset",
     b"Stream-Offset",
     b"Stream-Retention",
@@ -48,6 +49,7 @@ ALLOWED = (
     b"Stream-Fork-Offset",
     b"Stream-Fork-Sub-Offset",
     b"Stream-Forked-From",
+    b"Stream-Incarnation",
     b"Stream-Retention",
     b"Stream-Seq",
     b"Stream-Snapshot-History",

@@ -5,6 +5,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
+from everbrook.protocol.incarnation import format_incarnation
 from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head
@@ -38,6 +39,7 @@ class Entry(Struct):
     expires_at_ms: int | UnsetType = UNSET
     snapshot_bytes: int | UnsetType = UNSET
     snapshot_at_ms: int | UnsetType = UNSET
+    incarnation: str | UnsetType = UNSET
 
 
 class Listing(Struct):
@@ -98,7 +100,7 @@ class ListingResource:
             spans,
             root + window.after,
             window.limit + 2,
-            lambda found: _page(common, page, root, window, found),
+            lambda found: self._page(common, page, root, window, found),
         )
         return answer_in_slices(self._engine, root, gathering.steps(), lambda error: problem_response(error, common))
 
@@ -115,11 +117,41 @@ class ListingResource:
 
     def _moved_entry(self, name: bytes, root: bytes) -> Entry:
         try:
-            return _entry(name, self._engine.find(name, self._engine.clock.now()).committed, root)
+            return self._entry(name, self._engine.find(name, self._engine.clock.now()).committed, root)
         except StreamDamaged:
-            return _entry(name, None, root)
+            return self._entry(name, None, root)
         except (StreamNotFound, StreamGone):
             return Entry(name[len(root) :].decode(), "Deleted")
+
+    def _page(self, common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
+        told = [(name, head) for name, head in found if name != REGISTRY]
+        page.streams = [self._entry(name, head, root) for name, head in told[: window.limit]]
+        page.stream_count = len(page.streams)
+        if len(told) > window.limit:
+            page.has_more, page.next_cursor = True, page.streams[-1].stream_id
+        return _respond(common, page)
+
+    def _entry(self, name: bytes, head: Head | None, root: bytes) -> Entry:
+        stream_id = name[len(root) :].decode()
+        if head is None:
+            return Entry(stream_id, "Damaged")
+        identity, earliest, snapshot = head.identity, head.kept.earliest, head.kept.snapshot
+        return Entry(
+            stream_id,
+            "Closed" if head.closed else "Open",
+            identity.content_type.decode("latin-1"),
+            head.tail,
+            identity.created_at,
+            head.written_at,
+            earliest,
+            snapshot.offset if snapshot else None,
+            head.tail - earliest,
+            UNSET if identity.ttl_secs is None else identity.ttl_secs,
+            UNSET if identity.expires_at is None else identity.expires_at,
+            snapshot.size if snapshot else UNSET,
+            snapshot.published_at if snapshot else UNSET,
+            format_incarnation(identity, self._engine.epoch).decode(),
+        )
 
 
 def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
@@ -132,36 +164,5 @@ def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
     return spans
 
 
-def _page(common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
-    told = [(name, head) for name, head in found if name != REGISTRY]
-    page.streams = [_entry(name, head, root) for name, head in told[: window.limit]]
-    page.stream_count = len(page.streams)
-    if len(told) > window.limit:
-        page.has_more, page.next_cursor = True, page.streams[-1].stream_id
-    return _respond(common, page)
-
-
 def _respond(common: bytes, page: Listing) -> Response:
     return json_response(200, common, msgspec.json.encode(page))
-
-
-def _entry(name: bytes, head: Head | None, root: bytes) -> Entry:
-    stream_id = name[len(root) :].decode()
-    if head is None:
-        return Entry(stream_id, "Damaged")
-    identity, earliest, snapshot = head.identity, head.kept.earliest, head.kept.snapshot
-    return Entry(
-        stream_id,
-        "Closed" if head.closed else "Open",
-        identity.content_type.decode("latin-1"),
-        head.tail,
-        identity.created_at,
-        head.written_at,
-        earliest,
-        snapshot.offset if snapshot else None,
-        head.tail - earliest,
-        UNSET if identity.ttl_secs is None else identity.ttl_secs,
-        UNSET if identity.expires_at is None else identity.expires_at,
-        snapshot.size if snapshot else UNSET,
-        snapshot.published_at if snapshot else UNSET,
-    )

@@ -1,10 +1,11 @@
 """Header lines that several answers share."""
 
 from everbrook.protocol.caching import NO_STORE
+from everbrook.protocol.incarnation import require_incarnation
 from everbrook.protocol.reading import Page
 from everbrook.protocol.retaining import format_retention
-from everbrook.protocol.state import Head, Producer
-from everbrook.server.exchange import Response
+from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.server.exchange import Request, Response
 
 NO_STORE_LINE = b"Cache-Control: %b\r\n" % NO_STORE
 CLOSED = b"Stream-Closed: true\r\n"
@@ -20,6 +21,14 @@ def json_response(status: int, common: bytes, body: bytes, rests_on: int = 0) ->
     """Answer with a JSON document about the state of things."""
     lines = b"%bContent-Type: application/json\r\nCache-Control: %b\r\n" % (common, NO_STORE)
     return Response(status, lines, body, rests_on)
+
+
+def with_incarnation(request: Request, common: bytes, identity: Identity, epoch: int) -> bytes:
+    """Tell which of the streams that had this name an answer is about, if it is the one that is asked for."""
+    expected = request.headers.get(b"stream-incarnation")
+    if expected is not None:
+        require_incarnation(expected, identity, epoch)
+    return b"%bStream-Incarnation: %x\r\n" % (common, identity.incarnation ^ epoch)
 
 
 def kept_lines(head: Head) -> bytes:

@@ -25,7 +25,7 @@ from everbrook.server.bodies import require_unpacked
 from everbrook.server.downloads import Download
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.publishing import Publication
-from everbrook.server.render import NO_STORE_LINE, UP_TO_DATE, no_content
+from everbrook.server.render import NO_STORE_LINE, UP_TO_DATE, no_content, with_incarnation
 from everbrook.server.routes import Route
 from everbrook.settings import Settings
 from everbrook.storage.api import BlobReader
@@ -70,7 +70,9 @@ class SnapshotResource:
 
     def latest(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/snapshot (002 §2.3)."""
-        snapshot = find_snapshot(self._engine.find(route.name, self._engine.clock.now()).committed, None)
+        head = self._engine.find(route.name, self._engine.clock.now()).committed
+        common = with_incarnation(request, common, head.identity, self._engine.epoch)
+        snapshot = find_snapshot(head, None)
         location = self._location(request, b"%b/%016d" % (request.path, snapshot.offset)) + carried(request)
         lines = b"%bLocation: %b\r\nStream-Snapshot-Offset: %016d\r\nCache-Control: %b\r\n"
         return Response(307, lines % (common, location, snapshot.offset, NO_STORE))
@@ -81,6 +83,7 @@ class SnapshotResource:
         to_head = request.method == b"HEAD"
         stream = self._engine.find(route.name, now) if to_head else self._engine.open(route.name, now)
         snapshot = find_snapshot(stream.committed, offset)
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         lines = common + _lines(stream.committed, snapshot, PRIVATE_NO_CACHE if request.private else NO_CACHE)
         if_none_match = request.headers.get(b"if-none-match")
         if if_none_match is not None and matches(if_none_match, format_snapshot_etag(snapshot)):

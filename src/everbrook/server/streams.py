@@ -15,6 +15,7 @@ from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
 from everbrook.protocol.cursor import next_cursor
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged
 from everbrook.protocol.forking import parse_sub_offset
+from everbrook.protocol.incarnation import format_incarnation
 from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl, told_ttl_secs
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
@@ -35,7 +36,15 @@ from everbrook.server.location import Locator
 from everbrook.server.long_page import LongPage
 from everbrook.server.problem import problem_response
 from everbrook.server.registry import RegistryRead
-from everbrook.server.render import CLOSED, NO_STORE_LINE, kept_lines, no_content, page_lines, producer_lines
+from everbrook.server.render import (
+    CLOSED,
+    NO_STORE_LINE,
+    kept_lines,
+    no_content,
+    page_lines,
+    producer_lines,
+    with_incarnation,
+)
 from everbrook.server.roots import StreamRoots
 from everbrook.server.slices import Steps, answer_in_slices
 from everbrook.settings import Settings, TtlRule
@@ -49,8 +58,8 @@ LENGTH_BYTES = 4
 
 LONG_POLL, SSE = "long_poll", "sse"
 
-_CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\n%b"
-_APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\n"
+_CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n%b"
+_APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n"
 
 
 class StreamResource:
@@ -122,6 +131,7 @@ class StreamResource:
             common,
             head.identity.content_type,
             head.tail,
+            format_incarnation(head.identity, self._engine.epoch),
             CLOSED if head.closed else b"",
         )
         if isinstance(outcome, Existing):
@@ -146,11 +156,13 @@ class StreamResource:
             None if expected is None else parse_expected_tail(expected),
             None if split is UNSPLIT else split,
         )
+        if b"stream-incarnation" in headers:
+            self._engine.require_incarnation(command.name, headers[b"stream-incarnation"])
         if b"producer-position" in headers or b"producer-resumes-from" in headers:
             command = _positioned(command, headers)
         outcome = self._engine.execute(command)
         head, producer = outcome.head, outcome.producer
-        lines = _APPENDED % (common, head.tail)
+        lines = _APPENDED % (common, head.tail, format_incarnation(head.identity, self._engine.epoch))
         if head.closed:
             lines += CLOSED
         if producer:
@@ -160,7 +172,10 @@ class StreamResource:
 
     def delete(self, request: Request, common: bytes) -> Response:
         """DELETE (§5.4)."""
-        self._engine.execute(Delete(_writable(request), self._engine.clock.now()))
+        name = _writable(request)
+        if b"stream-incarnation" in request.headers:
+            self._engine.require_incarnation(name, request.headers[b"stream-incarnation"])
+        self._engine.execute(Delete(name, self._engine.clock.now()))
         return no_content(common, self._engine.last_change)
 
     def describe(self, request: Request, common: bytes) -> Reply:
@@ -175,6 +190,7 @@ class StreamResource:
         stream = self._engine.find(name, now)
         head = stream.committed
         identity = head.identity
+        common = with_incarnation(request, common, identity, self._engine.epoch)
         lines = [
             b"%bContent-Type: %b\r\nStream-Next-Offset: %016d\r\nCache-Control: %b\r\n"
             % (common, identity.content_type, head.tail, NO_STORE),
@@ -212,6 +228,7 @@ class StreamResource:
     def _read(self, request: Request, common: bytes, name: bytes) -> Reply:
         now = self._engine.clock.now()
         stream = self._engine.open(name, now)
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         query = parse_read_query(request.query)
         if not query.plain:
             return self._read_bounded(request, common, stream, query)

@@ -5,7 +5,10 @@ import pytest
 from tests.extensions.client import Client, query
 from tests.extensions.streams import BASE_ROOT, BUCKET_ROOT, Stream, fresh_name
 
-NAMES = ["buckets", "snapshots", "bootstrap", "retention", "listing", "bounded-reads", "frames", "if-match", "registry"]
+NAMES = [
+    "buckets", "snapshots", "bootstrap", "retention", "listing", "bounded-reads", "frames", "if-match", "registry",
+    "producer-position", "incarnation",
+]  # fmt: skip
 REQUESTS = [
     ("GET", BUCKET_ROOT),
     ("GET", f"{BUCKET_ROOT}/none-such"),

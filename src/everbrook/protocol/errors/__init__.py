@@ -26,7 +26,7 @@ ProtocolError
 ├── StreamGone 410
 ├── OffsetGone 410
 ├── TokenGone 410
-├── PreconditionFailed 412 ── TailMoved, PositionMoved
+├── PreconditionFailed 412 ── TailMoved, PositionMoved, IncarnationMismatch
 ├── PayloadTooLarge 413
 │   ├── BatchTooLarge, StreamFull, MemoryFull, StoreFull, BucketFull
 │   └── WakeStreamFull, TooManySubscriptions
@@ -93,6 +93,7 @@ from everbrook.protocol.errors.streams import (
     ContentTypeMismatch,
     EpochMustStartAtZero,
     ForkTooDeep,
+    IncarnationMismatch,
     OffsetGone,
     PathBlocked,
     PositionMissing,
@@ -141,6 +142,7 @@ __all__ = [
     "ForkTooDeep",
     "Headers",
     "HeadersTooLarge",
+    "IncarnationMismatch",
     "InvalidAck",
     "InvalidHeader",
     "InvalidJson",

@@ -61,6 +61,12 @@ class TailMoved(PreconditionFailed):
     code = "tail_moved"
 
 
+class IncarnationMismatch(PreconditionFailed):
+    """The stream is another one than the request is meant for."""
+
+    code = "incarnation_mismatch"
+
+
 class PositionMoved(PreconditionFailed):
     """The producer's stored position is not the one that the append continues from."""
 
