@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
@@ -44,6 +45,9 @@ logger = logging.getLogger(__name__)
 # Where machines read the log they find there what people are told.
 told = logging.getLogger("everbrook.told")
 
+SWITCH_SECS = 0.001
+"""How long the loop waits for the interpreter's lock while a thread that commits or makes a checkpoint computes."""
+
 
 class StorageFailed(Exception):
     """The storage took no more writes, so the server has ended: whoever supervises it starts it again."""
@@ -59,6 +63,7 @@ def run(
 
     `StorageFailed`: the storage was poisoned, and everything that waited was answered.
     """
+    sys.setswitchinterval(SWITCH_SECS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(serve(settings, command, open_storage, assemble))
 
