@@ -192,9 +192,10 @@ class SubscribingRig(Rig):
 
     def claim(self, subscription_id: str = "s", worker: str = "w1") -> Wake:
         """Claim a wake."""
-        wake = self.subscriptions.claim(STREAM_ROOT, subscription_id, worker).wake
-        assert wake is not None
-        return wake
+        while (claimed := self.subscriptions.claim(STREAM_ROOT, subscription_id, worker)) is None:
+            pass
+        assert claimed.wake is not None
+        return claimed.wake
 
     def report(self, subscription_id: str = "s", *acks: tuple[str, int], done: bool = False) -> bool:
         """Report on the present wake."""

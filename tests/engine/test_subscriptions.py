@@ -5,7 +5,7 @@ import pytest
 from everbrook.engine import WakingTuning
 from everbrook.engine.roster import record_name
 from everbrook.protocol import STREAM_ROOT
-from everbrook.protocol.errors import Fenced, SubscriptionExists, SubscriptionNotFound
+from everbrook.protocol.errors import Fenced, NoPendingWork, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Config
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
@@ -149,6 +149,37 @@ def test_the_streams_of_a_wake_are_bounded_and_the_others_come_next() -> None:
         ["events/c", "events/d"],
         ["events/e"],
     ]
+
+
+def acked_at_once() -> SubscribingRig:
+    """Have many streams with news, of which a worker says in one report that it knew of them."""
+    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=2))
+    rig.put_wake_stream()
+    rig.pull()
+    for name in "abcdefghij":
+        rig.put(f"events/{name}", b"x")
+    rig.settle()
+    rig.claim()
+    rig.report("s", *((f"events/{name}", 1) for name in "abcdefghij"), done=True)
+    return rig
+
+
+def test_a_claim_looks_at_no_more_streams_than_a_wake_names() -> None:
+    rig = acked_at_once()
+
+    assert rig.subscriptions.claim(STREAM_ROOT, "s", "w1") is None
+    with pytest.raises(NoPendingWork):
+        rig.claim()
+
+
+def test_streams_that_have_no_news_any_more_are_looked_at_in_several_turns() -> None:
+    rig = acked_at_once()
+    generation, turns = rig.found().generation, 0
+    rig.add("events/j")
+    while rig.found().generation == generation and rig.scheduler.run_soon():
+        turns += 1
+
+    assert turns > 2
 
 
 def test_a_busy_stream_does_not_keep_others_waiting() -> None:

@@ -6,7 +6,7 @@ What may have news is not stored: it is surveyed anew at every start, and after 
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 
 from msgspec import Struct
 
@@ -242,15 +242,25 @@ class Subscriptions:
             self._waking.take(active, outcome)
             self._roster.subscribers.add(active)
 
-    def claim(self, root: bytes, subscription_id: str, worker: str) -> Subscription:
-        """Give the lease to a worker (§7.2)."""
+    def claimable(self, root: bytes, subscription_id: str) -> tuple[str, ...]:
+        """Give the streams that a claim looks at first: those of the wake, and as many others as one may name."""
         active = self._roster.find(root, subscription_id)
         wake = active.subscription.wake
-        candidates = tuple(dict.fromkeys((*(wake.tails if wake else ()), *active.candidates)))
+        others = islice(active.candidates, self._tuning.max_wake_streams)
+        return tuple(dict.fromkeys((*(wake.tails if wake else ()), *others)))
+
+    def claim(self, root: bytes, subscription_id: str, worker: str) -> Subscription | None:
+        """Give the lease to a worker (§7.2). None: what was looked at has no news, the next claim looks at others."""
+        active = self._roster.find(root, subscription_id)
+        candidates = self.claimable(root, subscription_id)
         command = Claim(active.name, self._engine.clock.now(), self._engine.new_id("w_"), candidates, worker)
         try:
             self._waking.take(active, self._engine.execute(command))
         except NoPendingWork:
+            for path in candidates:
+                active.candidates.pop(path, None)
+            if active.candidates:
+                return None
             self._waking.call_off(active)
             raise
         return active.subscription

@@ -47,6 +47,7 @@ class Waking:
         self._roster = roster
         self._deliver_wake = deliver
         self._waiting: list[Active] = []
+        self._scheduled = False
         engine.followers.append(self._follow)
 
     def resume(self, active: Active) -> None:
@@ -99,33 +100,48 @@ class Waking:
             return
         active.queued = True
         self._waiting.append(active)
-        if len(self._waiting) == 1:
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
             self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
 
     def _wake_later(self) -> None:
         """Wake those who wait after a while: it failed."""
+        self._scheduled = bool(self._waiting)
         if self._waiting:
             secs = self._tuning.refused_secs
             self._faults.later(Callback.SUBSCRIPTION, secs, self._wake_waiting, failed=self._wake_later)
 
     def _wake_waiting(self) -> None:
-        at_once = self._tuning.wakes_at_once
-        now_waking, self._waiting = self._waiting[:at_once], self._waiting[at_once:]
+        """Wake some of those who wait: so many that not more streams are looked at than one wake may name."""
+        self._scheduled = False
+        now_waking: list[Active] = []
+        streams = 0
+        for active in self._waiting[: self._tuning.wakes_at_once]:
+            now_waking.append(active)
+            streams += len(active.candidates)
+            if streams >= self._tuning.max_wake_streams:
+                break
+        del self._waiting[: len(now_waking)]
         for active in now_waking:
             active.queued = False
             self._faults.run(Callback.SUBSCRIPTION, self.wake, active)
-        if self._waiting:
-            self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
+        self._schedule()
 
     def wake(self, active: Active) -> bool:
-        """Begin a generation if there is news, and tell whether one did."""
+        """Begin a generation if there is news, and tell whether one did.
+
+        So many streams are looked at as a wake may name. If they have no news, others are in another turn.
+        """
         now = self._engine.clock.now()
         if self._engine.failure or not self._roster.holds(active):
             return False
         if active.subscription.next_attempt_at > now:
             self._set_timer(active)
             return False
-        while active.candidates and not active.subscription.wake:
+        if active.candidates and not active.subscription.wake:
             candidates = tuple(islice(active.candidates, self._tuning.max_wake_streams))
             try:
                 outcome = self._engine.execute(WakeUp(active.name, now, self._engine.new_id("w_"), candidates))
@@ -144,6 +160,8 @@ class Waking:
                 if not active.subscription.pull:
                     self._deliver(active)
                 return True
+            if active.candidates:
+                self._wake_soon(active)
         return False
 
     def _note_trouble(self, active: Active, error: ProtocolError) -> None:

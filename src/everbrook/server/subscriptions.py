@@ -232,13 +232,19 @@ class SubscriptionResource:
         self._subscriptions.unlink(route.root, _id(route), path)
         return no_content(common, self._engine.last_change)
 
-    def claim(self, request: Request, common: bytes, route: Route) -> Response:
+    def claim(self, request: Request, common: bytes, route: Route) -> Reply:
         """POST …/claim (§7.2)."""
         worker = _decode(request.body, ClaimBody).worker
         if not worker:
             raise InvalidRequest("worker must not be empty")
-        subscription = self._subscriptions.claim(route.root, _id(route), worker)
-        return _json(200, common, self._wakes.claimed(subscription), self._engine.last_change)
+        return self._in_slices(common, route, self._claiming(common, route, worker))
+
+    def _claiming(self, common: bytes, route: Route, worker: str) -> Steps:
+        subscription_id = _id(route)
+        yield from self._loading(route.root, self._subscriptions.claimable(route.root, subscription_id))
+        while (subscription := self._subscriptions.claim(route.root, subscription_id, worker)) is None:
+            yield None
+        yield _json(200, common, self._wakes.claimed(subscription), self._engine.last_change)
 
     def callback(self, request: Request, common: bytes, route: Route) -> Response:
         """POST …/callback (§7.1)."""
