@@ -81,13 +81,16 @@ class HandServer:
             pass
         assert self._wire.written.startswith(b"HTTP/1.1 20"), self._wire.written
 
-    def answer_in_turns(self, requests: bytes) -> list[int]:
-        """Take many requests in one read. Gives how many are answered in each turn of the loop."""
-        before = self._wire.writes
-        self._connection.data_received(requests)
-        answers = [self._wire.writes - before]
+    def answer_in_turns(self, requests: bytes, connections: int) -> list[int]:
+        """Take many requests in one read from each of some connections. Gives how many are answered in each turn."""
+        wires = []
+        for _ in range(connections):
+            wire, connection = self.connect()
+            connection.data_received(requests)
+            wires.append(wire)
+        answers = [sum(wire.writes for wire in wires)]
         while self._scheduler.run_soon():
-            answers.append(self._wire.writes - before - sum(answers))
+            answers.append(sum(wire.writes for wire in wires) - sum(answers))
         return answers
 
     def cost(self, *requests: bytes) -> int:

@@ -59,7 +59,9 @@ def test_requests_of_one_read_are_answered_in_several_turns(tmp_path: Path) -> N
     with asyncio.Runner() as runner:
         server = runner.run(made())
         server.ask(CREATE)
-        answers = server.answer_in_turns(GET * 1000)
+        answers = server.answer_in_turns(GET * 1000, connections=3)
         server.engine.close()
-    assert sum(answers) == 1000
-    assert max(answers) <= ConnectionTuning().handled_at_once
+    assert sum(answers) == 3000
+    at_once = ConnectionTuning().handled_at_once
+    assert answers[0] == 3 * at_once
+    assert max(answers[1:]) == at_once

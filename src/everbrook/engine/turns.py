@@ -1,4 +1,4 @@
-"""Turns of long work: a slice in each turn of the loop, however many do long work at once.
+"""Turns of long work: a slice in each turn of the loop, however many do long work at once, or have asked for much.
 
 If each of them took a slice in every turn, a turn would last as long as all of those together, and a tenant would make
 others wait by asking over many connections. Buckets take turns with each other; the base surface counts as one.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Overloaded, ProtocolError, TooManyRequests
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.answering import NO_REQUEST, Answering
@@ -79,7 +78,8 @@ class Requesting(Answering):
         """Take up the requests that wait in another turn: other connections have theirs before."""
         if not self._resting:
             self._resting = True
-            self._listener.faults.soon(Callback.CONNECTION, self._end_rest, failed=self._transport.abort)
+            # A path need not have what follows a bucket's id.
+            self._engine.turns.wait(self._queued[0].path + b"/", self._end_rest, self._transport.abort)
 
     def _end_rest(self) -> None:
         self._resting = False
