@@ -164,13 +164,13 @@ class Faults:
         self, kind: Callback, callback: Callable[..., object], *args: object, failed: Callable[[], object] | None = None
     ) -> Timer:
         """Run a callback after what is running now."""
-        return self._scheduler.call_soon(self._run, kind, failed, callback, *args)
+        return self._scheduler.call_soon(self._run, kind, callback, failed, *args)
 
     def soon_threadsafe(
         self, kind: Callback, callback: Callable[..., object], *args: object, failed: Callable[[], object] | None = None
     ) -> Timer:
         """Run a callback soon, from another thread."""
-        return self._scheduler.call_soon_threadsafe(self._run, kind, failed, callback, *args)
+        return self._scheduler.call_soon_threadsafe(self._run, kind, callback, failed, *args)
 
     def later(
         self,
@@ -181,7 +181,7 @@ class Faults:
         failed: Callable[[], object] | None = None,
     ) -> Timer:
         """Run a callback after a time."""
-        return self._scheduler.call_later(delay_secs, self._run, kind, failed, callback, *args)
+        return self._scheduler.call_later(delay_secs, self._run, kind, callback, failed, *args)
 
     def every(
         self,
@@ -197,10 +197,10 @@ class Faults:
         self, kind: Callback, callback: Callable[..., object], failed: Callable[[], object] | None = None
     ) -> Callable[..., None]:
         """Give a callback that raises nothing, for those who call it themselves."""
-        return partial(self._run, kind, failed, callback)
+        return partial(self._run, kind, callback, failed)
 
     def _run(
-        self, kind: Callback, failed: Callable[[], object] | None, callback: Callable[..., object], *args: object
+        self, kind: Callback, callback: Callable[..., object], failed: Callable[[], object] | None, *args: object
     ) -> None:
         if self.run(kind, callback, *args) and failed:
             self._recover(kind, failed)
@@ -229,11 +229,11 @@ class Periodic:
 
     def _wait(self) -> None:
         pause = self._pause_secs
-        self._timer = self._scheduler.call_later(pause() if callable(pause) else pause, self._come)
+        self._timer = self._scheduler.call_later(pause() if callable(pause) else pause, self._come, self._call)
 
-    def _come(self) -> None:
+    def _come(self, call: Callable[[], object]) -> None:
         due = self._timer
-        self._call()
+        call()
         if self._timer is due and due is not None:
             self._wait()
 

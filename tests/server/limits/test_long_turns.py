@@ -1,9 +1,11 @@
 """Long turns of the event loop are logged with their cause, and counted."""
 
+from functools import partial
 from time import thread_time
 
 import pytest
 
+from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol import Head
 from everbrook.server.asgi import AsgiApplication
 from everbrook.server.limits.long_turns import LONG_SECS, LongTurns, TimedScheduler
@@ -81,6 +83,19 @@ def test_a_callback_that_takes_long_is_named(caplog: pytest.LogCaptureFixture) -
     assert [message.endswith("ms: work") for message in caplog.messages if message.startswith("a turn of")] == [True]
 
 
+def test_what_a_guard_calls_is_named_and_not_the_guard(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
+    loop = FakeScheduler(clock)
+    faults = Faults(clock, TimedScheduler(loop, LongTurns(Counters())))
+    faults.soon(Callback.TIMER, work, failed=bool)
+    faults.later(Callback.TIMER, 1, partial(work, 2 * LONG_SECS))
+    faults.every(Callback.TIMER, 1, work)
+    loop.run_soon()
+    clock.micros += 1_000_000
+    loop.run_timers()
+    assert causes(caplog) == ["work"] * 3
+
+
 def test_timers_and_calls_from_threads_are_timed_too() -> None:
     clock, counters = FakeClock(), Counters()
     loop = FakeScheduler(clock)
@@ -100,7 +115,7 @@ def test_what_only_waited_was_no_long_turn() -> None:
     turns.answered("read", 10.0)
     turns.worked = lambda: LONG_SECS / 2
     turns.answered("append", 10.0)
-    turns.called(work, 10.0)
+    turns.called(10.0, work)
     assert counted(counters) == {}
 
 
@@ -110,5 +125,5 @@ def test_answers_that_waited_for_a_long_turn_are_not_counted_beside_it() -> None
     turns.worked = lambda: 1.0
     turns.answered("listing", 1.0)
     turns.answered("append", 1.1)
-    turns.called(work, 1.2)
+    turns.called(1.2, work)
     assert counted(counters) == {"listing": 1}

@@ -8,9 +8,11 @@ no beat, and the work on each request is measured.
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 
 from everbrook.engine.clock import Scheduler, Timer
+from everbrook.engine.faults import Faults, Periodic
 from everbrook.server.observe.counters import BACKGROUND, Counters
 
 logger = logging.getLogger(__name__)
@@ -36,11 +38,10 @@ class LongTurns:
         if worked_secs >= LONG_SECS:
             self._note(operation, operation, worked_secs, worked_secs)
 
-    def called(self, callback: Callable[..., object], secs: float) -> None:
+    def called(self, secs: float, callback: Callable[..., object], *args: object) -> None:
         """Hear of a callback that took so long. While the server is idle nobody knows how much of that was work."""
         worked_secs = self.worked()
-        cause = getattr(callback, "__qualname__", repr(callback))
-        self._note(BACKGROUND, cause, secs, secs if worked_secs is None else worked_secs)
+        self._note(BACKGROUND, _name_of(callback, args), secs, secs if worked_secs is None else worked_secs)
 
     def _note(self, label: str, cause: str, secs: float, worked_secs: float) -> None:
         now = monotonic()
@@ -50,6 +51,15 @@ class LongTurns:
         self._noted_at = now
         self._counters.add("long_turns", label)
         logger.warning("a turn of the event loop took %.0f ms: %s", min(worked_secs, secs) * 1000, cause)
+
+
+def _name_of(callback: Callable[..., object], args: tuple[object, ...]) -> str:
+    """Name what was called. A guard or a timer is not what took long: what it calls is an argument of it."""
+    if isinstance(callback, partial):
+        return _name_of(callback.func, callback.args)
+    if isinstance(getattr(callback, "__self__", None), Faults | Periodic):
+        return next((_name_of(each, ()) for each in args if callable(each)), "")
+    return getattr(callback, "__qualname__", repr(callback))
 
 
 class TimedScheduler:
@@ -78,4 +88,4 @@ class TimedScheduler:
         callback(*args)
         secs = monotonic() - began
         if secs >= LONG_SECS:
-            self._turns.called(callback, secs)
+            self._turns.called(secs, callback, *args)
