@@ -14,8 +14,7 @@ from typing import Self
 import lmdb
 from msgspec import Struct as Value
 
-from everbrook.storage.check.rebuild import DRAFT, finish_rebuild, remove_folder
-from everbrook.storage.disk import Disk
+from everbrook.storage.check.rebuild import NewParts
 from everbrook.storage.lmdb_base import DATABASE, open_environment
 from everbrook.storage.lmdb_pages import (
     BIG,
@@ -29,8 +28,7 @@ from everbrook.storage.lmdb_pages import (
     POINTER,
     newest_meta,
 )
-from everbrook.storage.lost_found import LostAndFound
-from everbrook.storage.manifest import BASE, REBUILT, StoreError
+from everbrook.storage.manifest import BASE, LOST_AND_FOUND, StoreError
 from everbrook.storage.rows import DATA, DATABASES
 
 OVERFLOW = 4
@@ -177,22 +175,16 @@ def is_copyable(folder: Path) -> bool:
         return trees.whole()
 
 
-def copy_base(disk: Disk, folder: Path, lost: LostAndFound) -> str:
+def copy_base(folder: Path, parts: NewParts) -> str:
     """Give a store a new base with the rows of its old one, which is set aside. Says what was done."""
-    draft = folder / DRAFT
-    remove_folder(disk, draft)
-    disk.make_folder(draft / BASE)
+    parts.begin((BASE,))
     with LooseTrees(folder / BASE / DATA) as trees:
         try:
-            _copy(trees, draft / BASE)
+            _copy(trees, parts.draft / BASE)
         except lmdb.DiskError as error:
             raise StoreError(f"{folder} has no room for a copy of its base: {error}") from error
-    disk.sync_folder(draft / BASE)
-    disk.sync_folder(draft)
-    disk.rename(draft, folder / REBUILT)
-    disk.sync_folder(folder)
-    finish_rebuild(disk, folder, lost)
-    return f"every row of the base is in a new file; the old one is kept in {lost.folder.name}"
+    parts.publish()
+    return f"every row of the base is in a new file; the old one is kept in {LOST_AND_FOUND}"
 
 
 def _copy(trees: LooseTrees, base: Path) -> None:

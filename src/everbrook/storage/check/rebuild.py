@@ -1,11 +1,9 @@
 """Rebuilding a store whose base can't be read: from its segments, which name their streams, and from its journal.
 
-Every stream gets a new incarnation, since rows with the last bytes of it may be lost, and no producers. The new store
-is made in a folder of its own, whose name says that it is whole; then its parts take the places of the old ones, which
-are set aside. A crash before that costs nothing, and after it the next repair does the rest.
+Every stream gets a new incarnation, since rows with the last bytes of it may be lost, and no producers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -39,8 +37,55 @@ from everbrook.storage.segments import (
 )
 from everbrook.storage.tuning import StorageTuning
 
-DRAFT = f"{REBUILT}.draft"
 _MAX_HEADER_BYTES = 1 << 18
+
+
+class NewParts:
+    """Parts of a store that are made anew: in a draft beside the old ones, whose places they take when they are whole.
+
+    The old ones are set aside. A crash before they are whole costs nothing, and after it the next repair does the rest.
+    """
+
+    def __init__(self, disk: Disk, folder: Path, lost: LostAndFound) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._lost = lost
+        self.draft = folder / f"{REBUILT}.draft"
+
+    def begin(self, parts: Iterable[str]) -> None:
+        """Make the folders of parts. What a crash has left there goes."""
+        self._remove(self.draft)
+        for part in parts:
+            self._disk.make_folder(self.draft / part)
+
+    def publish(self) -> None:
+        """Say that they are whole, and put them in their places."""
+        self._disk.sync_folder(self.draft / BASE)
+        self._disk.sync_folder(self.draft)
+        self._disk.rename(self.draft, self._folder / REBUILT)
+        self._disk.sync_folder(self._folder)
+        self.finish()
+
+    def finish(self) -> None:
+        """Put those that are whole in their places, if there are any."""
+        rebuilt = self._folder / REBUILT
+        for part in (SEGMENTS, BLOBS, JOURNAL, BASE):
+            if (rebuilt / part).is_dir():
+                if (self._folder / part).is_dir():
+                    self._lost.take(self._folder / part)
+                self._disk.rename(rebuilt / part, self._folder / part)
+                self._disk.sync_folder(self._folder)
+        self._remove(rebuilt)
+
+    def _remove(self, folder: Path) -> None:
+        if folder.is_dir():
+            for path in sorted(folder.rglob("*"), reverse=True):
+                if path.is_dir():
+                    path.rmdir()
+                else:
+                    self._disk.remove(path)
+            folder.rmdir()
+            self._disk.sync_folder(folder.parent)
 
 
 class Found(Struct):
@@ -60,14 +105,14 @@ class Rebuild:
         manifest: Manifest,
         tuning: StorageTuning,
         new_incarnation: Callable[[], int],
-        lost: LostAndFound,
+        parts: NewParts,
     ) -> None:
         self._disk = disk
         self._folder = folder
         self._manifest = manifest
         self._tuning = tuning
         self._new_incarnation = new_incarnation
-        self._lost = lost
+        self._parts = parts
         self._found: dict[int, Found] = {}
         self._recent = Recent()
         self._ended: set[int] = set()
@@ -80,9 +125,7 @@ class Rebuild:
         self._find_segments()
         self._replay_journal()
         lines = self._write_draft()
-        self._disk.rename(self._folder / DRAFT, self._folder / REBUILT)
-        self._disk.sync_folder(self._folder)
-        finish_rebuild(self._disk, self._folder, self._lost)
+        self._parts.publish()
         return [
             *lines,
             "each of them has a new incarnation, is open whether it was closed or not, and knows no producers",
@@ -175,17 +218,11 @@ class Rebuild:
     # What it becomes
 
     def _write_draft(self) -> list[str]:
-        draft = self._folder / DRAFT
-        remove_folder(self._disk, draft)
         in_segments = self._manifest.mode == FILE_DURABLE.store
-        for part in (BASE, BLOBS, JOURNAL, SEGMENTS):
-            if part != SEGMENTS or in_segments:
-                self._disk.make_folder(draft / part)
-        with closing(open_base(self._disk, draft, self._tuning, in_segments=in_segments)) as base:
+        self._parts.begin((BASE, BLOBS, JOURNAL, SEGMENTS) if in_segments else (BASE, BLOBS, JOURNAL))
+        with closing(open_base(self._disk, self._parts.draft, self._tuning, in_segments=in_segments)) as base:
             lines = list(self._write_streams(base))
             self._write_state(base)
-        self._disk.sync_folder(draft / BASE)
-        self._disk.sync_folder(draft)
         return lines
 
     def _write_streams(self, base: LmdbBase) -> Iterator[str]:
@@ -253,30 +290,3 @@ class Rebuild:
 def _plain(kept: Kept) -> Kept:
     """Give what is kept without a snapshot that has bytes: they are not restored."""
     return kept if kept.snapshot is None or kept.snapshot.automatic else without_snapshot(kept)
-
-
-def finish_rebuild(disk: Disk, folder: Path, lost: LostAndFound) -> bool:
-    """Put the parts of a rebuilt store in their places, and set the old ones aside. Tells whether there was one."""
-    rebuilt = folder / REBUILT
-    if not rebuilt.is_dir():
-        return False
-    for part in (SEGMENTS, BLOBS, JOURNAL, BASE):
-        if (rebuilt / part).is_dir():
-            if (folder / part).is_dir():
-                lost.take(folder / part)
-            disk.rename(rebuilt / part, folder / part)
-            disk.sync_folder(folder)
-    remove_folder(disk, rebuilt)
-    return True
-
-
-def remove_folder(disk: Disk, folder: Path) -> None:
-    """Remove a folder that a crash or a rebuild has left."""
-    if folder.is_dir():
-        for path in sorted(folder.rglob("*"), reverse=True):
-            if path.is_dir():
-                path.rmdir()
-            else:
-                disk.remove(path)
-        folder.rmdir()
-        disk.sync_folder(folder.parent)

@@ -17,7 +17,7 @@ from everbrook.protocol.state import Head, Kept
 from everbrook.storage.base_state import MANIFEST_COPY
 from everbrook.storage.check.base_copy import copy_base, is_copyable
 from everbrook.storage.check.base_walk import walk_base
-from everbrook.storage.check.rebuild import Rebuild, finish_rebuild
+from everbrook.storage.check.rebuild import NewParts, Rebuild
 from everbrook.storage.check.report import Progress, Read, Report, inspect_store, read_store
 from everbrook.storage.check.row_repair import RowRepair, repair_meta
 from everbrook.storage.check.stream_cut import StreamCut, without_snapshot
@@ -81,13 +81,14 @@ class Repair:
         self._read = read
         self._incarnation = 0
         self._lost = LostAndFound(self._disk, folder)
+        self._parts = NewParts(self._disk, folder, self._lost)
 
     def close(self) -> None:
         self._lock.release()
 
     def check(self, progress: Progress) -> Report:
         """Say what is damaged. A repair that was interrupted when it had rebuilt the store is finished first."""
-        finish_rebuild(self._disk, self._folder, self._lost)
+        self._parts.finish()
         return self._read(self._folder, progress, inspect_store, self._boot)
 
     def run(self, report: Report, progress: Progress, *, drop: bool = False) -> Iterator[str]:
@@ -107,9 +108,9 @@ class Repair:
     def _make_base(self, manifest: Manifest) -> Iterator[str]:
         """Make the base anew: a copy of all rows if they are there, else what segments and the journal have."""
         if is_copyable(self._folder):
-            yield copy_base(self._disk, self._folder, self._lost)
+            yield copy_base(self._folder, self._parts)
             return
-        rebuild = Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation, self._lost)
+        rebuild = Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation, self._parts)
         yield from rebuild.run()
         if manifest.mode == ACID.store:
             yield "an acid store has its bytes in the base: restore a backup to have the others back"
