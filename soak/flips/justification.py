@@ -15,7 +15,7 @@ from everbrook.storage.journal_scan import LogFile, parse_log_file
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import MANIFEST, parse_manifest
 from everbrook.storage.record import Record
-from everbrook.storage.rows import CHUNKS, INCARNATION, INDEXES, META, NAMES, PLACE, REMOVALS
+from everbrook.storage.rows import INCARNATION, PLACE, Database
 from everbrook.storage.segments import segment_path
 from soak.flips.damage import BASE, BLOB, JOURNAL, SEGMENT, Damaging
 from soak.flips.ledger import State
@@ -118,7 +118,7 @@ def _blobs_of(state: State) -> set[tuple[int, int]]:
 
 def _segments(image: StoreImage, damaged: Path, justified: Justified) -> None:
     for (database, key), row in rows_of(image.folder).items():
-        if database != CHUNKS or is_inline(row):
+        if database != Database.CHUNKS or is_inline(row):
             continue
         incarnation, start = PLACE.unpack(key)
         located = parse_location(key, row)
@@ -174,15 +174,15 @@ def _base(image: StoreImage, damaged: Path, justified: Justified) -> None:
     for (database, key), row in before.items():
         if now.get((database, key)) == row:
             continue
-        if database == META:
+        if database == Database.META:
             justified.refusal = True
-        elif database == NAMES:
+        elif database == Database.NAMES:
             justified.names.add(key)
-        elif database == CHUNKS:
+        elif database == Database.CHUNKS:
             _chunk(key, row, now.get((database, key), b""), justified)
-        elif database != REMOVALS:
+        elif database != Database.REMOVALS:
             justified.streams.update(number for (number,) in INCARNATION.iter_unpack(key[:8]))
-            if database not in (INDEXES, b"producers", b"streams"):
+            if database not in (Database.INDEXES, b"producers", b"streams"):
                 justified.streams.update(PLACE.unpack(key) if len(key) == PLACE.size else ())
 
 

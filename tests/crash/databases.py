@@ -11,7 +11,7 @@ import lmdb
 
 from everbrook.storage import lmdb_base
 from everbrook.storage.base_state import APPLIED, NUMBER
-from everbrook.storage.rows import DATA, META, unseal
+from everbrook.storage.rows import DATA, Database, unseal
 from tests.crash.recorder import RecordingDisk
 
 LOCK = "lock.mdb"
@@ -60,10 +60,10 @@ class WatchedEnvironment:
     def _applied(self) -> int:
         """Give the number of the last change that is in the base."""
         with self._environment.begin() as transaction:
-            named = transaction.get(META)
+            named = transaction.get(Database.META)
         if named is None:
             return 0
-        database = self._environment.open_db(META, create=False)
+        database = self._environment.open_db(Database.META, create=False)
         with self._environment.begin(db=database) as transaction:
             sealed = transaction.get(APPLIED)
         return int(NUMBER.unpack(unseal(APPLIED, sealed) or b"")[0]) if sealed else 0

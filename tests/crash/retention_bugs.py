@@ -19,7 +19,7 @@ from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, FileDraft
 from everbrook.storage.packing import Unpacker
-from everbrook.storage.rows import CHUNKS, PLACE, holds
+from everbrook.storage.rows import PLACE, Database, holds
 from tests.crash.bug import BOTH, DURABLE, FILES, Bug, without_syncing, write_otherwise
 from tests.crash.modes import CHUNK_BYTES
 from tests.crash.operations import FolderSynced, Operation
@@ -94,7 +94,7 @@ def _discard_the_segment_that_goes_on(patch: pytest.MonkeyPatch) -> None:
 
     def remove(checkpoint: Checkpoint, incarnation: int, floor: int | None) -> None:
         really_remove(checkpoint, incarnation, floor)
-        cursor = checkpoint._rows.cursor(CHUNKS)
+        cursor = checkpoint._rows.cursor(Database.CHUNKS)
         if cursor.set_range(PLACE.pack(incarnation, 0)) and holds(cursor, incarnation):
             row = bytes(cursor.value())
             if not is_inline(row):

@@ -43,25 +43,7 @@ from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.manifest import Manifest, format_manifest
 from everbrook.storage.packing import pack_head, pack_identity, pack_producer
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import (
-    CHUNKS,
-    DAMAGED,
-    FORKS,
-    INCARNATION,
-    INDEXES,
-    META,
-    MORTAL,
-    NAMES,
-    PLACE,
-    PRODUCERS,
-    REMOVALS,
-    STREAMS,
-    Rows,
-    holds,
-    pack_mark,
-    seek_before,
-    start_of,
-)
+from everbrook.storage.rows import INCARNATION, PLACE, Database, Rows, holds, pack_mark, seek_before, start_of
 from everbrook.storage.tuning import StorageTuning
 
 
@@ -99,15 +81,15 @@ class Checkpoint:
         self.discard(recent.floors)
         for name, holder in recent.names.items():
             if holder is None:
-                self._rows.delete(NAMES, name)
+                self._rows.delete(Database.NAMES, name)
             else:
-                self._rows.put(NAMES, name, INCARNATION.pack(holder))
+                self._rows.put(Database.NAMES, name, INCARNATION.pack(holder))
         for source, forks in recent.forked.items():
             for fork in forks:
-                self._rows.put(FORKS, PLACE.pack(source, fork), b"")
+                self._rows.put(Database.FORKS, PLACE.pack(source, fork), b"")
         for source, gone in recent.unforked.items():
             for fork in gone:
-                self._rows.delete(FORKS, PLACE.pack(source, fork))
+                self._rows.delete(Database.FORKS, PLACE.pack(source, fork))
         self.set_damage({each: mark for each, mark in marks.items() if each not in recent.dropped})
 
     # Streams
@@ -115,13 +97,13 @@ class Checkpoint:
     def _stream(self, stream: RecentStream) -> None:
         identity = stream.head.identity
         key = INCARNATION.pack(identity.incarnation)
-        self._rows.put(STREAMS, key, pack_identity(identity) + pack_head(stream.head))
+        self._rows.put(Database.STREAMS, key, pack_identity(identity) + pack_head(stream.head))
         if stream.created and identity.mortal:
-            self._rows.put(MORTAL, key, b"")
+            self._rows.put(Database.MORTAL, key, b"")
         for producer_id in stream.forgotten:
-            self._rows.delete(PRODUCERS, key + producer_id)
+            self._rows.delete(Database.PRODUCERS, key + producer_id)
         for producer_id, producer in stream.producers.items():
-            self._rows.put(PRODUCERS, key + producer_id, pack_producer(producer))
+            self._rows.put(Database.PRODUCERS, key + producer_id, pack_producer(producer))
         if stream.run and (chunks := cut_run(stream.run, self._chunk_bytes)):
             self.append(identity, chunks)
 
@@ -138,7 +120,7 @@ class Checkpoint:
             for chunk in (*tail[1:], *chunks):
                 whole = joined(whole, chunk)
             for chunk in tail:
-                for database in (CHUNKS, INDEXES):
+                for database in (Database.CHUNKS, Database.INDEXES):
                     self._rows.delete(database, PLACE.pack(incarnation, chunk.start))
             self._write_segments(identity, cut_chunk(whole, self._chunk_bytes))
             return
@@ -154,8 +136,8 @@ class Checkpoint:
 
     def _put_inline(self, incarnation: int, chunk: Chunk) -> None:
         key = PLACE.pack(incarnation, chunk.start)
-        self._rows.store(CHUNKS, key, pack_inline(key, chunk.data))
-        self._rows.put(INDEXES, key, pack_index(chunk.index))
+        self._rows.store(Database.CHUNKS, key, pack_inline(key, chunk.data))
+        self._rows.put(Database.INDEXES, key, pack_index(chunk.index))
 
     def _write_segments(self, identity: Identity, chunks: list[Chunk]) -> None:
         """Write full chunks to the last segment; the rest stays a row."""
@@ -166,15 +148,15 @@ class Checkpoint:
                 return
             key = PLACE.pack(identity.incarnation, chunk.start)
             last, checksums = self._writer.write(identity, chunk, last)
-            self._rows.store(CHUNKS, key, pack_location(key, last, checksums))
-            self._rows.put(INDEXES, key, pack_index(chunk.index))
+            self._rows.store(Database.CHUNKS, key, pack_location(key, last, checksums))
+            self._rows.put(Database.INDEXES, key, pack_index(chunk.index))
 
     def _inline_tail(self, incarnation: int, end: int) -> list[Chunk]:
         """Give the last chunks of a stream that are rows, up to `end`, in order. In acid mode only the last one.
 
         Damaged chunks are left as they are: writing them again would give damaged bytes a valid checksum.
         """
-        cursor = self._rows.cursor(CHUNKS)
+        cursor = self._rows.cursor(Database.CHUNKS)
         chunks: list[Chunk] = []
         there = seek_before(cursor, PLACE.pack(incarnation, end))
         while there and holds(cursor, incarnation) and is_inline(cursor.value()):
@@ -189,7 +171,7 @@ class Checkpoint:
     def _chunk(self, key: bytes, row: bytes) -> Chunk | None:
         """Read a whole chunk that is a row, if it and its index verify."""
         data, checksums = inline_parts(row)
-        packed = self._rows.value(INDEXES, key)
+        packed = self._rows.value(Database.INDEXES, key)
         if packed is None or unpack_extent(packed) is None or damaged_block(key, data, 0, checksums) is not None:
             return None
         start = PLACE.unpack(key)[1]
@@ -197,7 +179,7 @@ class Checkpoint:
 
     def _last_location(self, incarnation: int, before: int) -> Location | None:
         """Give where the last chunk of a stream is that lies in a segment."""
-        cursor = self._rows.cursor(CHUNKS)
+        cursor = self._rows.cursor(Database.CHUNKS)
         there = seek_before(cursor, PLACE.pack(incarnation, before))
         while there and holds(cursor, incarnation):
             key, row = bytes(cursor.key()), bytes(cursor.value())
@@ -217,7 +199,7 @@ class Checkpoint:
 
     def _remove_chunks(self, incarnation: int, floor: int | None) -> None:
         """Remove the chunks of a stream before an offset, or all of them."""
-        cursor = self._rows.cursor(CHUNKS)
+        cursor = self._rows.cursor(Database.CHUNKS)
         segments: dict[int, None] = {}
         there = cursor.set_range(PLACE.pack(incarnation, 0))
         while there and holds(cursor, incarnation):
@@ -234,18 +216,18 @@ class Checkpoint:
                 break
             if segment is not None:
                 segments[segment] = None
-            self._rows.delete(INDEXES, key)
+            self._rows.delete(Database.INDEXES, key)
             there = cursor.delete()
         for segment in segments:
-            self._rows.put(REMOVALS, PLACE.pack(incarnation, segment), b"")
+            self._rows.put(Database.REMOVALS, PLACE.pack(incarnation, segment), b"")
             self.removals.append((incarnation, segment))
 
     def _drop(self, incarnation: int) -> None:
         """Remove everything of a stream."""
         key = INCARNATION.pack(incarnation)
-        if self._rows.value(STREAMS, key) is None:
+        if self._rows.value(Database.STREAMS, key) is None:
             self._unlink_fork(incarnation)
-        for database in (STREAMS, MORTAL, DAMAGED, PRODUCERS):
+        for database in (Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS):
             cursor = self._rows.cursor(database)
             there = cursor.set_range(key)
             while there and bytes(cursor.key()).startswith(key):
@@ -254,38 +236,38 @@ class Checkpoint:
 
     def _unlink_fork(self, incarnation: int) -> None:
         """Remove a stream from the forks of its source, if its damaged row does not tell which one that is."""
-        for key in [bytes(key) for key, _ in self._rows.cursor(FORKS)]:
+        for key in [bytes(key) for key, _ in self._rows.cursor(Database.FORKS)]:
             if key.endswith(INCARNATION.pack(incarnation)):
-                self._rows.delete(FORKS, key)
+                self._rows.delete(Database.FORKS, key)
 
     def removed(self, segments: Iterable[tuple[int, int]]) -> None:
         for incarnation, segment in segments:
-            self._rows.delete(REMOVALS, PLACE.pack(incarnation, segment))
+            self._rows.delete(Database.REMOVALS, PLACE.pack(incarnation, segment))
 
     # The state of the base
 
     def set_applied(self, number: int, last_incarnation: int) -> None:
         """Say that every change up to `number` is in the base."""
-        self._rows.put(META, APPLIED, NUMBER.pack(number))
-        self._rows.put(META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
+        self._rows.put(Database.META, APPLIED, NUMBER.pack(number))
+        self._rows.put(Database.META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
 
     def set_needed(self, needed: Needed) -> None:
         """Say which files of the journal must be there."""
-        self._rows.put(META, NEEDED, NUMBERS.pack(needed.first, needed.last))
+        self._rows.put(Database.META, NEEDED, NUMBERS.pack(needed.first, needed.last))
 
     def set_damage(self, marks: Mapping[int, DamageMark]) -> None:
         """Keep what is known of damaged streams, and nothing else."""
         kept = {INCARNATION.pack(incarnation) for incarnation in marks}
-        for key in [bytes(key) for key, _ in self._rows.cursor(DAMAGED)]:
+        for key in [bytes(key) for key, _ in self._rows.cursor(Database.DAMAGED)]:
             if key not in kept:
-                self._rows.delete(DAMAGED, key)
+                self._rows.delete(Database.DAMAGED, key)
         for incarnation, mark in marks.items():
-            self._rows.put(DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
+            self._rows.put(Database.DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
 
     def set_opened(self, opened: Opened, manifest: Manifest) -> None:
         """Say how the store is opened, and keep a copy of its manifest."""
-        self._rows.put(META, OPENED, msgspec.json.encode(opened))
-        self._rows.put(META, MANIFEST_COPY, format_manifest(manifest))
+        self._rows.put(Database.META, OPENED, msgspec.json.encode(opened))
+        self._rows.put(Database.META, MANIFEST_COPY, format_manifest(manifest))
 
     def commit(self) -> None:
         """Make it durable: the segments first, then the rows that refer to them."""

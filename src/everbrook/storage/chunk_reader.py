@@ -22,19 +22,11 @@ from everbrook.storage.chunk import (
 from everbrook.storage.damage import Damaged
 from everbrook.storage.index import MessageIndex, Messages
 from everbrook.storage.manifest import BASE
-from everbrook.storage.rows import (
-    CHECKSUM,
-    CHUNKS,
-    DATA,
-    INDEXES,
-    PLACE,
-    holds,
-    place_of,
-    seek_chunk,
-    start_of,
-    unseal,
-)
+from everbrook.storage.rows import CHECKSUM, DATA, PLACE, Database, holds, place_of, seek_chunk, start_of, unseal
 from everbrook.storage.segments import Segments
+
+_CHUNKS_PLACE = f"{BASE}/{DATA} {Database.CHUNKS.decode()}"
+_INDEXES_PLACE = f"{BASE}/{DATA} {Database.INDEXES.decode()}"
 
 Reading = Callable[..., "AbstractContextManager[lmdb.Transaction[Any]]"]
 
@@ -52,12 +44,12 @@ class ChunkReader:
         """Give the bytes of a stream from `start` to `end`, verified."""
         parts: list[bytes] = []
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[CHUNKS])
+            cursor = transaction.cursor(self._databases[Database.CHUNKS])
             there = seek_chunk(cursor, incarnation, start)
             while start < end:
                 part = self._part(cursor, incarnation, start, end) if there else b""
                 if not part:
-                    raise Damaged(incarnation, start, f"{BASE}/{DATA} {CHUNKS.decode()}", "a chunk is missing")
+                    raise Damaged(incarnation, start, _CHUNKS_PLACE, "a chunk is missing")
                 parts.append(part)
                 start += len(part)
                 there = start < end and cursor.next() and holds(cursor, incarnation) and start_of(cursor) == start
@@ -76,7 +68,7 @@ class ChunkReader:
         else:
             located = parse_location(key, row)
             if located is None:
-                raise Damaged(incarnation, first, place_of(CHUNKS, key), "its checksum is wrong")
+                raise Damaged(incarnation, first, place_of(Database.CHUNKS, key), "its checksum is wrong")
             location, checksums = located
             stop = min(stop, location.length)
             if stop <= begin:
@@ -87,7 +79,7 @@ class ChunkReader:
             return b""
         damaged = damaged_block(key, blocks, block_start, checksums)
         if damaged is not None:
-            place = self._segments.place(incarnation, location, damaged) if location else place_of(CHUNKS, key)
+            place = self._segments.place(incarnation, location, damaged) if location else place_of(Database.CHUNKS, key)
             raise Damaged(incarnation, first + damaged, place, "the checksum of a block is wrong")
         return bytes(blocks[begin - block_start : stop - block_start])
 
@@ -110,15 +102,15 @@ class ChunkReader:
     def index_at(self, incarnation: int, offset: int) -> MessageIndex:
         """Give the index of the chunk that holds the byte at `offset`."""
         with self._reading(incarnation, buffers=True) as transaction:
-            return self._index_at(transaction.cursor(self._databases[INDEXES]), incarnation, offset)
+            return self._index_at(transaction.cursor(self._databases[Database.INDEXES]), incarnation, offset)
 
     def _index_at(self, cursor: lmdb.Cursor, incarnation: int, offset: int) -> MessageIndex:
         if not seek_chunk(cursor, incarnation, offset):
-            raise Damaged(incarnation, max(0, offset), f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
+            raise Damaged(incarnation, max(0, offset), _INDEXES_PLACE, "an index is missing")
         index = self._index(cursor)
         if index.base + index.messages[-1] <= offset:
             missing = index.base + index.messages[-1]
-            raise Damaged(incarnation, missing, f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
+            raise Damaged(incarnation, missing, _INDEXES_PLACE, "an index is missing")
         return index
 
     def _index(self, cursor: lmdb.Cursor) -> MessageIndex:
@@ -126,18 +118,18 @@ class ChunkReader:
         incarnation, start = PLACE.unpack(key)
         packed = unseal(key, bytes(cursor.value()))
         if packed is None or unpack_extent(packed) is None:
-            raise Damaged(incarnation, start, place_of(INDEXES, key), "its checksum is wrong")
+            raise Damaged(incarnation, start, place_of(Database.INDEXES, key), "its checksum is wrong")
         return unpack_index(packed, start)
 
     def messages(self, incarnation: int, start: int, end: int) -> Messages:
         """Give the messages that end after `start` and not after `end`, which is a boundary in the base."""
         ends, times, known = array("Q"), array("Q"), start
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[INDEXES])
+            cursor = transaction.cursor(self._databases[Database.INDEXES])
             there = seek_chunk(cursor, incarnation, start)
             while known < end:
                 if not there or not holds(cursor, incarnation) or start_of(cursor) > known:
-                    raise Damaged(incarnation, known, f"{BASE}/{DATA} {INDEXES.decode()}", "an index is missing")
+                    raise Damaged(incarnation, known, _INDEXES_PLACE, "an index is missing")
                 index = self._index(cursor)
                 found = index.messages_between(start, end)
                 ends.extend(found.ends)
@@ -149,7 +141,7 @@ class ChunkReader:
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
         """Go `count` messages on from an offset, backwards if negative, as far as there are any without a gap."""
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[INDEXES])
+            cursor = transaction.cursor(self._databases[Database.INDEXES])
             if not seek_chunk(cursor, incarnation, offset if count >= 0 else offset - 1):
                 return offset, count
             index = self._index(cursor)
@@ -195,13 +187,13 @@ class ChunkReader:
         if extent is None:
             key = bytes(cursor.key())
             incarnation, start = PLACE.unpack(key)
-            raise Damaged(incarnation, start, place_of(INDEXES, key), "it can't be read")
+            raise Damaged(incarnation, start, place_of(Database.INDEXES, key), "it can't be read")
         return extent
 
     def bytes_before(self, incarnation: int, floor: int) -> int:
         """Count the bytes in chunks that lie wholly before an offset."""
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[CHUNKS])
+            cursor = transaction.cursor(self._databases[Database.CHUNKS])
             if not cursor.set_range(PLACE.pack(incarnation, 0)) or not holds(cursor, incarnation):
                 return 0
             first = start_of(cursor)

@@ -25,21 +25,12 @@ from everbrook.storage.manifest import BASE, StoreError
 from everbrook.storage.packing import unpack_producer
 from everbrook.storage.pin import Hold
 from everbrook.storage.rows import (
-    CHUNKS,
-    DAMAGED,
     DATA,
-    DATABASES,
-    FORKS,
     INCARNATION,
     MAX_KEY_BYTES,
-    META,
-    MORTAL,
-    NAMES,
     PLACE,
-    PRODUCERS,
-    REMOVALS,
-    STREAMS,
     UNREADABLE,
+    Database,
     RowDamaged,
     Rows,
     holds,
@@ -107,7 +98,7 @@ class LmdbBase:
         try:
             self.env = open_environment(self.folder)
             self._verify_databases()
-            self.databases = {name: self.env.open_db(name) for name in DATABASES}
+            self.databases = {name: self.env.open_db(name) for name in Database.ALL}
             self.chunks = ChunkReader(self.reading, self.databases, segments)
         except lmdb.Error as error:
             raise StoreError(f"{self.folder / DATA} can't be opened: {error}") from error
@@ -118,9 +109,9 @@ class LmdbBase:
         A new file gets each database by a transaction of its own, in their order.
         """
         with self.env.begin() as transaction:
-            rows = islice(transaction.cursor(), len(DATABASES) + 1)
+            rows = islice(transaction.cursor(), len(Database.ALL) + 1)
             listed = {bytes(name): bytes(row) for name, row in rows}
-            made = DATABASES[: transaction.id()]
+            made = Database.ALL[: transaction.id()]
         if listed.keys() != set(made) or not all(map(is_plain_database, listed.values())):
             self.env.close()
             raise StoreError(f"{self.folder / DATA} is damaged: its list of databases is not what it should be")
@@ -145,7 +136,7 @@ class LmdbBase:
             yield from with_prefix(transaction.cursor(self.databases[database]), prefix)
 
     def _get(self, database: bytes, key: bytes) -> bytes | None:
-        incarnation = INCARNATION.unpack(key)[0] if database == STREAMS else None
+        incarnation = INCARNATION.unpack(key)[0] if database == Database.STREAMS else None
         with self.reading(incarnation) as transaction:
             sealed = transaction.get(key, db=self.databases[database])
         return None if sealed is None else self._unsealed(database, key, bytes(sealed))
@@ -153,14 +144,14 @@ class LmdbBase:
     def _unsealed(self, database: bytes, key: bytes, sealed: bytes) -> bytes:
         value = unseal(key, sealed)
         if value is None:
-            if database in {META, NAMES}:
+            if database in {Database.META, Database.NAMES}:
                 raise StreamDamaged(f"{place_of(database, key)}: its checksum is wrong")
             raise Damaged(INCARNATION.unpack_from(key)[0], 0, place_of(database, key), "its checksum is wrong")
         return value
 
     def state(self) -> BaseState:
         try:
-            values = {key: self._get(META, key) for key in STATE}
+            values = {key: self._get(Database.META, key) for key in STATE}
         except StreamDamaged as error:
             raise StoreError(f"{self.folder / DATA} is damaged: {error}") from None
         return parse_state({key: value for key, value in values.items() if value})
@@ -169,11 +160,11 @@ class LmdbBase:
 
     def incarnation(self, name: bytes) -> int | None:
         """Give the stream that has a name. `StreamDamaged`: there may be one, because a row of the names is damaged."""
-        packed = self._get(NAMES, name)
+        packed = self._get(Database.NAMES, name)
         if packed is None:
             with self.reading() as transaction:
                 names = verified_range(
-                    transaction.cursor(self.databases[NAMES]), name, name, partial(self._is_other_name, name)
+                    transaction.cursor(self.databases[Database.NAMES]), name, name, partial(self._is_other_name, name)
                 )
                 # This verifies the rows beside the place of the name: a damaged one may be the row of this name.
                 next(names, None)
@@ -193,18 +184,18 @@ class LmdbBase:
     def _is_known(self, key: bytes, _sealed: bytes) -> bool:
         """Tell of a damaged row whether it is that of a stream which is there, though its head may be damaged, too."""
         with self.reading() as transaction:
-            return transaction.get(key[: INCARNATION.size], db=self.databases[STREAMS]) is not None
+            return transaction.get(key[: INCARNATION.size], db=self.databases[Database.STREAMS]) is not None
 
     def _head_of(self, key: bytes) -> Head | None:
         return self.readable_head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
 
     def head(self, incarnation: int) -> Head | None:
         key = INCARNATION.pack(incarnation)
-        packed = self._get(STREAMS, key)
+        packed = self._get(Database.STREAMS, key)
         try:
             return None if packed is None else parse_head(packed)
         except UNREADABLE:
-            raise Damaged(incarnation, 0, place_of(STREAMS, key), "its head can't be read") from None
+            raise Damaged(incarnation, 0, place_of(Database.STREAMS, key), "its head can't be read") from None
 
     def readable_head(self, incarnation: int) -> Head | None:
         """Give the head of a stream, if it is there and not damaged."""
@@ -221,13 +212,13 @@ class LmdbBase:
     def producers(self, incarnation: int) -> dict[bytes, Producer]:
         prefix = INCARNATION.pack(incarnation)
         with self.reading(incarnation) as transaction:
-            found = verified_range(transaction.cursor(self.databases[PRODUCERS]), prefix, b"", self._is_known)
+            found = verified_range(transaction.cursor(self.databases[Database.PRODUCERS]), prefix, b"", self._is_known)
             return {key[len(prefix) :]: unpack_producer(value) for key, value in found}
 
     def forks(self, source: int, after: int = 0, limit: int | None = None) -> list[int]:
         """Give the streams that branch off one, those younger than `after`, the oldest first."""
         with self.reading(source) as transaction:
-            cursor = transaction.cursor(self.databases[FORKS])
+            cursor = transaction.cursor(self.databases[Database.FORKS])
             is_other = partial(self._is_other_fork, source)
             found = verified_range(cursor, INCARNATION.pack(source), PLACE.pack(source, after), is_other)
             return [PLACE.unpack(key)[1] for key, _ in islice(found, limit)]
@@ -236,7 +227,7 @@ class LmdbBase:
         """Give streams that time acts on, in the order of their incarnations."""
         with self.reading() as transaction:
             try:
-                cursor = transaction.cursor(self.databases[MORTAL])
+                cursor = transaction.cursor(self.databases[Database.MORTAL])
                 found = verified_range(cursor, b"", INCARNATION.pack(after), lambda _key, _sealed: False)
                 return [INCARNATION.unpack(key)[0] for key, _ in islice(found, limit)]
             except RowDamaged:
@@ -245,7 +236,7 @@ class LmdbBase:
 
     def _mortal_heads(self, transaction: "lmdb.Transaction[Any]", after: int) -> Iterator[int]:
         glance = Glance(transaction, self.databases)
-        for key, _ in with_prefix(transaction.cursor(self.databases[STREAMS]), b"", INCARNATION.pack(after)):
+        for key, _ in with_prefix(transaction.cursor(self.databases[Database.STREAMS]), b"", INCARNATION.pack(after)):
             head = glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
             if head and head.identity.mortal:
                 yield head.identity.incarnation
@@ -253,7 +244,7 @@ class LmdbBase:
     def marks(self) -> dict[int, DamageMark]:
         """Give the streams that are known to be damaged."""
         marks: dict[int, DamageMark] = {}
-        for key, sealed in self.rows(DAMAGED):
+        for key, sealed in self.rows(Database.DAMAGED):
             # Under 0, which no stream has, if it is not known whose it is.
             incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
             marks[incarnation] = parse_mark(unseal(key, sealed))
@@ -261,7 +252,7 @@ class LmdbBase:
 
     def removals(self) -> list[tuple[int, int]]:
         """Give the segments that no chunk is in any more and that may still be there. A damaged row names none."""
-        return [PLACE.unpack(key) for key, sealed in self.rows(REMOVALS) if is_removal(key, sealed)]
+        return [PLACE.unpack(key) for key, sealed in self.rows(Database.REMOVALS) if is_removal(key, sealed)]
 
     def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
         """Tell whether a segment is certainly newer than all that the base has of its stream.
@@ -272,7 +263,7 @@ class LmdbBase:
         try:
             head = self.head(incarnation)
             with self.reading(incarnation) as transaction:
-                cursor = transaction.cursor(self.databases[CHUNKS])
+                cursor = transaction.cursor(self.databases[Database.CHUNKS])
                 there = seek_chunk(cursor, incarnation, MAX_OFFSET)
                 if head is None:
                     return not there and incarnation > last_incarnation
@@ -298,7 +289,7 @@ class Glance(Rows):
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
         """Give names in order, and whose they are; None if that is damaged."""
-        cursor = self.cursor(NAMES)
+        cursor = self.cursor(Database.NAMES)
         start = max(prefix, after)[:MAX_KEY_BYTES]
         there = self._seek(cursor, start) if start else cursor.first()
         while there:
@@ -324,11 +315,11 @@ class Glance(Rows):
 
     def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
         """Count the names that begin with `prefix`, all but some of them."""
-        here = sum(self.get(NAMES, name) is not None for name in names)
+        here = sum(self.get(Database.NAMES, name) is not None for name in names)
         return self._count(prefix) - here
 
     def _count(self, prefix: bytes) -> int:
-        cursor = self.cursor(NAMES)
+        cursor = self.cursor(Database.NAMES)
         if not (cursor.set_range(prefix) if prefix else cursor.first()):
             return 0
         count = 0

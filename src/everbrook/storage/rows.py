@@ -27,9 +27,13 @@ MAX_KEY_BYTES = 511
 DATA = "data.mdb"
 """The file of LMDB in the folder of the base."""
 
-META, NAMES, STREAMS, PRODUCERS, FORKS = b"meta", b"names", b"streams", b"producers", b"forks"
-CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS = b"chunks", b"indexes", b"mortal", b"damaged", b"removals"
-DATABASES = (META, NAMES, STREAMS, PRODUCERS, FORKS, CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS)
+
+class Database:
+    """The names of LMDB's databases."""
+
+    META, NAMES, STREAMS, PRODUCERS, FORKS = b"meta", b"names", b"streams", b"producers", b"forks"
+    CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS = b"chunks", b"indexes", b"mortal", b"damaged", b"removals"
+    ALL = (META, NAMES, STREAMS, PRODUCERS, FORKS, CHUNKS, INDEXES, MORTAL, DAMAGED, REMOVALS)
 
 
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
@@ -58,7 +62,7 @@ class Rows:
 
     def head(self, incarnation: int, *, whole: bool = False) -> Head | None:
         """Give the head of a stream, if it is there and can be read, or all of its row can."""
-        packed = self.value(STREAMS, INCARNATION.pack(incarnation))
+        packed = self.value(Database.STREAMS, INCARNATION.pack(incarnation))
         try:
             return None if packed is None else parse_head(packed, whole=whole)
         except UNREADABLE:

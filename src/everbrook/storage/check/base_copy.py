@@ -29,7 +29,7 @@ from everbrook.storage.lmdb_pages import (
     newest_meta,
 )
 from everbrook.storage.manifest import BASE, LOST_AND_FOUND, StoreError
-from everbrook.storage.rows import DATA, DATABASES
+from everbrook.storage.rows import DATA, Database
 
 OVERFLOW = 4
 MAX_DEPTH = 32
@@ -82,10 +82,10 @@ class LooseTrees:
             }
         except (_Damaged, TooShort):
             return None
-        lost, others = set(DATABASES) - listed.keys(), listed.keys() - set(DATABASES)
+        lost, others = set(Database.ALL) - listed.keys(), listed.keys() - set(Database.ALL)
         if len(lost) > 1 or len(lost) != len(others):
             return None
-        named = {name: listed[name if name in listed else next(iter(others))] for name in DATABASES}
+        named = {name: listed[name if name in listed else next(iter(others))] for name in Database.ALL}
         if any(len(row) != DATABASE.size for row in named.values()):
             return None
         rows = {name: DATABASE.unpack(row) for name, row in named.items()}
@@ -189,7 +189,7 @@ def copy_base(folder: Path, parts: NewParts) -> str:
 
 def _copy(trees: LooseTrees, base: Path) -> None:
     with open_environment(base) as env:
-        opened = {name: env.open_db(name) for name in DATABASES}
+        opened = {name: env.open_db(name) for name in Database.ALL}
         for name, tree in (trees.databases() or {}).items():
             rows = trees.rows(tree)
             while batch := list(islice(rows, BATCH_ROWS)):

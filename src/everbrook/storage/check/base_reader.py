@@ -11,17 +11,7 @@ from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
 from everbrook.storage.lmdb_base import is_plain_database
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
-from everbrook.storage.rows import (
-    DATA,
-    DATABASES,
-    INCARNATION,
-    STREAMS,
-    UNREADABLE,
-    parse_head,
-    place_of,
-    unseal,
-    with_prefix,
-)
+from everbrook.storage.rows import DATA, INCARNATION, UNREADABLE, Database, parse_head, place_of, unseal, with_prefix
 
 
 class BaseReader:
@@ -45,14 +35,14 @@ class BaseReader:
         except lmdb.Error as error:
             self._unreadable(f"LMDB can't open it: {error}")
             return
-        if made and set(self._databases) != set(DATABASES):
+        if made and set(self._databases) != set(Database.ALL):
             self._unreadable("its list of databases is not what it should be")
 
     def _open(self) -> None:
         env = self._env = lmdb.open(str(self._file.parent), readonly=True, lock=False, create=False, max_dbs=16)
         with env.begin() as transaction:
-            found = {bytes(name): bytes(row) for name, row in islice(transaction.cursor(), len(DATABASES) + 1)}
-        for name in DATABASES:
+            found = {bytes(name): bytes(row) for name, row in islice(transaction.cursor(), len(Database.ALL) + 1)}
+        for name in Database.ALL:
             if is_plain_database(found.get(name, b"")):
                 self._databases[name] = env.open_db(name, create=False)
         self._transaction = env.begin(buffers=True)
@@ -115,7 +105,7 @@ class BaseReader:
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream, if it is there and can be read."""
-        packed = self.sealed(STREAMS, INCARNATION.pack(incarnation))
+        packed = self.sealed(Database.STREAMS, INCARNATION.pack(incarnation))
         try:
             return None if packed is None else parse_head(packed)
         except UNREADABLE:

@@ -33,17 +33,7 @@ from everbrook.storage.disk import OsDisk, Reader
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, blob_file_bytes, blob_path
 from everbrook.storage.manifest import SEGMENTS
 from everbrook.storage.pin import Hold
-from everbrook.storage.rows import (
-    CHUNKS,
-    INCARNATION,
-    INDEXES,
-    PLACE,
-    REMOVALS,
-    STREAMS,
-    UNREADABLE,
-    is_removal,
-    place_of,
-)
+from everbrook.storage.rows import INCARNATION, PLACE, UNREADABLE, Database, is_removal, place_of
 from everbrook.storage.segments import (
     chunk_end,
     pack_chunk,
@@ -80,16 +70,16 @@ class ChunkCheck:
     def run(self) -> None:
         """Check that the chunks of each stream verify and follow one another up to its tail."""
         followed: Followed | None = None
-        for key, row in self._base.rows(CHUNKS):
+        for key, row in self._base.rows(Database.CHUNKS):
             if len(key) != PLACE.size:
-                self._notebook.damage("the row can't be read", place_of(CHUNKS, key))
+                self._notebook.damage("the row can't be read", place_of(Database.CHUNKS, key))
                 continue
             incarnation, start = PLACE.unpack(key)
             if followed is None or followed.incarnation != incarnation:
                 self._check_tail(followed)
                 followed = Followed(incarnation, self._base.head(incarnation), start)
-                if followed.head is None and self._base.get(STREAMS, INCARNATION.pack(incarnation)) is None:
-                    self._notebook.damage(f"its stream {incarnation:016x} is missing", place_of(CHUNKS, key))
+                if followed.head is None and self._base.get(Database.STREAMS, INCARNATION.pack(incarnation)) is None:
+                    self._notebook.damage(f"its stream {incarnation:016x} is missing", place_of(Database.CHUNKS, key))
             self._check_chunk(followed, key, row)
         self._check_tail(followed)
         self._check_indexes()
@@ -97,13 +87,17 @@ class ChunkCheck:
 
     def _check_chunk(self, followed: Followed, key: bytes, row: bytes) -> None:
         incarnation, start = PLACE.unpack(key)
-        place, length, index = place_of(CHUNKS, key), chunk_length(row), self._base.sealed(INDEXES, key)
+        place, length, index = (
+            place_of(Database.CHUNKS, key),
+            chunk_length(row),
+            self._base.sealed(Database.INDEXES, key),
+        )
         if start != followed.end:
             self._tell(incarnation, min(start, followed.end), f"a chunk should begin at {followed.end}", place)
         followed.end = start + length
         problem = index_problem(index, length, followed)
         if problem:
-            self._tell(incarnation, start, f"its index does not fit it: {problem}", place_of(INDEXES, key))
+            self._tell(incarnation, start, f"its index does not fit it: {problem}", place_of(Database.INDEXES, key))
             index = None
         if is_inline(row):
             data, checksums = inline_parts(row)
@@ -123,13 +117,13 @@ class ChunkCheck:
     def _check_tail(self, followed: Followed | None) -> None:
         if followed and followed.head and followed.end != followed.head.tail:
             reason = f"its bytes end at {followed.end}, its tail is {followed.head.tail}"
-            place = place_of(STREAMS, INCARNATION.pack(followed.incarnation))
+            place = place_of(Database.STREAMS, INCARNATION.pack(followed.incarnation))
             self._tell(followed.incarnation, min(followed.end, followed.head.tail), reason, place)
 
     def _check_indexes(self) -> None:
-        for key, _ in self._base.rows(INDEXES):
-            if self._base.get(CHUNKS, key) is None:
-                self._notebook.damage("an index without its chunk", place_of(INDEXES, key))
+        for key, _ in self._base.rows(Database.INDEXES):
+            if self._base.get(Database.CHUNKS, key) is None:
+                self._notebook.damage("an index without its chunk", place_of(Database.INDEXES, key))
 
     def close(self) -> None:
         self._segments.close()
@@ -225,9 +219,9 @@ class SegmentCheck:
     def check_files(self, base: BaseReader) -> None:
         """Look at the files, when all chunks have been taken. What the base does not refer to, a crash has left."""
         removals: set[tuple[int, int]] = set()
-        for key, sealed in base.rows(REMOVALS):
+        for key, sealed in base.rows(Database.REMOVALS):
             if not is_removal(key, sealed):
-                self._notebook.damage("the row can't be read", place_of(REMOVALS, key))
+                self._notebook.damage("the row can't be read", place_of(Database.REMOVALS, key))
                 continue
             place: tuple[int, int] = PLACE.unpack(key)
             removals.add(place)

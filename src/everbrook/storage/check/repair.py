@@ -45,7 +45,7 @@ from everbrook.storage.manifest import (
     write_manifest,
 )
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import CHUNKS, INCARNATION, META, PLACE, STREAMS, unseal
+from everbrook.storage.rows import INCARNATION, PLACE, Database, unseal
 from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
@@ -136,7 +136,7 @@ class Repair:
         with open_environment(self._folder / BASE) as env:
             try:
                 # Not made: the name of the database may be damaged, and the rows be there.
-                database = env.open_db(META, create=False)
+                database = env.open_db(Database.META, create=False)
             except lmdb.Error:
                 return None
             with env.begin() as transaction:
@@ -192,7 +192,7 @@ class Repair:
         if not places:
             return
         recent = Recent()
-        for key, _ in list(base.rows(STREAMS)):
+        for key, _ in list(base.rows(Database.STREAMS)):
             head = base.head(incarnation := INCARNATION.unpack(key)[0])
             if head and (mended := _without_snapshots(head, places)) != head:
                 recent.streams[incarnation] = RecentStream(mended, created=False)
@@ -248,7 +248,7 @@ def segments_of(base: LmdbBase) -> set[tuple[int, int]]:
     """Give the segments that the base refers to: their streams, and the offsets that they are named by."""
     return {
         (PLACE.unpack(key)[0], located[0].segment)
-        for key, row in base.rows(CHUNKS)
+        for key, row in base.rows(Database.CHUNKS)
         if not is_inline(row) and (located := parse_location(key, row))
     }
 
@@ -280,6 +280,6 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
 
 
 def _located(base: LmdbBase, incarnation: int) -> list[tuple[bytes, Location, bytes]]:
-    rows = base.rows(CHUNKS, INCARNATION.pack(incarnation))
+    rows = base.rows(Database.CHUNKS, INCARNATION.pack(incarnation))
     parsed = ((key, parse_location(key, row)) for key, row in rows if not is_inline(row))
     return [(key, *located) for key, located in parsed if located]

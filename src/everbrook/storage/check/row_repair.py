@@ -16,27 +16,12 @@ from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import StoreError
 from everbrook.storage.packing import PRODUCER, pack_head, pack_identity
-from everbrook.storage.rows import (
-    CHUNKS,
-    DAMAGED,
-    FORKS,
-    INCARNATION,
-    INDEXES,
-    META,
-    MORTAL,
-    NAMES,
-    PLACE,
-    PRODUCERS,
-    REMOVALS,
-    STREAMS,
-    Rows,
-    is_removal,
-    seal,
-    unseal,
-    with_prefix,
-)
+from everbrook.storage.rows import INCARNATION, PLACE, Database, Rows, is_removal, seal, unseal, with_prefix
 
-_KEY_BYTES = {STREAMS: 8, MORTAL: 8, DAMAGED: 8, PRODUCERS: 8, CHUNKS: 16, INDEXES: 16}
+_KEY_BYTES = {
+    **dict.fromkeys((Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS), INCARNATION.size),
+    **dict.fromkeys((Database.CHUNKS, Database.INDEXES), PLACE.size),
+}
 """The databases that are keyed by streams, and the bytes of their keys; those of producers go on with their ids."""
 
 
@@ -75,7 +60,7 @@ class RowRepair:
         return head if head and head.identity.incarnation == incarnation else None
 
     def _heads(self) -> Iterator[Head]:
-        for key, _ in self._all(STREAMS):
+        for key, _ in self._all(Database.STREAMS):
             if head := self._head(INCARNATION.unpack(key)[0]):
                 yield head
 
@@ -86,7 +71,7 @@ class RowRepair:
         for incarnation in sorted(self._lost_streams()):
             name = self._name_of(incarnation)
             kept = self._cutter.keep_bytes(incarnation, 0)
-            if row := self._rows.get(STREAMS, INCARNATION.pack(incarnation)):
+            if row := self._rows.get(Database.STREAMS, INCARNATION.pack(incarnation)):
                 self._lost.keep(f"stream-{incarnation:016x}.row", [(0, row)])
             self._remove(incarnation)
             which = quoted(name) if name is not None else f"{incarnation:016x}"
@@ -98,7 +83,7 @@ class RowRepair:
         for database, key_bytes in _KEY_BYTES.items():
             broken = []
             for key, _ in self._all(database):
-                if len(key) != key_bytes and (database != PRODUCERS or len(key) < INCARNATION.size):
+                if len(key) != key_bytes and (database != Database.PRODUCERS or len(key) < INCARNATION.size):
                     broken.append(key)
                 elif self._head(incarnation := INCARNATION.unpack_from(key)[0]) is None:
                     lost.add(incarnation)
@@ -115,18 +100,18 @@ class RowRepair:
         for database in _KEY_BYTES:
             found = list(with_prefix(self._rows.cursor(database), prefix))
             for _, row in found:
-                if database == CHUNKS and not is_inline(row) and len(row) >= LOCATION.size:
-                    self._rows.put(REMOVALS, PLACE.pack(incarnation, LOCATION.unpack_from(row)[1]), b"")
+                if database == Database.CHUNKS and not is_inline(row) and len(row) >= LOCATION.size:
+                    self._rows.put(Database.REMOVALS, PLACE.pack(incarnation, LOCATION.unpack_from(row)[1]), b"")
             self._delete(database, [key for key, _ in found])
 
     # Names
 
     def _named(self) -> Iterator[tuple[bytes, int | None]]:
-        for name, _ in self._all(NAMES):
+        for name, _ in self._all(Database.NAMES):
             yield name, self._holder(name)
 
     def _holder(self, name: bytes) -> int | None:
-        packed = self._rows.value(NAMES, name)
+        packed = self._rows.value(Database.NAMES, name)
         return INCARNATION.unpack(packed)[0] if packed and len(packed) == INCARNATION.size else None
 
     def _name_of(self, incarnation: int) -> bytes | None:
@@ -138,12 +123,12 @@ class RowRepair:
 
     def _mend_names(self) -> Iterator[str]:
         wrong = [name for name, incarnation in self._named() if not self._is(name, incarnation)]
-        self._delete(NAMES, wrong)
+        self._delete(Database.NAMES, wrong)
         restored = set()
         for head in self._heads():
             if self._holder(head.identity.name) is None:
                 restored.add(head.identity.name)
-                self._rows.put(NAMES, head.identity.name, INCARNATION.pack(head.identity.incarnation))
+                self._rows.put(Database.NAMES, head.identity.name, INCARNATION.pack(head.identity.incarnation))
                 yield f"name {quoted(head.identity.name)} leads to its stream again"
         for name in wrong:
             if name not in restored:
@@ -153,67 +138,71 @@ class RowRepair:
 
     def _mend_forks(self) -> Iterator[str]:
         wrong = []
-        for key, sealed in self._all(FORKS):
+        for key, sealed in self._all(Database.FORKS):
             source, fork = PLACE.unpack(key) if len(key) == PLACE.size else (0, 0)
             head = self._head(fork)
             place = head.identity.fork if head else None
             entered = place and place.source_incarnation == source and self._head(source)
             if not entered or unseal(key, sealed) is None:
                 wrong.append(key)
-        self._delete(FORKS, wrong)
+        self._delete(Database.FORKS, wrong)
         for head in list(self._forked_heads()):
             identity, fork = head.identity, head.identity.fork
             if fork and self._head(fork.source_incarnation):
-                self._rows.put(FORKS, PLACE.pack(fork.source_incarnation, identity.incarnation), b"")
+                self._rows.put(Database.FORKS, PLACE.pack(fork.source_incarnation, identity.incarnation), b"")
             else:
                 for own in orphaned(head, self._forks, self._head):
                     name, begin = quoted(own.identity.name), own.kept.earliest
                     key = INCARNATION.pack(own.identity.incarnation)
-                    self._rows.put(STREAMS, key, pack_identity(own.identity) + pack_head(own))
+                    self._rows.put(Database.STREAMS, key, pack_identity(own.identity) + pack_head(own))
                     yield f"stream {name} begins at offset {begin} now: what it was forked off is lost"
 
     def _forks(self, source: int) -> list[int]:
-        found = with_prefix(self._rows.cursor(FORKS), INCARNATION.pack(source))
+        found = with_prefix(self._rows.cursor(Database.FORKS), INCARNATION.pack(source))
         return [PLACE.unpack(key)[1] for key, _ in found]
 
     def _forked_heads(self) -> Iterator[Head]:
         """Give the forks that are not entered under their sources."""
         for head in self._heads():
             fork = head.identity.fork
-            if fork and self._rows.value(FORKS, PLACE.pack(fork.source_incarnation, head.identity.incarnation)) is None:
+            if (
+                fork
+                and self._rows.value(Database.FORKS, PLACE.pack(fork.source_incarnation, head.identity.incarnation))
+                is None
+            ):
                 yield head
 
     def _mend_mortal(self) -> None:
         wrong = []
-        for key, sealed in self._all(MORTAL):
+        for key, sealed in self._all(Database.MORTAL):
             head = self._head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
             if head is None or not head.identity.mortal or unseal(key, sealed) is None:
                 wrong.append(key)
-        self._delete(MORTAL, wrong)
+        self._delete(Database.MORTAL, wrong)
         for head in self._heads():
             if head.identity.mortal:
-                self._rows.put(MORTAL, INCARNATION.pack(head.identity.incarnation), b"")
+                self._rows.put(Database.MORTAL, INCARNATION.pack(head.identity.incarnation), b"")
 
     def _mend_producers(self) -> Iterator[str]:
         wrong = []
-        for key, sealed in self._all(PRODUCERS):
+        for key, sealed in self._all(Database.PRODUCERS):
             packed = unseal(key, sealed)
             if packed is None or len(packed) != PRODUCER.size:
                 wrong.append(key)
                 head = self._head(INCARNATION.unpack_from(key)[0])
                 name = quoted(head.identity.name) if head else "unknown"
                 yield f"producer {quoted(key[INCARNATION.size :])} of stream {name} is forgotten"
-        self._delete(PRODUCERS, wrong)
+        self._delete(Database.PRODUCERS, wrong)
 
     def _mend_rest(self) -> None:
-        indexes = [key for key, _ in self._all(INDEXES)]
-        self._delete(INDEXES, [key for key in indexes if self._rows.get(CHUNKS, key) is None])
-        removals = list(self._all(REMOVALS))
-        self._delete(REMOVALS, [key for key, row in removals if not is_removal(key, row) or self._in_use(key)])
+        indexes = [key for key, _ in self._all(Database.INDEXES)]
+        self._delete(Database.INDEXES, [key for key in indexes if self._rows.get(Database.CHUNKS, key) is None])
+        removals = list(self._all(Database.REMOVALS))
+        self._delete(Database.REMOVALS, [key for key, row in removals if not is_removal(key, row) or self._in_use(key)])
 
     def _in_use(self, removal: bytes) -> bool:
         incarnation, segment = PLACE.unpack(removal)
-        found = with_prefix(self._rows.cursor(CHUNKS), INCARNATION.pack(incarnation))
+        found = with_prefix(self._rows.cursor(Database.CHUNKS), INCARNATION.pack(incarnation))
         located = (row for _, row in found if not is_inline(row) and len(row) >= LOCATION.size)
         return any(LOCATION.unpack_from(row)[1] == segment for row in located)
 
@@ -223,7 +212,7 @@ def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, jou
 
     `manifest` is the one in the store's folder, `incarnation` is larger than any that was used.
     """
-    database = env.open_db(META)
+    database = env.open_db(Database.META)
     with env.begin(write=True) as transaction:
         rows = {bytes(key): unseal(bytes(key), bytes(value)) for key, value in transaction.cursor(database)}
         broken = [key for key, value in rows.items() if not is_readable(key, value)]

@@ -32,23 +32,7 @@ from everbrook.storage.manifest import (
     parse_manifest,
 )
 from everbrook.storage.packing import PRODUCER
-from everbrook.storage.rows import (
-    CHUNKS,
-    DAMAGED,
-    FORKS,
-    INCARNATION,
-    META,
-    MORTAL,
-    NAMES,
-    PLACE,
-    PRODUCERS,
-    STREAMS,
-    UNREADABLE,
-    parse_head,
-    parse_mark,
-    place_of,
-    unseal,
-)
+from everbrook.storage.rows import INCARNATION, PLACE, UNREADABLE, Database, parse_head, parse_mark, place_of, unseal
 
 
 class StoreCheck:
@@ -95,7 +79,7 @@ class StoreCheck:
     def _read_state(self) -> BaseState:
         """Give what the base says of itself, as far as it can be read."""
         meta: dict[bytes, bytes] = {}
-        for key, sealed in self._base.rows(META):
+        for key, sealed in self._base.rows(Database.META):
             value = unseal(key, sealed)
             if value is None or not is_whole(key, value):
                 self._notebook.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
@@ -134,7 +118,7 @@ class StoreCheck:
         try:
             opened = parse_opened(state.opened)
         except StoreError:
-            self._notebook.damage("how the store was opened last can't be read", place_of(META, OPENED))
+            self._notebook.damage("how the store was opened last can't be read", place_of(Database.META, OPENED))
             self._notebook.refuse(NO_CHANGES)
         self._replay.take(read_journal(OsDisk(), journal, salt, state.applied, state.needed), opened, self._boot)
         for head in filter(None, self._replay.heads.values()):
@@ -142,9 +126,9 @@ class StoreCheck:
         self._notebook.advance(sum(path.stat().st_size for path in journal.iterdir()))
 
     def _read_marks(self) -> None:
-        for key, sealed in self._base.rows(DAMAGED):
+        for key, sealed in self._base.rows(Database.DAMAGED):
             if len(key) != INCARNATION.size:
-                self._unreadable(DAMAGED, key)
+                self._unreadable(Database.DAMAGED, key)
                 continue
             (incarnation,) = INCARNATION.unpack(key)
             self._marks[incarnation] = parse_mark(unseal(key, sealed))
@@ -152,7 +136,9 @@ class StoreCheck:
     def _report_marks(self) -> None:
         for incarnation, mark in self._marks.items():
             if self._replay.heads.get(incarnation, mark) is not None:
-                self._damaged(incarnation, mark.offset, mark.reason, place_of(DAMAGED, INCARNATION.pack(incarnation)))
+                self._damaged(
+                    incarnation, mark.offset, mark.reason, place_of(Database.DAMAGED, INCARNATION.pack(incarnation))
+                )
 
     def _look_for_lost(self) -> None:
         folder = self._folder / LOST_AND_FOUND
@@ -182,13 +168,13 @@ class StoreCheck:
     # Rows of streams
 
     def _check_streams(self) -> None:
-        for key, sealed in self._base.rows(STREAMS):
-            place = place_of(STREAMS, key)
+        for key, sealed in self._base.rows(Database.STREAMS):
+            place = place_of(Database.STREAMS, key)
             packed = unseal(key, sealed)
             try:
                 (incarnation,) = INCARNATION.unpack(key)
             except UNREADABLE:
-                self._unreadable(STREAMS, key)
+                self._unreadable(Database.STREAMS, key)
                 continue
             try:
                 head = parse_head(packed, whole=True) if packed is not None else None
@@ -210,7 +196,7 @@ class StoreCheck:
     def _name_of(self, incarnation: int) -> bytes | None:
         """Find the name that leads to a stream whose row is lost."""
         packed = INCARNATION.pack(incarnation)
-        return next((name for name, sealed in self._base.rows(NAMES) if unseal(name, sealed) == packed), None)
+        return next((name for name, sealed in self._base.rows(Database.NAMES) if unseal(name, sealed) == packed), None)
 
     def _problems_around(self, head: Head) -> Iterator[str]:
         """Give what does not fit a stream."""
@@ -219,19 +205,19 @@ class StoreCheck:
             yield f"its tail {head.tail} is before its first offset {identity.first_own_offset}"
         if head.kept.earliest > head.tail:
             yield f"its earliest offset {head.kept.earliest} is behind its tail {head.tail}"
-        if identity.mortal and self._base.sealed(MORTAL, key) is None:
+        if identity.mortal and self._base.sealed(Database.MORTAL, key) is None:
             yield "it can expire and is not among those that can"
-        if self._base.sealed(NAMES, identity.name) != key:
+        if self._base.sealed(Database.NAMES, identity.name) != key:
             yield "its name does not lead to it"
         if identity.fork:
             source = identity.fork.source_incarnation
-            if self._base.sealed(FORKS, PLACE.pack(source, identity.incarnation)) is None:
+            if self._base.sealed(Database.FORKS, PLACE.pack(source, identity.incarnation)) is None:
                 yield f"it is a fork that is not entered under its source {source:016x}"
 
     def _check_first(self, head: Head, place: str) -> None:
         """Check that the first chunk of a stream is there."""
         incarnation, floor = head.identity.incarnation, self._floor(head)
-        chunks = self._base.with_prefix(CHUNKS, INCARNATION.pack(incarnation))
+        chunks = self._base.with_prefix(Database.CHUNKS, INCARNATION.pack(incarnation))
         first = next((PLACE.unpack(key)[1] for key in chunks), None)
         if head.tail > floor and (first is None or first > floor):
             self._damaged(incarnation, floor, "its first bytes are missing", place)
@@ -252,15 +238,17 @@ class StoreCheck:
             return head.tail
         oldest: Identity | None = None
         if now.kept.earliest:
-            forks = (PLACE.unpack(key)[1] for key in self._base.with_prefix(FORKS, INCARNATION.pack(incarnation)))
+            forks = (
+                PLACE.unpack(key)[1] for key in self._base.with_prefix(Database.FORKS, INCARNATION.pack(incarnation))
+            )
             living = (fork.identity for each in forks if (fork := self._replay.head(each)))
             made = (fork for fork in self._replay.forks.get(incarnation, ()) if self._replay.head(fork.incarnation))
             oldest = next(living, None) or next(made, None)
         return max(head.identity.first_own_offset, floor_of(now, oldest))
 
     def _check_names(self) -> None:
-        for name, sealed in self._base.rows(NAMES):
-            packed, place = unseal(name, sealed), place_of(NAMES, name)
+        for name, sealed in self._base.rows(Database.NAMES):
+            packed, place = unseal(name, sealed), place_of(Database.NAMES, name)
             if packed is None or len(packed) != INCARNATION.size:
                 self._notebook.damage(f"the row of name {quoted(name)} can't be read", place)
                 continue
@@ -271,31 +259,31 @@ class StoreCheck:
                 self._notebook.damage(f"name {quoted(name)} leads to {which}, which is not it", place, (incarnation,))
 
     def _check_producers(self) -> None:
-        for key, sealed in self._base.rows(PRODUCERS):
+        for key, sealed in self._base.rows(Database.PRODUCERS):
             packed, stream = unseal(key, sealed), key[: INCARNATION.size]
             if packed is None or len(packed) != PRODUCER.size:
                 producer = quoted(key[INCARNATION.size :])
                 problem = f"the row of producer {producer} of stream {stream.hex()} can't be read"
-                self._notebook.damage(problem, place_of(PRODUCERS, key))
-            elif self._base.get(STREAMS, stream) is None:
-                self._notebook.damage("its stream is missing", place_of(PRODUCERS, key))
+                self._notebook.damage(problem, place_of(Database.PRODUCERS, key))
+            elif self._base.get(Database.STREAMS, stream) is None:
+                self._notebook.damage("its stream is missing", place_of(Database.PRODUCERS, key))
 
     def _check_forks(self) -> None:
-        for key, sealed in self._base.rows(FORKS):
+        for key, sealed in self._base.rows(Database.FORKS):
             if len(key) != PLACE.size or unseal(key, sealed) is None:
-                self._unreadable(FORKS, key)
+                self._unreadable(Database.FORKS, key)
                 continue
             source, incarnation = PLACE.unpack(key)
             fork = self._base.head(incarnation)
             entered = fork is not None and fork.identity.fork and fork.identity.fork.source_incarnation == source
-            if not entered or self._base.get(STREAMS, INCARNATION.pack(source)) is None:
+            if not entered or self._base.get(Database.STREAMS, INCARNATION.pack(source)) is None:
                 self._notebook.damage(
-                    f"stream {incarnation:016x} is no fork of stream {source:016x}", place_of(FORKS, key)
+                    f"stream {incarnation:016x} is no fork of stream {source:016x}", place_of(Database.FORKS, key)
                 )
 
     def _check_mortal(self) -> None:
-        for key, sealed in self._base.rows(MORTAL):
+        for key, sealed in self._base.rows(Database.MORTAL):
             readable = len(key) == INCARNATION.size and unseal(key, sealed) is not None
             head = self._base.head(INCARNATION.unpack(key)[0]) if readable else None
             if head is None or not head.identity.mortal:
-                self._notebook.damage("it is not a stream that can expire", place_of(MORTAL, key))
+                self._notebook.damage("it is not a stream that can expire", place_of(Database.MORTAL, key))

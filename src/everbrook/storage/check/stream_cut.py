@@ -27,7 +27,7 @@ from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.pin import Hold
 from everbrook.storage.recent import Recent, RecentStream
-from everbrook.storage.rows import CHUNKS, INCARNATION, PLACE
+from everbrook.storage.rows import INCARNATION, PLACE, Database
 from everbrook.storage.segments import segment_path
 from everbrook.storage.tuning import StorageTuning
 
@@ -152,7 +152,7 @@ class StreamCut:
         return end
 
     def _starts(self, incarnation: int) -> list[int]:
-        return [PLACE.unpack(key)[1] for key, _ in self._base.rows(CHUNKS, INCARNATION.pack(incarnation))]
+        return [PLACE.unpack(key)[1] for key, _ in self._base.rows(Database.CHUNKS, INCARNATION.pack(incarnation))]
 
     def _chunk(self, incarnation: int, start: int, end: int, tail: int) -> Chunk:
         """Read a range of a chunk, of a stream that ends at `tail` now."""
@@ -218,7 +218,7 @@ class StreamCut:
         return self._lost.keep(f"stream-{incarnation:016x}-from-{begin}.bytes", placed)
 
     def _raw_chunks(self, incarnation: int) -> Iterator[tuple[int, bytes]]:
-        for key, row in self._base.rows(CHUNKS, INCARNATION.pack(incarnation)):
+        for key, row in self._base.rows(Database.CHUNKS, INCARNATION.pack(incarnation)):
             if len(key) != PLACE.size:
                 continue
             if is_inline(row):
