@@ -7,6 +7,7 @@ so each value has one of ours behind it, over its key too: a row in another row'
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from struct import Struct
 from typing import Any
 
@@ -62,11 +63,7 @@ class Rows:
 
     def head(self, incarnation: int, *, whole: bool = False) -> Head | None:
         """Give the head of a stream, if it is there and can be read, or all of its row can."""
-        packed = self.value(Database.STREAMS, INCARNATION.pack(incarnation))
-        try:
-            return None if packed is None else parse_head(packed, whole=whole)
-        except UNREADABLE:
-            return None
+        return readable_head(self.value(Database.STREAMS, INCARNATION.pack(incarnation)), whole=whole)
 
     def store(self, database: bytes, key: bytes, row: bytes) -> None:
         self._transaction.put(key, row, db=self._databases[database])
@@ -186,6 +183,13 @@ def parse_head(packed: bytes, *, whole: bool = False) -> Head:
     if whole and unpacker.position != len(packed):
         raise ValueError("a row of another length")
     return head
+
+
+def readable_head(packed: bytes | None, *, whole: bool = False) -> Head | None:
+    """Read a row of the streams, if it is there and can be read."""
+    with suppress(*UNREADABLE):
+        return None if packed is None else parse_head(packed, whole=whole)
+    return None
 
 
 def is_removal(key: bytes, sealed: bytes) -> bool:

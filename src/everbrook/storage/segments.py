@@ -28,7 +28,7 @@ from everbrook.storage.disk import Disk, File, Reader
 from everbrook.storage.manifest import SEGMENTS, nested
 from everbrook.storage.packing import Unpacker, pack_identity, unpack_identity
 from everbrook.storage.pin import ABSENT, Hold
-from everbrook.storage.rows import PLACE
+from everbrook.storage.rows import PLACE, UNREADABLE
 
 SEGMENT_MAGIC, CHUNK_MAGIC = b"EBS2", b"EBC2"
 SEGMENT_HEADER = Struct("<4sII")
@@ -66,7 +66,9 @@ def parse_segment_header(data: bytes) -> Identity | None:
     checked = data[CHECKED_FROM : SEGMENT_HEADER.size + length]
     if magic != SEGMENT_MAGIC or len(checked) < _LENGTH.size + length or zlib.crc32(checked) != checksum:
         return None
-    return unpack_identity(Unpacker(checked, _LENGTH.size))
+    with suppress(*UNREADABLE):
+        return unpack_identity(Unpacker(checked, _LENGTH.size))
+    return None
 
 
 def pack_chunk(key: bytes, chunk: Chunk, checksums: bytes) -> tuple[bytes, int]:

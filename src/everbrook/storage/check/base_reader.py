@@ -11,7 +11,7 @@ from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
 from everbrook.storage.lmdb_base import is_plain_database
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
-from everbrook.storage.rows import DATA, INCARNATION, UNREADABLE, Database, parse_head, place_of, unseal, with_prefix
+from everbrook.storage.rows import DATA, INCARNATION, Database, place_of, readable_head, unseal, with_prefix
 
 
 class BaseReader:
@@ -105,11 +105,7 @@ class BaseReader:
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream, if it is there and can be read."""
-        packed = self.sealed(Database.STREAMS, INCARNATION.pack(incarnation))
-        try:
-            return None if packed is None else parse_head(packed)
-        except UNREADABLE:
-            return None
+        return readable_head(self.sealed(Database.STREAMS, INCARNATION.pack(incarnation)))
 
     def close(self) -> None:
         if self._transaction:

@@ -95,6 +95,6 @@ class JournalReplay:
                 continue
             self._lost.add(incarnation)
             head = self.head(incarnation)
-            name, tail = (head.identity.name, head.tail) if head else (None, None)
-            stream = DamagedStream(incarnation, name, tail or 0, tail, f"{damage.problem}, and what follows it")
+            reason = f"{damage.problem}, and what follows it"
+            stream = DamagedStream.of(incarnation, head, head.tail if head else 0, reason)
             self._notebook.damaged_stream(stream, damage.place)

@@ -33,7 +33,7 @@ from everbrook.storage.disk import OsDisk, Reader
 from everbrook.storage.file_blobs import BLOBS, FileBlobs, blob_file_bytes, blob_path
 from everbrook.storage.manifest import SEGMENTS
 from everbrook.storage.pin import Hold
-from everbrook.storage.rows import INCARNATION, PLACE, UNREADABLE, Database, is_removal, place_of
+from everbrook.storage.rows import INCARNATION, PLACE, Database, is_removal, place_of
 from everbrook.storage.segments import (
     chunk_end,
     pack_chunk,
@@ -254,10 +254,7 @@ class SegmentCheck:
 
 def _is_of(header: bytes, identity: Identity) -> bool:
     """Tell whether the header of a segment is that of a stream. Its source may have got another incarnation since."""
-    try:
-        found = parse_segment_header(header)
-    except UNREADABLE:
-        return False
+    found = parse_segment_header(header)
     return found is not None and (found.name, found.incarnation, found.content_type, found.created_at) == (
         identity.name,
         identity.incarnation,

@@ -4,7 +4,7 @@ Every stream gets a new incarnation, since rows with the last bytes of it may be
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -27,7 +27,6 @@ from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import BASE, JOURNAL, REBUILT, SEGMENTS, Manifest
 from everbrook.storage.recent import Recent
 from everbrook.storage.recovery import replay
-from everbrook.storage.rows import UNREADABLE
 from everbrook.storage.segments import (
     CHUNK_MAGIC,
     pack_segment_header,
@@ -141,14 +140,10 @@ class Rebuild:
                 files.setdefault(parts[0], []).append((parts[1], path))
         for incarnation, named in files.items():
             paths = [path for _, path in sorted(named)]
-            identity = next(filter(None, map(self._identity, paths)), None)
+            headers = (self._disk.read(path, 0, _MAX_HEADER_BYTES) for path in paths)
+            identity = next(filter(None, map(parse_segment_header, headers)), None)
             if identity and identity.incarnation == incarnation:
                 self._add(identity, paths)
-
-    def _identity(self, path: Path) -> Identity | None:
-        with suppress(*UNREADABLE):
-            return parse_segment_header(self._disk.read(path, 0, _MAX_HEADER_BYTES))
-        return None
 
     def _add(self, identity: Identity, paths: list[Path]) -> None:
         """Follow the chunks of a stream as far as they are there."""

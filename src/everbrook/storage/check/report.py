@@ -10,11 +10,13 @@ from contextlib import closing
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.errors import quoted
+from everbrook.protocol.state import Head
 from everbrook.storage.base_state import parse_opened
 from everbrook.storage.check.base_walk import walk_base
 from everbrook.storage.damage import Damage
@@ -48,6 +50,11 @@ class DamagedStream(Struct, frozen=True):
     offset: int
     tail: int | None
     reason: str
+
+    @classmethod
+    def of(cls, incarnation: int, head: Head | None, offset: int, reason: str) -> Self:
+        name, tail = (head.identity.name, head.tail) if head else (None, None)
+        return cls(incarnation, name, offset, tail, reason)
 
     def __str__(self) -> str:
         which = f"stream {quoted(self.name)}" if self.name is not None else f"stream {self.incarnation:016x}"
@@ -287,9 +294,7 @@ def known_damage(folder: Path, *, boot: str | None = None) -> KnownDamage:
 def _noted(disk: OsDisk, folder: Path, base: LmdbBase, boot: str) -> KnownDamage:
     state, streams = base.state(), []
     for incarnation, mark in sorted(base.marks().items()):
-        head = base.readable_head(incarnation)
-        name, tail = (head.identity.name, head.tail) if head else (None, None)
-        streams.append(DamagedStream(incarnation, name, mark.offset, tail, mark.reason))
+        streams.append(DamagedStream.of(incarnation, base.readable_head(incarnation), mark.offset, mark.reason))
     salt = parse_manifest_copy(state.manifest or disk.read(folder / MANIFEST)).salt
     journal = read_journal(disk, folder / JOURNAL, salt, state.applied, state.needed)
     opened = parse_opened(state.opened)

@@ -32,7 +32,7 @@ from everbrook.storage.manifest import (
     parse_manifest,
 )
 from everbrook.storage.packing import PRODUCER
-from everbrook.storage.rows import INCARNATION, PLACE, UNREADABLE, Database, parse_head, parse_mark, place_of, unseal
+from everbrook.storage.rows import INCARNATION, PLACE, Database, parse_mark, place_of, readable_head, unseal
 
 
 class StoreCheck:
@@ -157,8 +157,7 @@ class StoreCheck:
             self._notebook.damage(f"{reason}; its stream {incarnation:016x} is dropped by the journal", place)
             return
         head = self._replay.head(incarnation)
-        name, tail = (head.identity.name, head.tail) if head else (None, None)
-        self._notebook.damaged_stream(DamagedStream(incarnation, name, offset, tail, reason), place)
+        self._notebook.damaged_stream(DamagedStream.of(incarnation, head, offset, reason), place)
 
     def _count(self, head: Head) -> None:
         first = max(head.identity.first_own_offset, head.kept.earliest)
@@ -170,16 +169,10 @@ class StoreCheck:
     def _check_streams(self) -> None:
         for key, sealed in self._base.rows(Database.STREAMS):
             place = place_of(Database.STREAMS, key)
-            packed = unseal(key, sealed)
-            try:
-                (incarnation,) = INCARNATION.unpack(key)
-            except UNREADABLE:
+            if len(key) != INCARNATION.size:
                 self._unreadable(Database.STREAMS, key)
                 continue
-            try:
-                head = parse_head(packed, whole=True) if packed is not None else None
-            except UNREADABLE:
-                head = None
+            (incarnation,), head = INCARNATION.unpack(key), readable_head(unseal(key, sealed), whole=True)
             if head is None or head.identity.incarnation != incarnation:
                 reason = "its row can't be read" if head is None else "its row is that of another stream"
                 self._notebook.damaged_stream(
