@@ -37,14 +37,14 @@ class ChunkReader:
     def __init__(self, reading: Reading, databases: "dict[bytes, lmdb._Database]", segments: Segments) -> None:
         """Read within the transactions that `reading` begins."""
         self._reading = reading
-        self._databases = databases
+        self._chunks, self._indexes = databases[Database.CHUNKS], databases[Database.INDEXES]
         self._segments = segments
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
         """Give the bytes of a stream from `start` to `end`, verified."""
         parts: list[bytes] = []
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[Database.CHUNKS])
+            cursor = transaction.cursor(self._chunks)
             there = seek_chunk(cursor, incarnation, start)
             while start < end:
                 part = self._part(cursor, incarnation, start, end) if there else b""
@@ -102,12 +102,10 @@ class ChunkReader:
     def index_at(self, incarnation: int, offset: int) -> MessageIndex:
         """Give the index of the chunk that holds the byte at `offset`."""
         with self._reading(incarnation, buffers=True) as transaction:
-            return self._index_at(transaction.cursor(self._databases[Database.INDEXES]), incarnation, offset)
-
-    def _index_at(self, cursor: lmdb.Cursor, incarnation: int, offset: int) -> MessageIndex:
-        if not seek_chunk(cursor, incarnation, offset):
-            raise Damaged(incarnation, max(0, offset), _INDEXES_PLACE, "an index is missing")
-        index = self._index(cursor)
+            cursor = transaction.cursor(self._indexes)
+            if not seek_chunk(cursor, incarnation, offset):
+                raise Damaged(incarnation, max(0, offset), _INDEXES_PLACE, "an index is missing")
+            index = self._index(cursor)
         if index.base + index.messages[-1] <= offset:
             missing = index.base + index.messages[-1]
             raise Damaged(incarnation, missing, _INDEXES_PLACE, "an index is missing")
@@ -125,7 +123,7 @@ class ChunkReader:
         """Give the messages that end after `start` and not after `end`, which is a boundary in the base."""
         ends, times, known = array("Q"), array("Q"), start
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[Database.INDEXES])
+            cursor = transaction.cursor(self._indexes)
             there = seek_chunk(cursor, incarnation, start)
             while known < end:
                 if not there or not holds(cursor, incarnation) or start_of(cursor) > known:
@@ -141,7 +139,7 @@ class ChunkReader:
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
         """Go `count` messages on from an offset, backwards if negative, as far as there are any without a gap."""
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[Database.INDEXES])
+            cursor = transaction.cursor(self._indexes)
             if not seek_chunk(cursor, incarnation, offset if count >= 0 else offset - 1):
                 return offset, count
             index = self._index(cursor)
@@ -154,7 +152,9 @@ class ChunkReader:
             if left:
                 # `_seek_on` may not have verified the index that the position comes from. That is done here, where no
                 # checkpoint can have removed it.
-                self._index_at(cursor, incarnation, position - 1)
+                if not seek_chunk(cursor, incarnation, position - 1):
+                    raise Damaged(incarnation, max(0, position - 1), _INDEXES_PLACE, "an index is missing")
+                self._index(cursor)
             return position, left
 
     def _seek_on(self, cursor: lmdb.Cursor, incarnation: int, position: int, left: int) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class ChunkReader:
     def bytes_before(self, incarnation: int, floor: int) -> int:
         """Count the bytes in chunks that lie wholly before an offset."""
         with self._reading(incarnation, buffers=True) as transaction:
-            cursor = transaction.cursor(self._databases[Database.CHUNKS])
+            cursor = transaction.cursor(self._chunks)
             if not cursor.set_range(PLACE.pack(incarnation, 0)) or not holds(cursor, incarnation):
                 return 0
             first = start_of(cursor)

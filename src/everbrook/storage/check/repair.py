@@ -246,11 +246,7 @@ class _NoLock:
 
 def segments_of(base: LmdbBase) -> set[tuple[int, int]]:
     """Give the segments that the base refers to: their streams, and the offsets that they are named by."""
-    return {
-        (PLACE.unpack(key)[0], located[0].segment)
-        for key, row in base.rows(Database.CHUNKS)
-        if not is_inline(row) and (located := parse_location(key, row))
-    }
+    return {(PLACE.unpack(key)[0], location.segment) for key, location, _ in _located(base)}
 
 
 def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]:
@@ -261,7 +257,7 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
         if head is None:
             continue
         header, begun = pack_segment_header(head.identity), set()
-        for key, location, checksums in _located(base, incarnation):
+        for key, location, checksums in list(_located(base, INCARNATION.pack(incarnation))):
             start = PLACE.unpack(key)[1]
             try:
                 data = base.chunks.read(incarnation, start, start + location.length)
@@ -279,7 +275,8 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
         yield f"the segments of stream {quoted(head.identity.name)} are written again; its bytes are whole"
 
 
-def _located(base: LmdbBase, incarnation: int) -> list[tuple[bytes, Location, bytes]]:
-    rows = base.rows(Database.CHUNKS, INCARNATION.pack(incarnation))
-    parsed = ((key, parse_location(key, row)) for key, row in rows if not is_inline(row))
-    return [(key, *located) for key, located in parsed if located]
+def _located(base: LmdbBase, prefix: bytes = b"") -> Iterator[tuple[bytes, Location, bytes]]:
+    """Give the keys of the chunks that are in segments, where they are, and their checksums."""
+    for key, row in base.rows(Database.CHUNKS, prefix):
+        if not is_inline(row) and (located := parse_location(key, row)):
+            yield key, *located
