@@ -29,6 +29,23 @@ class Head(Struct, frozen=True):
     _repr_html_ = show_record
 
 
+class KnownProducer(Struct, frozen=True):
+    """What a server knows of a producer."""
+
+    epoch: int
+    seq: int
+    position: str | None
+
+
+class ProducerHead(Struct, frozen=True):
+    """A stream, as HEAD describes it to a producer."""
+
+    content_type: str
+    known: KnownProducer | None
+    tells: bool
+    """Whether this server tells what it knows of producers."""
+
+
 class StreamInfo(Struct, frozen=True, omit_defaults=True):
     """A stream in a list. One of status `Deleted` has nothing but its name."""
 
@@ -122,3 +139,16 @@ def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
         retention=headers.get("Stream-Retention"),
         extensions=frozenset(headers.get("Stream-Extensions", "").replace(" ", "").split(",")) - {""},
     )
+
+
+def producer_head_of(headers: Mapping[str, str]) -> ProducerHead:
+    """Read the description of a stream, and of one of its producers."""
+    head, epoch, seq = head_of(headers), headers.get("Producer-Epoch"), headers.get("Producer-Seq")
+    tells = "producer-position" in head.extensions
+    if epoch is None or seq is None:
+        return ProducerHead(head.content_type, None, tells)
+    try:
+        known = KnownProducer(int(epoch), int(seq), headers.get("Producer-Position"))
+    except ValueError as error:
+        raise InvalidAnswer(f"Producer-Epoch {epoch!r} or Producer-Seq {seq!r} makes no sense") from error
+    return ProducerHead(head.content_type, known, tells)

@@ -1,7 +1,7 @@
 """The heartbeat: every few seconds a tick. An odd one is a row in `items`, an even one an event in `session-events`.
 
 Each tick happens once, whatever is killed when: its number is written down before it, and done again after a restart,
-where the row is found by its title and the event by its producer's number.
+where the row is found by its title and the event by its producer's position.
 """
 
 import argparse
@@ -17,26 +17,17 @@ import psycopg
 
 from everbrook import Client
 from everbrook.client.errors import ClientError
-from everbrook.protocol.errors import ProtocolError, SequenceGap
+from everbrook.protocol.errors import ProtocolError
 from everbrook.stack.site import EVENTS_STREAM, INTERVAL_SECS, POSTGRES_URL, SERVER_URL
 
 _RETRY_SECS = 1.0
 
 
 class Progress(msgspec.Struct):
-    """The tick that is under way, and the producer of the even ones: its first event was that of tick `first`."""
+    """The tick that is under way, and the producer of the even ones."""
 
     tick: int
     producer: str
-    first: int
-
-    @classmethod
-    def beginning(cls, tick: int = 1) -> "Progress":
-        return cls(tick, f"heartbeat-{uuid4()}", tick + tick % 2)
-
-    @property
-    def seq(self) -> int:
-        return (self.tick - self.first) // 2
 
 
 class Heartbeat:
@@ -71,24 +62,16 @@ class Heartbeat:
 
     def _append(self, tick: int) -> None:
         event = {"key": "heartbeat", "type": "heartbeat", "operation": "set", "value": {"tick": tick}}
-        try:
-            self._produce(event)
-        except SequenceGap:
-            # The stream was deleted and made again: it knows nothing of this producer, so another one begins.
-            self.progress = Progress.beginning(tick)
-            self._save()
-            self._produce(event)
-
-    def _produce(self, event: object) -> None:
-        progress = self.progress
-        with self._stream.producer(progress.producer, epoch=0, seq=progress.seq, replay=True) as producer:
-            producer.append(event)
+        with self._stream.producer(self.progress.producer, resume=True) as producer:
+            # An earlier run may have appended it and not saved its progress.
+            if producer.position != str(tick):
+                producer.append(event, position=str(tick))
 
     def _load(self) -> Progress:
         try:
             return msgspec.json.decode(self._file.read_bytes(), type=Progress)
         except FileNotFoundError:
-            return Progress.beginning()
+            return Progress(1, f"heartbeat-{uuid4()}")
 
     def _save(self) -> None:
         beside = self._file.with_suffix(".new")

@@ -18,7 +18,7 @@ from everbrook.client._async.concurrency import iterate
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec, content_type_for, join, kind_of
-from everbrook.client.heads import Head, Snapshot, head_of
+from everbrook.client.heads import Head, ProducerHead, Snapshot, head_of, producer_head_of
 from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import Lifetime, Moment, creation_headers, path_of, start_query
 from everbrook.client.tables.notebook import format_record
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from everbrook.client._async.producer import AsyncProducer
     from everbrook.client._async.reader import AsyncReader
     from everbrook.client._async.snapshots import AsyncSnapshots, Bootstrap
+    from everbrook.client.flow.producing import Batching
     from everbrook.client.flow.reading import Mode
     from everbrook.client.offsets import Offsets
     from everbrook.client.tables.forms import Columns
@@ -194,7 +195,7 @@ class AsyncStream(Generic[T]):
         epoch: int | None = None,
         seq: int = 0,
         auto_claim: bool = False,
-        replay: bool = False,
+        resume: bool = False,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         max_batch_items: int = MAX_BATCH_MESSAGES,
         linger_secs: float = 0.005,
@@ -202,22 +203,20 @@ class AsyncStream(Generic[T]):
     ) -> "AsyncProducer[T]":
         """Make a writer whose messages arrive exactly once and in order, whatever breaks (§5.2.1).
 
-        `id` names the writer over its restarts. `auto_claim` takes over from whoever used that id before, in a new
-        epoch. With `replay`, what was sent before under the same epoch and numbers counts as sent.
+        `id` names the writer over its restarts. With `resume`, each message has a position in its source, and another
+        run goes on behind the `position` of the one before. `auto_claim` takes over from whoever used that id before,
+        in a new epoch, and knows nothing of what was written.
         """
         batching = parts.Batching(max_batch_bytes, max_batch_items, linger_secs, max_in_flight)
-        return parts.AsyncProducer(
-            self._transport,
-            self.url,
-            self._codec,
-            self._type,
-            id=id,
-            epoch=epoch,
-            seq=seq,
-            auto_claim=auto_claim,
-            replay=replay,
-            batching=batching,
-        )
+        return self._producer(batching, id=id, epoch=epoch, seq=seq, auto_claim=auto_claim, resume=resume)
+
+    def _producer(self, batching: "Batching", **identity: Any) -> "AsyncProducer[T]":
+        make = parts.AsyncProducer
+        return make(self._transport, self.url, self._codec, self._type, self._look_up, batching=batching, **identity)
+
+    async def _look_up(self, producer_id: str) -> ProducerHead:
+        response = await self._transport.request("HEAD", self.url, headers={"Producer-Id": producer_id})
+        return producer_head_of(response.headers)
 
     async def _type(self) -> str:
         if self._content_type is None:

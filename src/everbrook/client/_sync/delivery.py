@@ -45,10 +45,12 @@ class Delivery:
         self._changed = changed
         self._given_up = given_up
         self._auto_claim = auto_claim
-        self._known_new = known_new
+        self.known_new = known_new
         self._contested = False
         self._written = False
         self.offset: str | None = None
+        self.position: str | None = None
+        """What is stored of where the producer is in its source."""
 
     def deliver(self, batch: Batch) -> None:
         """Send a batch until the server has taken it, or another has failed: then this one can't follow it."""
@@ -70,6 +72,7 @@ class Delivery:
                 self._pause(attempts.delay_after(failure), failure)
             else:
                 _require_taken(response)
+                self._require_own(batch, response)
                 if self._taken_for_another(batch, response, uncertain=attempts.uncertain):
                     self._take_over(batch, batch.epoch, uncertain=attempts.uncertain)
                 else:
@@ -89,6 +92,9 @@ class Delivery:
             "Producer-Seq": str(batch.seq),
             **({"Content-Type": content_type} if batch.messages else {}),
             **({"Stream-Closed": "true"} if batch.closes else {}),
+            # Each batch names the position before it, so that no other writer of the same epoch gets between two.
+            **({} if batch.resumes_from is None else {"Producer-Resumes-From": batch.resumes_from}),
+            **({"Producer-Position": batch.position} if batch.position else {}),
         }
         body = join(kind_of(content_type), batch.messages) if batch.messages else None
         return self._transport.ask("POST", self._url, headers=headers, content=body)
@@ -97,20 +103,30 @@ class Delivery:
         with self._changed:
             self._changed.wait_until(lambda: self._given_up() or not self._production.follows(batch))
 
+    def _require_own(self, batch: Batch, response: Answer) -> None:
+        """Refuse to take another writer's batches for those of this one, which resumed from the same position."""
+        last = int(_last_of(response, batch))
+        if batch.resumes_from is not None and last >= self._production.next_seq:
+            raise ProducerReused(
+                f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
+            )
+
     def _taken_for_another(self, batch: Batch, response: Answer, *, uncertain: bool) -> bool:
         """Tell whether the first batch was taken for one that a producer of this name has sent before.
 
-        It may be a repetition of its own, if an answer was lost: then it is the last that the server knows of (§5.2.1).
+        Under an epoch of its own it may be a repetition of its own, if an answer was lost: then it is the last that the
+        server knows of (§5.2.1).
         """
         repeated = response.status_code == _DUPLICATE and "Stream-Closed" not in response.headers
-        own = uncertain and not self._contested and _last_of(response, batch) == str(batch.seq)
-        taken, self._known_new = repeated and not (self._known_new or own), True
+        own = uncertain and self._auto_claim and not self._contested and _last_of(response, batch) == str(batch.seq)
+        taken, self.known_new = repeated and not (self.known_new or own), True
         return taken
 
     def _accepted(self, batch: Batch, response: Answer) -> None:
         with self._changed:
             self._production.accepted(batch)
             self._written = True
+            self.position = batch.position or self.position
             offset = response.headers.get("Stream-Next-Offset")
             self.offset = max(self.offset or "", offset) if offset else self.offset
             self._changed.notify_all()
@@ -137,7 +153,7 @@ class Delivery:
             )
         with self._changed:
             # Others may claim the same epoch: its first batch has to be known as new again.
-            self._known_new, self._contested = False, True
+            self.known_new, self._contested = False, True
             self._production.fenced(batch, epoch)
             self._changed.notify_all()
 

@@ -19,8 +19,9 @@ from everbrook.client._sync.concurrency import Condition, Task, spawn
 from everbrook.client._sync.delivery import Delivery
 from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Codec, kind_of
-from everbrook.client.errors import ClientError
+from everbrook.client.errors import ClientError, ProducerReused, Unsupported
 from everbrook.client.flow.producing import Batch, Batching, Production
+from everbrook.client.heads import ProducerHead
 
 T = TypeVar("T")
 
@@ -37,20 +38,30 @@ class Producer(Generic[T]):
         url: str,
         codec: Codec[T],
         content_type: Callable[[], str],
+        look_up: Callable[[str], ProducerHead],
         *,
-        id: str | None,  # noqa: A002 - the protocol's word
-        epoch: int | None,
-        seq: int,
-        auto_claim: bool,
-        replay: bool,
         batching: Batching,
+        id: str | None = None,  # noqa: A002 - the protocol's word
+        epoch: int | None = None,
+        seq: int = 0,
+        auto_claim: bool = False,
+        resume: bool = False,
+        known_new: bool = False,
     ) -> None:
-        """Write to the stream at `url`, under an id of its own unless one is given."""
+        """Write to the stream at `url`, under an id of its own unless one is given.
+
+        `known_new` says that nobody else uses this id in this epoch.
+        """
+        if resume and (id is None or epoch is not None or seq or auto_claim):
+            raise ValueError("resume=True needs an id, and finds its epoch by itself: no epoch, seq or auto_claim")
         self._url = url
         self._codec = codec
         self._ask_content_type = content_type
         self._content_type: str | None = None
-        known_new = id is None or replay
+        known_new = known_new or id is None
+        self._look_up = None if known_new or auto_claim else look_up
+        self._resumes = resume
+        self._opening = Condition()
         if epoch is None:
             # Later than any that a producer of this name has claimed, unless a clock is wrong: then it is fenced first.
             epoch = time_ns() // 1000 if auto_claim else 0
@@ -64,7 +75,7 @@ class Producer(Generic[T]):
             self._changed,
             given_up=self._failed,
             auto_claim=auto_claim,
-            known_new=known_new,
+            known_new=known_new or resume,
         )
         self._max_workers = batching.max_in_flight
         self._workers: list[Task] = []
@@ -81,6 +92,14 @@ class Producer(Generic[T]):
         return self._delivery.offset
 
     @property
+    def position(self) -> str | None:
+        """Where in its source the last message that is in the stream was: an earlier run's, before this one writes.
+
+        It is known from the beginning of the `with` block on. None says that nothing was written so far.
+        """
+        return self._delivery.position
+
+    @property
     def id(self) -> str:
         """The name under which the server knows it."""
         return self._production.producer_id
@@ -91,6 +110,8 @@ class Producer(Generic[T]):
         return self._production.epoch
 
     def __enter__(self) -> Self:
+        if self._resumes:
+            self._type()
         return self
 
     def __exit__(
@@ -101,8 +122,11 @@ class Producer(Generic[T]):
         else:
             self._ended = True  # an interrupt waits for nothing; what was taken is still sent in the background
 
-    def append(self, value: Any) -> None:
-        """Take a message to be sent. Waits only while too much waits to be sent already."""
+    def append(self, value: Any, *, position: str | None = None) -> None:
+        """Take a message to be sent. Waits only while too much waits to be sent already.
+
+        `position` says where the message is in its source: it is stored with it, for the next run to go on behind it.
+        """
         self._require_process()
         message = self._codec.encode(kind_of(self._type()), value)
         production = self._production
@@ -111,7 +135,7 @@ class Producer(Generic[T]):
             if not production.room:
                 self._changed.wait_until(lambda: production.room or self._error is not None)
                 self._require_open()
-            if production.add(message, monotonic()):
+            if production.add(message, monotonic(), position):
                 self._stir()
 
     def flush(self) -> str | None:
@@ -121,7 +145,7 @@ class Producer(Generic[T]):
             self._finish()
         return self.offset
 
-    def close(self, value: Any = NOTHING) -> str | None:
+    def close(self, value: Any = NOTHING, *, position: str | None = None) -> str | None:
         """End the stream behind everything that was appended, with a last message if one is given."""
         self._require_process()
         message = None if value is NOTHING else self._codec.encode(kind_of(self._type()), value)
@@ -129,7 +153,7 @@ class Producer(Generic[T]):
         with self._changed:
             if self._error is None and not self._closes:
                 self._require_open()
-                self._production.end(message)
+                self._production.end(message, position)
                 self._ended = self._closes = True
         self._end()
         return self.offset
@@ -155,8 +179,34 @@ class Producer(Generic[T]):
 
     def _type(self) -> str:
         if self._content_type is None:
-            self._content_type = self._ask_content_type()
+            with self._opening:
+                if self._content_type is None:
+                    self._content_type = self._ask() if self._look_up else self._ask_content_type()
         return self._content_type
+
+    def _ask(self) -> str:
+        """Ask for the stream's type, and what the server knows of an earlier run of this producer."""
+        assert self._look_up is not None  # noqa: S101 - asked before
+        production = self._production
+        found = self._look_up(production.producer_id)
+        known = found.known
+        if self._resumes:
+            if not found.tells:
+                raise Unsupported("this server keeps no positions of producers: resume=True needs producer-position")
+            if known and known.position is None:
+                raise ProducerReused(
+                    f"the producer {production.producer_id!r} has written without positions before: give another id"
+                )
+            self._delivery.position = known.position if known else None
+            production.resume(known.epoch + 1 if known else 0, self._delivery.position or "")
+        elif known and known.epoch == production.epoch and known.seq >= production.next_seq:
+            raise ProducerReused(
+                f"the producer {production.producer_id!r} has written in epoch {known.epoch} before: give a higher "
+                "epoch, resume=True to go on where it was, or auto_claim=True to take over"
+            )
+        elif found.tells:
+            self._delivery.known_new = True
+        return found.content_type
 
     def _failed(self) -> bool:
         return self._error is not None

@@ -24,6 +24,7 @@ from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Kind, kind_of
 from everbrook.client.errors import ClientError
+from everbrook.client.flow.producing import Batching
 from everbrook.client.model_events import encode_event, encode_failure, encode_failure_discreetly
 from everbrook.protocol.errors import Conflict, ProtocolError
 
@@ -84,12 +85,13 @@ def _recorded(events: Source[T], stream: Stream[Any], recording: Recording) -> G
 
 
 def _producer(stream: Stream[Any], recording: Recording) -> Producer[Any]:
+    batching = Batching(linger_secs=recording.linger_secs)
     if not recording.claim:
-        return stream.producer(linger_secs=recording.linger_secs)
+        return stream._producer(batching)  # noqa: SLF001 - of our own
     # A later epoch fences earlier ones, so whoever begins later takes a lower one, and is refused. It is this writer's
     # alone, so what the server has of it already is its own.
     epoch = _LAST_EPOCH - time_ns() // 1000
-    return stream.producer(CLAIMED, epoch=epoch, replay=True, linger_secs=recording.linger_secs)
+    return stream._producer(batching, id=CLAIMED, epoch=epoch, known_new=True)  # noqa: SLF001 - of our own
 
 
 def _create(stream: Stream[Any], recording: Recording) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 MAX_BUFFERED_BATCHES = 8
+MAX_POSITION_BYTES = 1024
 
 
 class Batching(Struct, frozen=True):
@@ -44,6 +45,10 @@ class Batch:
         self.seq = 0
         self.place = 0
         """Its place among all batches, which no claim changes."""
+        self.position: str | None = None
+        """Where its last message is in its source, if that is said."""
+        self.resumes_from: str | None = None
+        """The position that the server has to have before this batch."""
 
 
 class Production:
@@ -53,13 +58,13 @@ class Production:
         """Begin with an epoch at a sequence number, 0 unless a known sequence is gone on with."""
         if not producer_id:
             raise ValueError("a producer has an id, got an empty one")
-        if not (producer_id.isascii() and producer_id.isprintable()):
+        if not _is_header_text(producer_id):
             raise ValueError(f"a producer's id is sent in a header: it must be printable ASCII, got {producer_id!r}")
         if epoch < 0 or seq < 0:
             raise ValueError(f"epoch and sequence number must not be negative, got {epoch} and {seq}")
         self.producer_id = producer_id
         self.epoch = epoch
-        self._next_seq = seq
+        self.next_seq = seq
         self._batching = batching
         self._messages: list[bytes] = []
         self._bytes = 0
@@ -71,6 +76,12 @@ class Production:
         self._fenced: list[Batch] = []
         self._opened = False
         self._batches = 0
+        self._position: str | None = None
+        self._sealed_position: str | None = None
+
+    def resume(self, epoch: int, position: str) -> None:
+        """Go on in a new epoch, from the position that the server has; from an empty one if it has none."""
+        self.epoch, self._position, self._sealed_position = epoch, position, position
 
     @property
     def room(self) -> bool:
@@ -102,8 +113,9 @@ class Production:
         yield from self._fenced
         yield from (queue[0] for queue in (self._numbered, self._full) if queue)
 
-    def add(self, message: bytes, now: float) -> bool:
+    def add(self, message: bytes, now: float, position: str | None = None) -> bool:
         """Take a message. Tells whether that makes something to do: a batch has begun, or is full."""
+        self._require_position(position)
         overflows = bool(self._messages) and self._bytes + len(message) > self._batching.max_batch_bytes
         if overflows:
             self._seal()
@@ -111,15 +123,33 @@ class Production:
         if begun:
             self._since = now
         self._messages.append(message)
+        self._position = position
         self._bytes += len(message) + 1
         full = len(self._messages) >= self._batching.max_batch_items or self._bytes >= self._batching.max_batch_bytes
         if full:
             self._seal()
         return begun or full or overflows
 
-    def end(self, message: bytes | None) -> None:
+    def _require_position(self, position: str | None) -> None:
+        """Refuse a position of a producer that does not resume, and none of one that does."""
+        if (position is None) != (self._position is None):
+            raise ValueError(
+                "a producer that does not resume takes no positions: make it with resume=True"
+                if self._position is None
+                else "each message of a producer that resumes has a position"
+            )
+        if position is not None and not (0 < len(position) <= MAX_POSITION_BYTES and _is_header_text(position)):
+            raise ValueError(
+                f"a position is printable ASCII of 1 to {MAX_POSITION_BYTES} characters, without spaces around it, "
+                f"got {position!r}"
+            )
+
+    def end(self, message: bytes | None, position: str | None = None) -> None:
         """Let the stream be closed behind everything that was added, with a last message if there is one."""
+        if message is not None:
+            self._require_position(position)
         self._seal()
+        self._position = position or self._position
         self._push(Batch([] if message is None else [message], closes=True))
 
     def _seal(self) -> None:
@@ -129,6 +159,8 @@ class Production:
 
     def _push(self, batch: Batch) -> None:
         batch.place = self._batches
+        batch.resumes_from, batch.position = self._sealed_position, self._position
+        self._sealed_position = self._position
         self._batches += 1
         self._full.append(batch)
         self._full_bytes += _size(batch)
@@ -172,8 +204,8 @@ class Production:
         return batch
 
     def _number(self, batch: Batch) -> None:
-        batch.epoch, batch.seq = self.epoch, self._next_seq
-        self._next_seq += 1
+        batch.epoch, batch.seq = self.epoch, self.next_seq
+        self.next_seq += 1
 
     def follows(self, batch: Batch) -> bool:
         """Tell whether earlier batches are still under way: until they are there, the server refuses this one."""
@@ -197,10 +229,14 @@ class Production:
             return
         again = sorted((*self._fenced, *self._numbered), key=lambda batch: batch.place)
         self._fenced, self._numbered = [], deque(again)
-        self._next_seq, self._opened = 0, False
+        self.next_seq, self._opened = 0, False
         for batch in again:
             self._number(batch)
 
 
 def _size(batch: Batch) -> int:
     return sum(map(len, batch.messages)) + len(batch.messages)
+
+
+def _is_header_text(text: str) -> bool:
+    return text.isascii() and text.isprintable() and text == text.strip()

@@ -4,7 +4,7 @@ import pytest
 
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import AppendUncertain, ProducerReused
-from tests.client.faults.kinds import AnswerLost, Fault, NeverSent
+from tests.client.faults.kinds import AnswerLost, Edited, Fault, NeverSent
 from tests.client.faults.proxy import Proxy
 from tests.client.faults.writer import Writer
 
@@ -44,11 +44,24 @@ async def test_a_name_that_was_used_before_is_noticed_though_the_connection_brea
     writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
 ) -> None:
     writer.create("application/json")
-    await produce(shaky, [1, 2, 3])
+    await produce(shaky, [1])
+    proxy.arm(NeverSent(), method="POST")
+    with pytest.raises(ProducerReused, match="'named' has written in epoch 0 before"):
+        await produce(shaky, [4])
+    assert writer.messages() == [1]
+
+
+async def test_where_nobody_tells_of_producers_a_first_answer_that_is_lost_is_told(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    """The one before has sent one batch too: nothing tells a repetition of that from one of this."""
+    writer.create("application/json")
+    await produce(shaky, [1])
+    proxy.arm(Edited(headers={"Stream-Extensions": None, "Producer-Epoch": None}), method="HEAD")
     proxy.arm(NeverSent(), method="POST")
     with pytest.raises(AppendUncertain, match="'named' is not the only one of its name"):
         await produce(shaky, [4])
-    assert writer.messages() == [1, 2, 3]
+    assert writer.messages() == [1]
 
 
 async def test_whoever_takes_over_loses_nothing(writer: Writer, proxy: Proxy, shaky: AsyncStream[object]) -> None:

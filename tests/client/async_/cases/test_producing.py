@@ -86,24 +86,6 @@ async def test_a_flush_tells_the_offset_behind_everything(writer: Writer, stream
     await producer.detach()
 
 
-async def test_what_was_sent_before_is_not_written_again(writer: Writer, stream: AsyncStream[object]) -> None:
-    """A program that runs again with the same input, id and epoch repeats nothing: asked for with `replay`."""
-    writer.create("application/json")
-    for _ in range(2):
-        async with stream.producer("job", replay=True, max_batch_items=2) as producer:
-            for value in ("first", "second", "third"):
-                await producer.append(value)
-    assert writer.messages() == ["first", "second", "third"]
-
-
-async def test_what_was_sent_before_counts_whatever_it_was(writer: Writer, stream: AsyncStream[object]) -> None:
-    writer.create("application/json")
-    writer.produce(b'"original"', "p", 0, 0)
-    async with stream.producer("p", replay=True) as producer:
-        await producer.append("other")
-    assert writer.messages() == ["original"]
-
-
 async def test_a_producer_that_was_there_before_is_not_taken_for_a_repetition_in_silence(
     writer: Writer, stream: AsyncStream[object]
 ) -> None:
@@ -267,10 +249,11 @@ async def test_detaching_leaves_the_stream_open(writer: Writer, stream: AsyncStr
         await producer.append(2)
 
 
-async def test_a_repeated_end_is_the_same_end(writer: Writer, stream: AsyncStream[object]) -> None:
+async def test_an_end_under_a_name_that_was_used_before_is_noticed(writer: Writer, stream: AsyncStream[object]) -> None:
     writer.create("application/json")
-    for message in ("body-A", "body-B"):
-        await stream.producer("p", replay=True).close(message)
+    await stream.producer("p").close("body-A")
+    with pytest.raises(ProducerReused):
+        await stream.producer("p").close("body-B")
     assert writer.messages() == ["body-A"]
 
 

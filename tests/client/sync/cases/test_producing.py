@@ -81,24 +81,6 @@ def test_a_flush_tells_the_offset_behind_everything(writer: Writer, stream: Stre
     producer.detach()
 
 
-def test_what_was_sent_before_is_not_written_again(writer: Writer, stream: Stream[object]) -> None:
-    """A program that runs again with the same input, id and epoch repeats nothing: asked for with `replay`."""
-    writer.create("application/json")
-    for _ in range(2):
-        with stream.producer("job", replay=True, max_batch_items=2) as producer:
-            for value in ("first", "second", "third"):
-                producer.append(value)
-    assert writer.messages() == ["first", "second", "third"]
-
-
-def test_what_was_sent_before_counts_whatever_it_was(writer: Writer, stream: Stream[object]) -> None:
-    writer.create("application/json")
-    writer.produce(b'"original"', "p", 0, 0)
-    with stream.producer("p", replay=True) as producer:
-        producer.append("other")
-    assert writer.messages() == ["original"]
-
-
 def test_a_producer_that_was_there_before_is_not_taken_for_a_repetition_in_silence(
     writer: Writer, stream: Stream[object]
 ) -> None:
@@ -254,10 +236,11 @@ def test_detaching_leaves_the_stream_open(writer: Writer, stream: Stream[object]
         producer.append(2)
 
 
-def test_a_repeated_end_is_the_same_end(writer: Writer, stream: Stream[object]) -> None:
+def test_an_end_under_a_name_that_was_used_before_is_noticed(writer: Writer, stream: Stream[object]) -> None:
     writer.create("application/json")
-    for message in ("body-A", "body-B"):
-        stream.producer("p", replay=True).close(message)
+    stream.producer("p").close("body-A")
+    with pytest.raises(ProducerReused):
+        stream.producer("p").close("body-B")
     assert writer.messages() == ["body-A"]
 
 
