@@ -4,8 +4,7 @@ from array import array
 
 from msgspec.structs import replace
 
-from everbrook.protocol import Edit, Write
-from everbrook.protocol.split import Split
+from everbrook.protocol import Edit, Split, Write
 from everbrook.storage.packing import Unpacker, pack_edit, unpack_edit
 from tests.storage.drafts import Draft
 

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         bucket_record as bucket_record,
     )
     from everbrook.protocol.query import ReadQuery as ReadQuery
+    from everbrook.protocol.split import Split as Split
     from everbrook.protocol.sse import (
         KEEP_ALIVE as KEEP_ALIVE,
         Decoder as Decoder,
@@ -96,6 +97,7 @@ __getattr__, __dir__ = lazy_imports(
         ".outcomes": "Appended Closed Created Cut Deleted Duplicate Existing Outcome Untouched",
         ".path": "REGISTRY STREAM_ROOT bucket_of bucket_prefix bucket_record",
         ".query": "ReadQuery",
+        ".split": "Split",
         ".sse": "Decoder Event KEEP_ALIVE encode_base64 encode_event",
         ".state": "Claim Fork Head Identity Kept Producer Retention Snapshot WHOLE",
     },

@@ -5,7 +5,7 @@ from time import thread_time
 
 import pytest
 
-from everbrook.engine.faults import Callback, Faults
+from everbrook.engine import Callback, Faults
 from everbrook.protocol import Head
 from everbrook.server.asgi import AsgiApplication
 from everbrook.server.limits.long_turns import LONG_SECS, LongTurns, TimedScheduler
