@@ -69,6 +69,11 @@ class HandServer:
         while self._scheduler.run_soon() or self._scheduler.run_from_threads():
             pass
 
+    def advance(self, secs: float) -> None:
+        """Let time pass, and take turns."""
+        self._scheduler.advance(round(secs * 1000))
+        self.take_turns()
+
     def commit(self) -> bool:
         """Make the next group durable, if there is one."""
         return bool(self._commits.run())

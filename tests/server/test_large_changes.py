@@ -71,6 +71,33 @@ def test_a_small_change_goes_before_the_next_large_one(server: HandServer) -> No
     assert server.engine.durable_change == small
 
 
+def commit_in_turns(server: HandServer, secs: float) -> None:
+    """Make the next group durable, which takes so long."""
+    server.advance(secs)
+    server.commit()
+    server.take_turns()
+
+
+def test_while_others_write_a_bucket_pauses_between_large_changes(server: HandServer) -> None:
+    large, little = render(b"POST", b"/ds/greedy/text", LARGE), render(b"POST", b"/ds/modest/text", b"little")
+    send(server, large, large, little)
+    before = server.engine.last_change
+    commit_in_turns(server, 1)
+    assert server.engine.last_change == before
+    server.advance(2.9)
+    assert server.engine.last_change == before
+    server.advance(0.2)
+    assert server.engine.last_change == before + 1
+
+
+def test_a_bucket_that_writes_alone_does_not_pause(server: HandServer) -> None:
+    large = render(b"POST", b"/ds/greedy/text", LARGE)
+    send(server, large, large)
+    before = server.engine.last_change
+    commit_in_turns(server, 1)
+    assert server.engine.last_change == before + 1
+
+
 def test_the_lengths_of_a_batch_count(server: HandServer) -> None:
     batch = render(b"POST", b"/ds/greedy/json", BATCH, b"application/json")
     assert send(server, batch, batch, batch) == 1

@@ -12,10 +12,10 @@ from everbrook.server.exchange import Exchange, Reply, Response
 
 TURN_SECS = 0.002
 
-Steps = Generator[Response | int | None, None, None]
-"""Does a little in each step, and gives the answer in the last one. A step that gives a change waits until that is
-durable, or has failed.
-"""
+Wait = Callable[[Callable[[], None]], object]
+"""Is given what to call when there is nothing more to wait for."""
+Steps = Generator[Response | Wait | None, None, None]
+"""Does a little in each step, and gives the answer in the last one, or what is to be waited for before the next."""
 Refuse = Callable[[ProtocolError], Response]
 
 
@@ -29,7 +29,7 @@ def answer_in_slices(engine: Engine, name: bytes, steps: Steps, refuse: Refuse) 
     return given if isinstance(given, Response) else Sliced(engine, name, steps, refuse, given)
 
 
-def _take_slice(steps: Steps) -> Response | int | None:
+def _take_slice(steps: Steps) -> Response | Wait | None:
     """Take steps for as long as one turn may last, or until one gives something."""
     until = perf_counter() + TURN_SECS
     while (given := next(steps)) is None and perf_counter() < until:
@@ -42,26 +42,25 @@ class Sliced:
 
     brief = True
 
-    def __init__(self, engine: Engine, name: bytes, steps: Steps, refuse: Refuse, change: int | None) -> None:
-        """Take the steps that follow a slice, which has given nothing or a `change` to wait for."""
+    def __init__(self, engine: Engine, name: bytes, steps: Steps, refuse: Refuse, wait: Wait | None) -> None:
+        """Take the steps that follow a slice, which has given nothing or something to wait for."""
         self._engine = engine
         self._name = name
         self._steps = steps
         self._refuse = refuse
-        self._change = change
+        self._wait = wait
         self._exchange: Exchange | None = None
 
     def start(self, exchange: Exchange) -> None:
         """Leave the turn to others first."""
         self._exchange = exchange
-        self._leave_turn(self._change)
+        self._leave_turn(self._wait)
 
-    def _leave_turn(self, change: int | None) -> None:
-        if change is None:
+    def _leave_turn(self, wait: Wait | None) -> None:
+        if wait is None:
             self._engine.turns.wait(self._name, self._go_on, self._fail)
         else:
-            # Whatever became of it. This goes on in a turn of its own: the next group is on its way by then.
-            self._engine.when_durable(change, lambda _: self._leave_turn(None))
+            wait(lambda: self._leave_turn(None))
 
     def _go_on(self) -> None:
         if self._exchange is None:

@@ -93,8 +93,8 @@ class StreamResource:
             if is_large_batch(request.headers, body):
                 split = yield from split_in_pieces(body)
                 size += LENGTH_BYTES * len(split.lengths)
-            while (change := self._large_changes.to_wait_for(name, size)) is not None:
-                yield change
+            while wait := self._large_changes.wait(name, size):
+                yield wait
             reply = method(request, common, split)
             assert isinstance(reply, Response)  # noqa: S101 - what was prepared is answered at once
             self._large_changes.note(name, size)
