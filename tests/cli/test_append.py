@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from everbrook import Client
 from tests.cli.conftest import Pipe, Run
 from tests.server.process import EVERBROOK
 
@@ -102,8 +103,43 @@ def test_many_lines_arrive_in_order(run: Run, pipe: Pipe, values: str) -> None:
 
 def test_a_producer_appends_exactly_once(run: Run, pipe: Pipe, values: str) -> None:
     assert pipe("append", values, "--producer", "me", stdin=b"1\n2\n").stdout == b"0000000000000004\n"
-    assert pipe("append", values, "--producer", "me", stdin=b"3\n").returncode == 0
+    assert pipe("append", values, "--producer", "me", stdin=b"1\n2\n").stdout == b"0000000000000004\n"
+    assert pipe("append", values, "--producer", "me", stdin=b"1\n2\n3\n").stdout == b"0000000000000006\n"
     assert run("read", values).out == "1\n2\n3\n"
+
+
+@pytest.mark.parametrize("how", [(), ("--lines",), ("--binary",)])
+def test_a_producer_goes_on_with_text(run: Run, pipe: Pipe, text: str, how: tuple[str, ...]) -> None:
+    inputs = [b"1\n2\n", b"1\n2\n", b"1\n2\n3\n"] if how else [b"1\n2\n"] * 2
+    for stdin in inputs:
+        assert pipe("append", text, *how, "--producer", "me", stdin=stdin).returncode == 0
+    assert run("read", text).out == inputs[-1].decode()
+
+
+@pytest.mark.parametrize(
+    "stdin, words", [(b"1\n", "ends before them"), (b"1\n3\n4\n", "begins otherwise"), (b"12\n3\n", "begins otherwise")]
+)
+def test_a_producer_refuses_another_input(run: Run, pipe: Pipe, values: str, stdin: bytes, words: str) -> None:
+    pipe("append", values, "--producer", "me", stdin=b"1\n2\n")
+    ran = pipe("append", values, "--producer", "me", stdin=stdin)
+    assert (ran.returncode, ran.stderr.count(b"\n")) == (2, 1)
+    assert words in ran.stderr.decode()
+    assert run("read", values).out == "1\n2\n"
+
+
+def test_another_input_is_appended_anew(run: Run, pipe: Pipe, values: str) -> None:
+    pipe("append", values, "--producer", "me", stdin=b"1\n2\n")
+    for stdin in (b"3\n", b"3\n4\n"):
+        options = ("--anew",) if stdin == b"3\n" else ()
+        assert pipe("append", values, "--producer", "me", *options, stdin=stdin).returncode == 0
+    assert run("read", values).out == "1\n2\n3\n4\n"
+
+
+def test_the_producer_of_another_program_is_refused(run: Run, pipe: Pipe, url: str, values: str) -> None:
+    with Client(url) as client, client.stream(values).producer("me", resume=True) as producer:
+        producer.append(1, position="line 1")
+    ran = pipe("append", values, "--producer", "me", stdin=b"1\n2\n")
+    assert "its position is 'line 1'" in ran.stderr.decode()
 
 
 def test_a_producer_keeps_the_lines_of_text_apart(run: Run, pipe: Pipe, text: str) -> None:
@@ -142,6 +178,7 @@ def test_what_arrives_is_sent_at_once(run: Run, values: str) -> None:
         ("text", ("--json",), b"1", "--json is for JSON streams, and this one is text/plain"),
         ("text", ("--binary", "--lines"), b"x", "--binary goes neither with --lines nor with --json"),
         ("text", ("--producer", "p", "--if-match", "0", "x"), b"", "don't go together"),
+        ("text", ("--anew", "x"), b"", "--anew needs --producer"),
         ("text", ("--file", "missing"), b"", "missing"),
         ("text", (), b"", "there is nothing to append: the input is empty"),
     ],

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import click
@@ -23,6 +24,7 @@ class How(TypedDict):
     as_json: bool
     if_match: str | None
     producer: str | None
+    anew: bool
 
 
 class Sink(Protocol):
@@ -43,7 +45,8 @@ class Sink(Protocol):
 @click.option("--binary", is_flag=True, help="A message is whatever arrived at once.")
 @click.option("--json", "as_json", is_flag=True, help="The messages are JSON, and so is what is printed.")
 @offset_option("--if-match", "Append only if the stream ends there.")
-@click.option("--producer", metavar="ID", help="Append exactly once, whatever breaks, as the producer of this name.")
+@click.option("--producer", metavar="ID", help="Append exactly once: the same command again goes on where it was.")
+@click.option("--anew", is_flag=True, help="With --producer: the input is another one than that of its last run.")
 @server_options
 def append(
     name: str, bucket: str | None, arguments: tuple[str, ...], files: tuple[str, ...], **how: Unpack[How]
@@ -71,6 +74,8 @@ def _check(how: How) -> None:
         raise click.UsageError("--binary goes neither with --lines nor with --json")
     if how["if_match"] and how["producer"]:
         raise click.UsageError("--if-match and --producer don't go together")
+    if how["anew"] and not how["producer"]:
+        raise click.UsageError("--anew needs --producer")
 
 
 def _is_json(stream: "Stream[Any]", how: How) -> bool:
@@ -125,9 +130,9 @@ def _sink(stream: "Stream[Any]", how: How, *, json: bool) -> Iterator[Sink]:
         return
     # Only in JSON streams a request can have several messages.
     items = MAX_BATCH_MESSAGES if json else 1
-    with stream.producer(how["producer"], auto_claim=True, max_batch_items=items) as producer:
-        yield (sink := Produced(producer))
-        sink.offset = producer.flush() or ""
+    with stream.producer(how["producer"], resume=True, max_batch_items=items) as producer:
+        yield (sink := Produced(stream, producer, anew=how["anew"], divisible=how["binary"]))
+        sink.finish()
 
 
 class Plain:
@@ -148,13 +153,73 @@ class Plain:
 
 
 class Produced:
-    """Lets a producer send, which goes on over broken connections and restarts of the server."""
+    """Lets a producer send what an earlier run of the same command has not. It goes on over broken connections.
 
-    def __init__(self, producer: "Producer[Any]") -> None:
+    The position of a message is how many bytes of the input it ends, and a digest of them: so another input is told
+    from one that goes on.
+    """
+
+    def __init__(self, stream: "Stream[Any]", producer: "Producer[Any]", *, anew: bool, divisible: bool) -> None:
+        """Begin `anew`, or pass what the producer has appended. A `divisible` message may be passed in part."""
         self.offset = ""
+        self._stream = stream
         self._producer = producer
+        self._divisible = divisible
+        self._stored = "" if anew or producer.position is None else producer.position
+        self._left = _bytes_of(self._stored, producer.id)
+        self._bytes = 0
+        self._digest = sha256()
 
     def send(self, batch: list[bytes]) -> None:
-        """Append messages."""
+        """Append messages, but for those that are there already."""
         for message in batch:
-            self._producer.append(message)
+            rest = self._passed(message) if self._left else message
+            if rest:
+                self._take(rest)
+                self._producer.append(rest, position=self._position)
+
+    def finish(self) -> None:
+        """Have everything in the stream."""
+        if self._left:
+            raise self._another_input("ends before them")
+        self.offset = self._producer.flush() or self._stream.head().offset
+
+    def _passed(self, message: bytes) -> bytes:
+        """Pass what an earlier run has appended, and give the rest of the message."""
+        size = min(len(message), self._left) if self._divisible else len(message)
+        self._take(message[:size])
+        self._left = max(0, self._left - size)
+        if not self._left and self._position != self._stored:
+            raise self._another_input("begins otherwise")
+        return message[size:]
+
+    def _take(self, data: bytes) -> None:
+        self._bytes += len(data)
+        # Values of JSON are told apart. What arrives at once differs from run to run.
+        self._digest.update(data if self._divisible else data + b"\0")
+
+    @property
+    def _position(self) -> str:
+        return f"{self._bytes} {self._digest.hexdigest()[:_DIGITS]}"
+
+    def _another_input(self, how: str) -> click.UsageError:
+        count, name = self._stored.split()[0], self._producer.id
+        return click.UsageError(
+            f"the producer {name!r} has appended {count} bytes, and this input {how}: it goes on with the same input "
+            "only. --anew appends another one, and another --producer keeps both"
+        )
+
+
+_DIGITS = 32
+
+
+def _bytes_of(position: str, name: str) -> int:
+    """Read how many bytes a producer has appended."""
+    if not position:
+        return 0
+    count, _, digest = position.partition(" ")
+    if not count.isdecimal() or len(digest) != _DIGITS:
+        raise click.UsageError(
+            f"the producer {name!r} is another program's: its position is {position!r}; give another --producer"
+        )
+    return int(count)
