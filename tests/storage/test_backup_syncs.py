@@ -196,7 +196,7 @@ def test_what_is_not_part_of_a_store_is_not_in_its_backup(store: Path, still: St
 def test_a_store_whose_manifest_can_not_be_read_is_not_backed_up(store: Path) -> None:
     (store / "manifest.json").write_bytes(b"{")
     for _ in range(2):
-        with pytest.raises(Exception, match="a start of the server restores it"):
+        with pytest.raises(Exception, match="start a server on the store"):
             StillStore(store)
 
 

@@ -142,7 +142,7 @@ def test_a_mark_that_is_damaged_itself_leaves_nothing_readable(tmp_path: Path) -
     storage = HeldStorage(tmp_path)
     record = storage.load(b"a")
     assert record
-    assert record.damage == DamageMark(0, "what is known of its damage is damaged too")
+    assert record.damage == DamageMark(0, "the row that describes its damage is damaged too")
     storage.close()
 
 

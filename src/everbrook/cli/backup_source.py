@@ -21,7 +21,7 @@ from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.httpx import tls_context
 from everbrook.client.refusals import refusal_of
 from everbrook.storage.backups.backup import BackupError, format_name, require_store
-from everbrook.storage.backups.pieces import Asked, Mangled, Piece, parse_pieces
+from everbrook.storage.backups.pieces import Asked, Piece, PieceCorrupted, parse_pieces
 from everbrook.storage.pin import PinnedFile
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class ServerSource:
         """Give pieces, verified."""
         try:
             pieces = parse_pieces(self._ask("POST", f"{self._place}/pieces", msgspec.json.encode(asked)))
-        except Mangled as error:
+        except PieceCorrupted as error:
             raise InvalidAnswer(str(error)) from error
         if not 1 <= len(pieces) <= len(asked):
             raise InvalidAnswer(f"the server was asked for {len(asked)} pieces, and gave {len(pieces)}")

@@ -1,4 +1,4 @@
-"""Storage: keeps each change entirely or not at all, and reads bytes back. It stores what was decided."""
+"""Storage: stores each change atomically, and reads bytes back. Protocol rules do not belong here."""
 
 from typing import TYPE_CHECKING
 

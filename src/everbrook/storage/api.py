@@ -1,8 +1,8 @@
-"""What every storage engine promises.
+"""The interface of every storage engine.
 
-A group of changes is first made durable (`persist`), then visible (`apply`). Between the two nothing can see it; after
-a crash in between, all of it is there. What "returned" means after `persist` is the mode's promise: memory survives
-nothing, a durable mode survives what its name says.
+A group of changes is first made durable (`persist`), then visible (`apply`). Between the two no reader sees it; a crash
+in between loses none of it. The storage mode says what a change survives once `persist` has returned: in memory mode it
+survives nothing, in a durable mode what `promise` says.
 """
 
 import errno
@@ -19,7 +19,7 @@ from everbrook.storage.pin import Pin
 
 
 class Checkpoints:
-    """Counts the checkpoints of a store. Written by its threads, read by whoever watches: plain numbers."""
+    """Counts the checkpoints of a store. Its threads write plain numbers, and the metrics read them without a lock."""
 
     __slots__ = ("done", "failed", "journal_bytes", "last_secs", "secs")
 
@@ -31,7 +31,7 @@ class Checkpoints:
         self.last_secs = 0.0
 
     def note(self, secs: float, *, failed: bool = False) -> None:
-        """Count a checkpoint that took so long."""
+        """Count a checkpoint that took `secs`."""
         self.done += not failed
         self.failed += failed
         self.secs += secs
@@ -39,68 +39,68 @@ class Checkpoints:
 
 
 class Draft(Protocol):
-    """A blob that is being written. It may be used from another thread, one call at a time."""
+    """A blob that is being written. Any thread may call it, one call at a time."""
 
     def write(self, data: bytes) -> None:
-        """Add bytes. `StorageFull` says that there is no room for them."""
+        """Add bytes. Raises `StorageFull` if there is no room for them."""
 
     def finish(self) -> None:
-        """Return when the blob is as durable as the storage's promise says. `StorageFull` as above."""
+        """Return when the blob is as durable as the storage promises. Raises `StorageFull` as `write` does."""
 
     def abandon(self) -> None:
-        """Remove what there is of it."""
+        """Remove the bytes that were written."""
 
 
 class BlobReader(Protocol):
-    """A blob that is being read. What it has begun to read stays readable, even if the blob is removed."""
+    """A blob that is being read. It stays readable to its end, even if the blob is removed meanwhile."""
 
     def read(self, size: int) -> bytes:
         """Give the next bytes, at most `size`; none at the end."""
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the file, if there is one."""
 
 
 class Blobs(Protocol):
-    """The bytes of snapshots, each written once, beside the streams. Calls may come from several threads, and may wait.
+    """The bytes of snapshots, each written once, beside the streams. Any thread may call; calls may wait for a disk.
 
-    A blob is whole and durable before a change refers to it. One that nothing refers to is an orphan, left by a crash
-    or superseded, and is removed. It is known by the incarnation of the stream that published it, its owner, and a
-    number.
+    A blob is whole and durable before a change refers to it. A blob without a reference is an orphan, left by a crash
+    or superseded, and is removed. Its key is its owner, the incarnation of the stream that published it, and a number.
     """
 
     def begin(self, owner: int, number: int) -> Draft:
-        """Begin a blob that does not exist. `StorageFull` says that there is no room for it."""
+        """Begin a blob that does not exist. Raises `StorageFull` if there is no room for it."""
 
     def open(self, owner: int, number: int, size: int, /) -> BlobReader:
-        """Begin to read a blob of so many bytes. `StorageFull` says that no file can be opened.
+        """Begin to read a blob of `size` bytes.
 
-        `Damaged` says that it is not there, and when it is read, that it is not what was written.
+        Raises `StorageFull` if no file can be opened, and `Damaged` if the blob is missing. The reader raises `Damaged`
+        if the bytes are not those that were written.
         """
 
     def remove(self, owner: int, number: int) -> None:
         """Remove a blob, if it is there."""
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
-        """Go through all blobs, some at a time: owners and numbers. Those being written may be among them."""
+        """Give the owners and numbers of all blobs, in batches. Blobs that are being written may be among them."""
 
 
 class StorageFull(Exception):
-    """There was no room, or no file descriptor, for a group: nothing of it is stored, and the storage is as before."""
+    """There is no room, or no file descriptor, for a group: nothing of it is stored, and the storage goes on."""
 
 
 def refusal(error: OSError) -> Exception:
-    """Tell a write that found no room, after which the storage goes on, from one after which nobody knows."""
+    """Map ENOSPC and EDQUOT to `StorageFull`; after any other error of a write the state of the file is unknown."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return StorageFull(f"the disk is full: {error.strerror}")
     return error
 
 
 def refusal_to_open(error: OSError) -> Exception:
-    """Do what `refusal` does, for an error of opening or creating a file or of making a folder.
+    """Map EMFILE, ENFILE and ENOMEM to `StorageFull` as well, for an error of opening a file or of making a folder.
 
-    Without a descriptor or memory for it the file was not touched, so that the storage goes on as well. That holds for
-    nothing but opening: a sync that finds no memory leaves unknown what is durable.
+    Without a descriptor or memory the file was not touched, so the storage goes on. This holds for opening only: after
+    a sync that failed with ENOMEM it is unknown which bytes are durable.
     """
     if error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOMEM}:
         return StorageFull(f"no file can be opened: {error.strerror}")
@@ -108,7 +108,7 @@ def refusal_to_open(error: OSError) -> Exception:
 
 
 class Record(Struct, frozen=True):
-    """A stored stream: its head, what it remembers of its producers, and whether it is known to be damaged."""
+    """A stored stream: its head, the state of its producers, and its damage mark, if it has one."""
 
     head: Head
     producers: Mapping[bytes, Producer]
@@ -116,76 +116,76 @@ class Record(Struct, frozen=True):
 
 
 class Storage(Protocol):
-    """One place that keeps streams. All calls but `persist` and `seal` come from the thread that owns the streams."""
+    """Keeps streams. All calls but `persist` and `seal` come from the thread that owns the streams."""
 
     promise: str
-    """What an acknowledged change survives, in words for a person."""
+    """What an acknowledged change survives, as a text for the log and the user interface."""
 
     blocking: bool
-    """Whether `persist` waits for a disk or a network, and so belongs in a thread of its own. If not, there is
-    nothing to persist, and `apply` is all."""
+    """Whether `persist` waits for a disk or a network, and so needs a thread of its own. If not, `persist` does nothing
+    and `apply` is enough."""
 
     @property
     def blobs(self) -> Blobs:
-        """Where the bytes of snapshots are."""
+        """The bytes of snapshots."""
 
     @property
     def checkpoints(self) -> Checkpoints | None:
-        """What became of its journal, where it has one."""
+        """The counts of checkpoints; None if the storage has no journal."""
 
     @property
     def damages(self) -> Sequence[Damage]:
-        """What was found damaged when it was opened."""
+        """The damage that opening the storage found."""
 
     @property
     def damaged_streams(self) -> int:
         """How many streams are known to be damaged."""
 
     def damage_of(self, incarnation: int) -> DamageMark | None:
-        """Give what is known of the damage of a stream, if it has any."""
+        """Give the damage mark of a stream, if it has one."""
 
     def mark(self, incarnation: int, mark: DamageMark, /) -> None:
-        """Remember that a stream is damaged. The mark stays until somebody has repaired the stream."""
+        """Mark a stream as damaged. The mark stays until the stream is repaired or deleted."""
 
     @property
     def refusal(self) -> str | None:
-        """Why it takes no changes until somebody has repaired it, if so."""
+        """Why the storage takes no changes until it is repaired; None if it takes changes."""
 
     @property
     def last_incarnation(self) -> int:
         """At least the largest incarnation that was ever stored, and the largest number of a blob in a head.
 
-        It counts streams and snapshots that are gone, and is as durable as they were: what comes after a restart, even
-        with a clock that was set back, must not get a number that somebody may still hold in an offset, an entity tag
+        It includes streams and snapshots that were deleted, and is as durable as they were. A number is never used
+        twice, even if the clock was set back before a restart: a client may still hold it in an offset, an entity tag
         or a fork.
         """
 
     @property
     def epoch(self) -> int:
-        """Another number after each restore from a backup: the same offset may mean other bytes then."""
+        """A number that changes with each restore from a backup: the same offset may mean other bytes afterwards."""
 
     @property
     def used_bytes(self) -> int:
         """How much memory the stored streams take."""
 
     def bucket_bytes(self, bucket_id: bytes, /) -> int:
-        """How much of that is of a bucket."""
+        """How much memory the stored streams of a bucket take."""
 
     def cost_bytes(self, write: Write, /) -> int:
         """How much memory a write would take."""
 
     def persist(self, group: Sequence[Change]) -> None:
-        """Make a group of changes durable, each entirely or not at all.
+        """Make a group of changes durable, each change atomically.
 
-        `StorageFull` refuses the group. Any other error poisons the store: nobody knows what is durable.
+        Raises `StorageFull` if it refuses the group. Any other error poisons the store: it is unknown what is durable.
         """
 
     @property
     def unsealed(self) -> bool:
-        """Whether nothing proves yet that the last group was durable: the next one would, or `seal`."""
+        """Whether the last group still lacks a proof that it was durable: the next group, or `seal`, adds one."""
 
     def seal(self) -> None:
-        """Prove that the last group was durable, when no other one is being persisted."""
+        """Prove that the last group was durable. Must not run beside `persist`."""
 
     def apply(self, group: Sequence[Change]) -> None:
         """Make a persisted group visible to the methods below. It cannot fail."""
@@ -200,10 +200,13 @@ class Storage(Protocol):
         """Count the streams whose names begin with `prefix`."""
 
     def mortal(self, after: int, limit: int, /) -> list[Head]:
-        """Give streams that time acts on and that need not be in memory, in the order of their incarnations."""
+        """Give stored streams with a lifetime or a retention policy, in the order of their incarnations.
+
+        A storage whose streams are always in memory gives none.
+        """
 
     def fork_count(self, incarnation: int) -> int:
-        """Count the streams that branch off this one."""
+        """Count the forks of this stream."""
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
         """Give the stream's own bytes from `start` to `end`."""
@@ -230,34 +233,34 @@ class Storage(Protocol):
         """
 
     def discard(self, incarnation: int) -> None:
-        """Give the space back of what neither the stream nor a fork of it retains. Some of it may stay for a while."""
+        """Free the space of bytes that neither the stream nor a fork of it retains, some of it later."""
 
     def keeps(self, owner: int, blob: int) -> bool:
         """Tell whether a blob is the snapshot of its owner, or one that a fork of it began with."""
 
     def pin(self) -> Pin | None:
-        """Hold on to everything that is durable now, to be read while the storage goes on. None: nothing is on a disk.
+        """Keep everything that is durable now readable while the storage goes on. None: nothing is on a disk.
 
-        It is called while nothing is being persisted, and returns at once. Until the pin is released or the storage
-        closed, nothing of that moment is lost; what is removed meanwhile takes up room until then.
+        Call it while nothing is being persisted; it returns at once. Files that are removed meanwhile take up room
+        until the pin is released or the storage closed.
         """
 
     def verify(self) -> str | None:
-        """Say why nothing may be persisted any more, if so.
+        """Give the reason why nothing may be persisted any more, or None.
 
-        Another process may write to the folder of the store by now, or its base was found damaged. `close` is not
-        called then, because it writes as well.
+        Another process may write to the folder of the store by now, or its base was found damaged. The caller must not
+        call `close` then, because it writes as well.
         """
 
     def close(self) -> None:
-        """Let go of everything the engine holds open, pins too. Nothing may be called after it."""
+        """Release everything that the engine holds open, pins too. No method may be called afterwards."""
 
 
 def floor_of(head: Head, oldest_fork: Identity | None) -> int:
-    """Give the offset before which nobody needs a stream's bytes.
+    """Give the offset before which neither a stream nor a fork of it needs the stream's bytes.
 
-    A fork needs what its source retained when the fork was made. A source only ever retains less, so that the oldest
-    living fork needs the most.
+    A fork needs what its source retained when the fork was made. A source retains less and less, so the oldest living
+    fork needs the most.
     """
     earliest = head.kept.earliest
     return min(earliest, oldest_fork.first_kept.earliest) if oldest_fork else earliest

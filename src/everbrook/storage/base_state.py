@@ -1,4 +1,4 @@
-"""What the base says of itself and of the journal in front of it: the rows of one of its databases."""
+"""The state of the base: the rows of the database `meta`, which describe the base and the journal in front of it."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,7 +27,7 @@ class Opened(Value, frozen=True):
     boot: str
 
     def kept_in(self, boot: str) -> bool:
-        """Tell whether what was written then is all there in a run of the machine: it may be lost after another one."""
+        """Tell whether all that was written then has survived until this boot: unsynced bytes end with the machine."""
         return self.sync or self.boot == boot
 
 
@@ -37,7 +37,7 @@ class BaseState(Value, frozen=True, kw_only=True):
     applied: int = 0
     """The number of the last change that is in the base."""
     last_incarnation: int = 0
-    """At least the largest incarnation that was ever stored, also of streams that are gone."""
+    """At least the largest incarnation that was ever stored, those of deleted streams included."""
     needed: Needed = Needed()
     manifest: bytes = b""
     opened: bytes = b""
@@ -45,12 +45,12 @@ class BaseState(Value, frozen=True, kw_only=True):
 
 
 def is_whole(key: bytes, value: bytes | None) -> bool:
-    """Tell whether a row of the state verifies and has the size of what should be in it."""
+    """Tell whether a row of the state verifies and has the size that its key requires."""
     return value is not None and len(value) == _SIZES.get(key, len(value))
 
 
 def is_readable(key: bytes, value: bytes | None) -> bool:
-    """Tell whether a row of the state can be read, too."""
+    """Tell whether a row of the state is whole and can be parsed."""
     if value is not None and key == OPENED:
         with suppress(StoreError):
             return parse_opened(value) is not None
@@ -70,7 +70,7 @@ def parse_state(rows: Mapping[bytes, bytes]) -> BaseState:
 
 
 def parse_opened(text: bytes) -> Opened | None:
-    """Read how a store was opened last, if it was. `StoreError` says that this can't be read."""
+    """Read how a store was opened last, if it was. Raises `StoreError` if the row can't be parsed."""
     try:
         return msgspec.json.decode(text, type=Opened) if text else None
     except msgspec.MsgspecError as error:

@@ -1,7 +1,7 @@
 """A checkpoint takes recent changes into the base: all of them, with their number, in one LMDB transaction.
 
-The bytes of segments are on the disk before that transaction refers to them. After it, and only then, the journal is
-trimmed and what is gone is removed.
+The bytes of segments are on the disk before that transaction refers to them. Only after it, the checkpointer trims the
+journal and removes the segments that no row refers to any more.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,11 +68,11 @@ class Checkpoint:
         try:
             self._writer.abandon()
         finally:
-            # The next checkpoint would wait for ever for a transaction that nobody ends.
+            # LMDB has one writer: without the abort, the next checkpoint would wait for this transaction for ever.
             self._transaction.abort()
 
     def take(self, recent: Recent, marks: Mapping[int, DamageMark]) -> None:
-        """Take in recent changes, and what is known of damaged streams."""
+        """Take in recent changes and the damage marks."""
         for incarnation in recent.dropped:
             self._drop(incarnation)
         for stream in recent.streams.values():
@@ -184,7 +184,7 @@ class Checkpoint:
         while there and holds(cursor, incarnation):
             key, row = bytes(cursor.key()), bytes(cursor.value())
             if not is_inline(row):
-                # If the row is damaged, nobody knows where the segment ends: another one begins.
+                # If the row is damaged, the end of the segment is unknown: the writer begins another one.
                 located = parse_location(key, row)
                 return located[0] if located else None
             there = cursor.prev()
@@ -235,7 +235,7 @@ class Checkpoint:
         self._remove_chunks(incarnation, None)
 
     def _unlink_fork(self, incarnation: int) -> None:
-        """Remove a stream from the forks of its source, if its damaged row does not tell which one that is."""
+        """Remove a stream from the forks of its source by a scan, because its damaged row does not name the source."""
         for key in [bytes(key) for key, _ in self._rows.cursor(Database.FORKS)]:
             if key.endswith(INCARNATION.pack(incarnation)):
                 self._rows.delete(Database.FORKS, key)
@@ -247,16 +247,16 @@ class Checkpoint:
     # The state of the base
 
     def set_applied(self, number: int, last_incarnation: int) -> None:
-        """Say that every change up to `number` is in the base."""
+        """Record that every change up to `number` is in the base."""
         self._rows.put(Database.META, APPLIED, NUMBER.pack(number))
         self._rows.put(Database.META, LAST_INCARNATION, NUMBER.pack(last_incarnation))
 
     def set_needed(self, needed: Needed) -> None:
-        """Say which files of the journal must be there."""
+        """Record which files of the journal recovery needs."""
         self._rows.put(Database.META, NEEDED, NUMBERS.pack(needed.first, needed.last))
 
     def set_damage(self, marks: Mapping[int, DamageMark]) -> None:
-        """Keep what is known of damaged streams, and nothing else."""
+        """Replace the stored damage marks by `marks`."""
         kept = {INCARNATION.pack(incarnation) for incarnation in marks}
         for key in [bytes(key) for key, _ in self._rows.cursor(Database.DAMAGED)]:
             if key not in kept:
@@ -265,7 +265,7 @@ class Checkpoint:
             self._rows.put(Database.DAMAGED, INCARNATION.pack(incarnation), pack_mark(mark))
 
     def set_opened(self, opened: Opened, manifest: Manifest) -> None:
-        """Say how the store is opened, and keep a copy of its manifest."""
+        """Record how the store is opened, and store a copy of its manifest."""
         self._rows.put(Database.META, OPENED, msgspec.json.encode(opened))
         self._rows.put(Database.META, MANIFEST_COPY, format_manifest(manifest))
 

@@ -50,9 +50,10 @@ class Checkpointer:
         self.stats = Checkpoints()
 
     def remove_leftovers(self, written: set[int] | None) -> None:
-        """Remove the segments that an earlier process had no time to remove, or to refer to.
+        """Remove the segments that a crash kept an earlier process from removing, or from referring to.
 
-        A checkpoint that was cut off may have begun some of the streams that are `written` about in the journal.
+        A checkpoint that a crash interrupted may have begun segments of streams that the journal has bytes of: those
+        are in `written`; None means that any stream may be among them.
         """
         self._remove(self._base.removals())
         if self._base.segments.used and written != set():
@@ -61,7 +62,7 @@ class Checkpointer:
             self._executor.submit(self._remove_begun, written, last_incarnation)
 
     def _remove_begun(self, written: set[int] | None, last_incarnation: int) -> None:
-        """Remove segments of streams that are newer than the base. What may be older stays, for a person to judge."""
+        """Remove the segments that are newer than the base. One that may be older stays, for `everbrook check`."""
         segments = self._base.segments
         for incarnation, segment in list(segments.files(written)):
             marked = incarnation in self._view.marks
@@ -71,7 +72,7 @@ class Checkpointer:
     def follow(self, applied: int) -> None:
         """End a checkpoint that is done, and begin one if the journal is large enough.
 
-        `applied` is the number of the last change in memory. The journal may have the next group already.
+        `applied` is the number of the last change in memory. The journal may hold the next group already.
         """
         if self._under_way:
             self._end()
@@ -88,12 +89,12 @@ class Checkpointer:
             return
         under_way = self._under_way
         if under_way and (error := under_way.exception()):
-            # `follow` tries again only after a change, and changes are refused now: so this thread has to.
+            # `follow` runs only after a change, and changes are refused now: so this thread starts the retry.
             self._retry(under_way)
             raise StorageFull(f"checkpoints fail, and no more changes can be held in memory: {error}")
 
     def _retry(self, failed: Future[Removals]) -> None:
-        """Try a checkpoint again, unless another thread does."""
+        """Try a failed checkpoint again. Two threads may come here; the lock lets one of them submit it."""
         with self._retry_lock:
             if self._under_way is failed:
                 self._submit()
@@ -101,7 +102,7 @@ class Checkpointer:
     def _submit(self) -> None:
         aside = self._view.checkpointing
         if aside is not None:
-            # A stream that was dropped since is still in the base, and so is its damage.
+            # A stream that was dropped meanwhile is still in the base, and so is its damage.
             marks, last_incarnation = self._view.marks | self._marks, self._view.last_incarnation
             self._under_way = self._executor.submit(self._make, aside, self._number, marks, last_incarnation)
 
@@ -114,14 +115,14 @@ class Checkpointer:
                 checkpoint.take(recent, marks)
                 checkpoint.set_applied(number, last_incarnation)
                 checkpoint.set_needed(self._journal.needed_after(number))
-                checkpoint.removed(self._gone())
+                checkpoint.removed(self._durable_removals())
                 checkpoint.commit()
             self._removed = []
         except BaseException:
             self.stats.note(time.perf_counter() - began, failed=True)
             raise
         try:
-            # The base has the changes now: whatever fails here, they must not be taken in again.
+            # The base has the changes now: an error here must not make the checkpointer take them in again.
             self._journal.trim(number)
         except OSError as error:
             logger.warning("the journal could not be trimmed, and will be by the next checkpoint: %s", error)
@@ -132,13 +133,15 @@ class Checkpointer:
         return checkpoint.removals
 
     def _remove(self, segments: Removals) -> None:
-        """Remove segments that no row refers to. The next checkpoint notes which are gone; a start tries the others."""
+        """Remove segments that no row refers to. The next checkpoint deletes the rows of those that are removed; the
+        next start tries the others again.
+        """
         for incarnation, segment in segments:
             if self._remove_file(segment_path(self._base.segments.folder, incarnation, segment)):
                 self._removed.append((incarnation, segment))
 
-    def _gone(self) -> Removals:
-        """Give the segments that were removed, so that not even a power failure brings them back."""
+    def _durable_removals(self) -> Removals:
+        """Give the segments whose removal is durable: a power failure does not bring them back."""
         self._base.segments.sync_folders(self._removed)
         return self._removed
 
@@ -169,21 +172,23 @@ class Checkpointer:
     # Giving space back
 
     def discard(self, incarnation: int) -> None:
-        """Let go of what nobody needs of a stream: in memory now, in the base with a later checkpoint."""
+        """Discard the bytes before a stream's floor: in memory now, in the base with a later checkpoint."""
         floor = self._view.floor(incarnation)
         if floor:
             recent = self._view.recent
             recent.discard(incarnation, floor, self._view.discardable_bytes(incarnation, floor))
             if recent.discardable_bytes >= self._tuning.checkpoint_bytes:
                 recent.discardable_bytes = 0
-                # Behind the checkpoint that is under way. What is queued covers floors that are noted later.
+                # The executor runs it after the checkpoint that is under way. A queued task covers later floors too.
                 if self._discarding is None or self._discarding.running() or self._discarding.done():
                     self._discarding = self._executor.submit(self._discard)
 
     def _discard(self) -> None:
-        """Discard what is noted now. It stays noted: should this fail, the next checkpoint does it."""
+        """Discard the chunks before the floors noted so far. The floors stay noted: if this fails, the next checkpoint
+        discards them.
+        """
         try:
-            # In this order: a cut that is noted while the journal is being synced need not be on the disk.
+            # The floors are copied before the sync: a cut that is noted during the sync may not be on the disk yet.
             floors = self._view.recent.floors.copy()
             self._journal.settle()
             with Checkpoint(self._base, self._tuning) as checkpoint:
@@ -194,7 +199,7 @@ class Checkpointer:
             logger.warning("bytes that no stream retains stay in the base until the next checkpoint: %s", error)
 
     def remove_later(self, paths: list[Path]) -> None:
-        """Remove files in the background. What can't be removed, the next start finds."""
+        """Remove files in the background. The next start tries those again that can't be removed."""
         self._executor.submit(self._remove_files, paths)
 
     def _remove_files(self, paths: list[Path]) -> None:
@@ -206,9 +211,9 @@ class Checkpointer:
     # The end
 
     def close(self, applied: int | None) -> bool:
-        """Make a last checkpoint if everything up to `applied`, and nothing else, is in the journal. None: make none.
+        """Make a last checkpoint if `applied` is the last number of the journal. None: make none.
 
-        Tells whether everything is in the base now. If not, the next opening replays the journal.
+        Tells whether the base has every change now. If not, the next opening replays the journal.
         """
         self._executor.shutdown()
         self._end(retry=False)
@@ -219,7 +224,7 @@ class Checkpointer:
                 checkpoint.take(self._view.recent, self._view.marks)
                 checkpoint.set_applied(applied, self._view.last_incarnation)
                 checkpoint.set_needed(Needed(self._journal.last_use + 1, self._journal.last_use))
-                checkpoint.removed(self._gone())
+                checkpoint.removed(self._durable_removals())
                 checkpoint.commit()
             self._remove(checkpoint.removals)
         except (OSError, *LMDB_ERRORS) as error:

@@ -1,4 +1,4 @@
-"""Chunks: how consecutive messages are kept, as a few large values with an index beside each.
+"""Chunks: consecutive messages, stored as a few large values with an index beside each.
 
 The bytes of a chunk are either in its row or in a segment file, which the row then locates. Either way the row has a
 checksum for each block of 8 KiB: a read verifies the blocks that it touches.
@@ -61,7 +61,7 @@ def block_checksums(key: bytes, data: bytes) -> bytes:
 
 
 class BlockChecksums:
-    """The checksums of the blocks of something that comes piece by piece."""
+    """The block checksums of bytes that come piece by piece."""
 
     def __init__(self, key: bytes) -> None:
         self._seed = zlib.crc32(key)
@@ -86,7 +86,7 @@ class BlockChecksums:
 
 
 def checksums_bytes(length: int) -> int:
-    """Give the size of the checksums of so many bytes."""
+    """Give the size of the checksums of `length` bytes."""
     return -(-length // BLOCK_BYTES) * _CHECKSUM.size
 
 
@@ -132,7 +132,7 @@ def is_inline(row: bytes | memoryview) -> bool:
 
 
 def inline_parts(row: bytes | memoryview) -> tuple[bytes | memoryview, bytes | memoryview]:
-    """Give the bytes and the checksums of a row that holds both. One that is too short for a checksum has no bytes."""
+    """Give the bytes and the checksums of an inline row. A row that is too short for a checksum has no bytes."""
     size = len(row) - KIND.size
     blocks = -(-size // (BLOCK_BYTES + _CHECKSUM.size))
     end = max(KIND.size, len(row) - blocks * _CHECKSUM.size)
@@ -140,7 +140,7 @@ def inline_parts(row: bytes | memoryview) -> tuple[bytes | memoryview, bytes | m
 
 
 def parse_location(key: bytes, row: bytes | memoryview) -> tuple[Location, bytes] | None:
-    """Read the row of a chunk in a segment: where it is, and its checksums. None if the row is damaged."""
+    """Read the row of a chunk in a segment: its location and its checksums. None if the row is damaged."""
     value = unseal(key, bytes(row))
     if value is None or len(value) < LOCATION.size:
         return None
@@ -179,9 +179,9 @@ def unpack_index(packed: bytes, start: int) -> MessageIndex:
 
 
 def unpack_extent(packed: bytes | memoryview) -> tuple[int, int] | None:
-    """Read off an index how many messages its chunk has and how many bytes, and nothing else of it.
+    """Read the number of messages and of bytes of a chunk from its index, without unpacking the rest.
 
-    None if its counts do not add up to its length.
+    None if the counts of the index do not add up to its length.
     """
     if len(packed) < COUNTS.size:
         return None
@@ -227,14 +227,14 @@ def _index_between(index: MessageIndex, start: int, end: int) -> MessageIndex:
     if index.appends is index.messages:
         place = bisect_right(index.appends, first)
         return MessageIndex(start, start, messages, messages, index.times[place : place + len(messages)])
-    # An append that goes on in the next chunk is entered in both.
+    # An append that continues in the next chunk is in the index of both.
     place, behind = bisect_right(index.appends, first), bisect_left(index.appends, last)
     appends = array("I", (append - first for append in index.appends[place : behind + 1]))
     return MessageIndex(start, start, messages, appends, index.times[place : behind + 1])
 
 
 def joined(first: Chunk, second: Chunk) -> Chunk:
-    """Put two consecutive chunks together. An append that goes on from one to the other is entered once."""
+    """Join two consecutive chunks. An append that spans both is in the index once."""
     shift = len(first.data)
     messages = first.index.messages + array("I", (end + shift for end in second.index.messages))
     appends, times = messages, first.index.times + second.index.times

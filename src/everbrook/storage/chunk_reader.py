@@ -56,7 +56,7 @@ class ChunkReader:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _part(self, cursor: lmdb.Cursor, incarnation: int, start: int, end: int) -> bytes:
-        """Copy a range out of the chunk at a cursor, as far as it has it, and verify the blocks that it touches."""
+        """Copy a range, cut at the end of the chunk at a cursor, and verify the blocks that the range touches."""
         key, row = bytes(cursor.key()), cursor.value()
         first = start_of(cursor)
         begin, stop, location = start - first, end - first, None
@@ -84,7 +84,7 @@ class ChunkReader:
         return bytes(blocks[begin - block_start : stop - block_start])
 
     def _segment_blocks(self, incarnation: int, first: int, location: Location, start: int, end: int) -> bytes:
-        """Read whole blocks of the chunk that begins at `first` out of its segment."""
+        """Read whole blocks of the chunk that begins at `first` from its segment."""
         try:
             blocks = self._segments.read(incarnation, location, start, end)
             problem = "the file is too short"
@@ -137,7 +137,10 @@ class ChunkReader:
         return Messages(ends, times)
 
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        """Go `count` messages on from an offset, backwards if negative, as far as there are any without a gap."""
+        """Move `count` messages on from an offset, backwards if negative, as far as the messages have no gap.
+
+        Gives the offset reached, and how many messages are left to go.
+        """
         with self._reading(incarnation, buffers=True) as transaction:
             cursor = transaction.cursor(self._indexes)
             if not seek_chunk(cursor, incarnation, offset if count >= 0 else offset - 1):
@@ -150,8 +153,8 @@ class ChunkReader:
                 return self._seek_back(cursor, incarnation, position, left)
             position, left = self._seek_on(cursor, incarnation, position, left)
             if left:
-                # `_seek_on` may not have verified the index that the position comes from. That is done here, where no
-                # checkpoint can have removed it.
+                # `_seek_on` may not have verified the index that the position comes from. Verify it in this
+                # transaction, in which no checkpoint can have removed it.
                 if not seek_chunk(cursor, incarnation, position - 1):
                     raise Damaged(incarnation, max(0, position - 1), _INDEXES_PLACE, "an index is missing")
                 self._index(cursor)
@@ -182,7 +185,7 @@ class ChunkReader:
         return position, left
 
     def _extent(self, cursor: lmdb.Cursor) -> tuple[int, int]:
-        """Give how many messages the chunk at a cursor has, and how many bytes, without reading all of its index."""
+        """Give the number of messages and of bytes of the chunk at a cursor, without reading all of its index."""
         extent = unpack_extent(cursor.value()[: -CHECKSUM.size])
         if extent is None:
             key = bytes(cursor.key())

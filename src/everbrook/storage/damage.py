@@ -1,4 +1,4 @@
-"""Damage: what was acknowledged and can't be read any more.
+"""Damage: acknowledged bytes that can't be read any more.
 
 A torn write is not damage: a crash cut it off before it was acknowledged, and the store goes on without it.
 """
@@ -9,27 +9,27 @@ from everbrook.protocol.errors import StreamDamaged
 
 
 class Damage(Struct, frozen=True):
-    """Stored bytes that are not what was written, and where they are."""
+    """Stored bytes that differ from those that were written, and their place."""
 
     place: str
     """The file, and the position or the row in it."""
     problem: str
     streams: tuple[int, ...] = ()
-    """The incarnations of the streams that have lost something. Empty: it is not known which."""
+    """The incarnations of the streams that have lost bytes. Empty: they are unknown."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.problem}"
 
 
 class DamageMark(Struct, frozen=True):
-    """What is known of a damaged stream: its own bytes are readable up to `offset`; `reason` says what is behind."""
+    """Says that a stream's own bytes are readable up to `offset` only, and for what reason."""
 
     offset: int
     reason: str
 
 
 class Damaged(StreamDamaged):
-    """A read met damage: of which stream, or of its snapshot, from which of its offsets on, and where that is."""
+    """A read met damage to a stream or to its snapshot."""
 
     def __init__(self, incarnation: int, offset: int, place: str, problem: str, what: str = "stream") -> None:
         super().__init__(f"the {what} is damaged from offset {offset} on: {place}: {problem}")

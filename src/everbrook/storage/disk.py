@@ -1,4 +1,4 @@
-"""The one seam to the disk: everything that the storage engines do to files goes through here.
+"""The interface to the disk: every operation of the storage engines on files goes through it.
 
 A test replaces it to record every write, sync, rename and removal, and to replay each prefix of them as a crash.
 """
@@ -13,31 +13,31 @@ class File(Protocol):
     """A file that is written."""
 
     size: int
-    """How many bytes it holds, those included that are not on the disk yet."""
+    """How many bytes the file holds, those included that are not on the disk yet."""
 
     def write(self, data: bytes) -> None:
-        """Add bytes at the end: all of them, or an error after which some may be there."""
+        """Add all bytes at the end. After an error some of them may be there."""
 
     def write_at(self, position: int, data: bytes, *, sync: bool = False) -> None:
-        """Write bytes at a position: all of them, or an error after which some may be there.
+        """Write all bytes at a position. After an error some of them may be there.
 
-        With `sync` it returns when these bytes are on the disk, as after `sync`; other bytes of the file need not be.
+        With `sync` the call returns when these bytes are on the disk; other bytes of the file need not be.
         """
 
     def allocate(self, size: int) -> None:
-        """Let a file that is shorter have `size` bytes, the new ones zeros, and reserve the room for them.
+        """Extend the file to `size` bytes with zeros, and reserve the room for them.
 
-        Writing into that room can't fail because the disk is full. It is durable after `sync`.
+        A write into that room can't fail because the disk is full. The room is durable after `sync`.
         """
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk. After an error nobody knows what is."""
+        """Return when all written bytes are on the disk. After an error it is unknown which of them are."""
 
     def truncate(self, size: int) -> None:
         """Cut the file back to its first `size` bytes."""
 
     def close(self) -> None:
-        """Let the descriptor go."""
+        """Release the descriptor."""
 
 
 class Reader(Protocol):
@@ -50,11 +50,11 @@ class Reader(Protocol):
         """Give the bytes at a position; fewer than `size` only if the file ends there. Any thread may call it."""
 
     def close(self) -> None:
-        """Let the descriptor go."""
+        """Release the descriptor."""
 
 
 class LockHeld(Exception):
-    """Another process holds a lock. `owner` is the process id that it has written into the file."""
+    """Another process holds a lock. `owner` is the process id that it has written into the lock file."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(f"held by process {owner}")
@@ -62,10 +62,10 @@ class LockHeld(Exception):
 
 
 class Lock(Protocol):
-    """A file that one process at a time holds."""
+    """A lock file that one process at a time holds."""
 
     def release(self) -> None:
-        """Let another process in."""
+        """Let another process take the lock."""
 
 
 @runtime_checkable
@@ -75,20 +75,20 @@ class WatchableLock(Protocol):
     path: Path
 
     def held(self) -> bool:
-        """Tell whether the path of the lock still leads to the file that is locked."""
+        """Tell whether the path of the lock still leads to the locked file."""
 
 
 class Disk(Protocol):
     """The operations on files and folders that storage engines use."""
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it. Its name is durable then, also if it was there before."""
+        """Make a folder and its parents. On return its name is durable, even if the folder existed before."""
 
     def names(self, folder: Path) -> list[str]:
         """List a folder, sorted."""
 
     def create(self, path: Path) -> File:
-        """Create a file that must not exist. Its name is durable when its folder is synced."""
+        """Create a file that must not exist. Its name is durable once its folder is synced."""
 
     def open(self, path: Path) -> File:
         """Open a file that exists, to write to it."""
@@ -100,19 +100,19 @@ class Disk(Protocol):
         """Open a file that exists, to read it."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name, replacing what had it. Durable when the folder is synced."""
+        """Rename a file, replacing a file of that name. Durable once the folder is synced."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file. Durable when the folder is synced."""
+        """Remove a file. Durable once the folder is synced."""
 
     def sync_folder(self, folder: Path) -> None:
         """Return when the names in a folder are on the disk."""
 
     def lock(self, path: Path) -> Lock:
-        """Hold a lock file until it is released or the process ends. `LockHeld` says that another process does."""
+        """Lock a file until the lock is released or the process ends. Raises `LockHeld` if another process has it."""
 
 
-# `pwritev` that returns when its bytes are on the disk. Where the system lacks it, a sync follows the write.
+# The flag of `pwritev` that makes it return when its bytes are on the disk. Without it, a sync follows the write.
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _ZEROS_BYTES = 1 << 20
 
@@ -120,7 +120,7 @@ _ZEROS_BYTES = 1 << 20
 def sync_descriptor(descriptor: int) -> None:
     """Return when the bytes of a file are on the disk itself.
 
-    macOS has no `fdatasync`, and its `fsync` leaves them in the cache of the disk: `F_FULLFSYNC` does not.
+    macOS has no `fdatasync`, and its `fsync` leaves the bytes in the cache of the disk; `F_FULLFSYNC` flushes it.
     """
     if hasattr(fcntl, "F_FULLFSYNC"):
         fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
@@ -131,7 +131,7 @@ def sync_descriptor(descriptor: int) -> None:
 
 
 def boot_id() -> str:
-    """Give a text that is another one after each start of the machine; none where the system does not tell."""
+    """Give the id of this boot of the machine, a text; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -203,14 +203,14 @@ class OsLock:
     """A lock of the operating system (`flock`), which releases it when the process ends, even by a kill.
 
     The lock belongs to the file and not to its name: when somebody removes or replaces the file, a second process can
-    lock the new one. So the owner asks now and then whether the name still leads to the file that it has locked.
+    lock the new one. So the owner verifies periodically that the name still leads to the file that it has locked.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = self._locked()
         while not self.held():
-            # Somebody removed or replaced the file between opening and locking it.
+            # Another process removed or replaced the file between opening and locking it.
             os.close(self._descriptor)
             self._descriptor = self._locked()
         os.ftruncate(self._descriptor, 0)
@@ -227,7 +227,6 @@ class OsLock:
         return descriptor
 
     def held(self) -> bool:
-        """Tell whether the path of the lock still leads to the file that is locked."""
         try:
             there = self.path.stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -238,12 +237,11 @@ class OsLock:
         return os.path.samestat(there, os.fstat(self._descriptor))
 
     def release(self) -> None:
-        """Let another process in."""
         os.close(self._descriptor)
 
 
 def lost_lock(lock: object) -> str | None:
-    """Say why this process no longer owns the folder of a store, if it does not."""
+    """Give the reason why this process no longer owns the folder of a store; None while it owns it."""
     if not isinstance(lock, WatchableLock) or lock.held():
         return None
     return f"{lock.path} was removed or replaced, so that another server may use the store"
@@ -255,7 +253,7 @@ class OsDisk:
     def make_folder(self, path: Path) -> None:
         missing = [folder for folder in path.parents if not folder.exists()]
         for folder in (*reversed(missing), path):
-            # There are secrets in a store: it is its owner's alone, whatever the umask says.
+            # A store contains secrets: only its owner may read it, whatever the umask is.
             folder.mkdir(mode=0o700, exist_ok=True)
             self.sync_folder(folder.parent)
 

@@ -1,8 +1,8 @@
 """The durable storage: one journal in front of one base, for every durable mode.
 
-A group of changes is one write, and one sync where the mode promises it. The view has what the journal has and the base
-does not. In the background a checkpoint takes it into the base, and the journal is trimmed. Opening replays what the
-base does not have, so replay is idempotent.
+A group of changes is one write, and one sync where the mode promises it. The view keeps the changes that are in the
+journal and not yet in the base. In the background a checkpoint takes them into the base and trims the journal. Opening
+replays only the changes that the base does not have, so replay is idempotent.
 """
 
 import logging
@@ -77,7 +77,7 @@ class Walk(Protocol):
     """A walk over LMDB's tree beside the storage, which looks for damaged pages."""
 
     def problem(self) -> str | None:
-        """Say what is wrong with the tree, if that is known by now."""
+        """Give what is wrong with the tree, if the walk has found damage so far."""
 
     def stop(self) -> None:
         """End the walk, if it has not ended."""
@@ -88,7 +88,7 @@ BeginWalk = Callable[[Path, lmdb.Environment], Walk | None]
 
 
 class DurableStorage:
-    """Streams that outlive the process."""
+    """Keeps streams on a disk."""
 
     blocking = True
     used_bytes = 0
@@ -106,11 +106,11 @@ class DurableStorage:
         open_environment: OpenEnvironment = open_environment,
         begin_walk: BeginWalk | None = None,
     ) -> None:
-        """Open the store in `folder`, or make one. `salt` is a random number of 63 bits, used if it is made.
+        """Open the store in `folder`, or make one. `salt` is a random number of 63 bits for a new store.
 
-        `boot` identifies this run of the machine. `executor` makes checkpoints, one step after the other, and is shut
-        down with the storage; the default is a thread. `open_environment` opens the LMDB environment. `begin_walk`
-        looks for damaged pages beside the storage.
+        `boot` is the id of this boot of the machine. `executor` runs checkpoints, one at a time, and is shut down with
+        the storage; the default is a thread. `open_environment` opens the LMDB environment. `begin_walk` starts the
+        search for damaged pages beside the storage.
         """
         self.promise = mode.promise
         self._mode = mode
@@ -132,7 +132,7 @@ class DurableStorage:
     def _open(self, salt: int, boot: str, executor: Executor | None, open_environment: OpenEnvironment) -> None:
         folder, disk = self._folder, self._disk
         manifest = open_manifest(disk, folder, self._mode.store, salt)
-        # The journal's folder is made after the base: without it there can't be anything in the base yet.
+        # The journal's folder is made after the base: if it is missing, the base is still empty.
         made = JOURNAL in disk.names(folder)
         self._make_base(made=made)
         segments = Segments(
@@ -164,7 +164,7 @@ class DurableStorage:
         if problem and made:
             raise StoreError(f"{base / DATA} can't be opened: {problem}")
         if problem and DATA in self._disk.names(base):
-            # A crash came while it was made, and nothing can be in it.
+            # A crash interrupted the making of the store, so the file is empty.
             self._disk.remove(base / DATA)
 
     def _settled_manifest(self, manifest: Manifest | None, state: BaseState) -> Manifest:
@@ -188,7 +188,7 @@ class DurableStorage:
         opened = parse_opened(state.opened) or Opened(sync=True, boot=boot)
         self._view = view = MergedView(self._base, tuning.max_counts)
         view.last_incarnation = state.last_incarnation
-        # Most of what is asked is asked of the view, with no step between.
+        # The view answers most reads. They are bound here, so that a read has one call less.
         self.scan, self.count, self.mortal = view.scan, view.count, view.mortal
         self.fork_count, self.read, self.messages, self.seek = view.fork_count, view.read, view.messages, view.seek
         self.boundary_at_or_before, self.boundary_after = view.boundary_at_or_before, view.boundary_after
@@ -225,9 +225,9 @@ class DurableStorage:
                 logger.warning("%s can be read, but there is no room to write: %s", self._folder, error)
 
     def _begin_writing(self) -> None:
-        """Begin a file of the journal, and note in the base how the store is opened.
+        """Begin a file of the journal, and record in the base how the store is opened.
 
-        A store that refuses changes is left as it is, so that the next start finds the same loss.
+        A store that refuses changes is left unchanged, so that the next start finds the same loss.
         """
         opened, manifest, applied = self._opened
         try:
@@ -320,7 +320,7 @@ class DurableStorage:
     def close(self) -> None:
         """Make a last checkpoint, so that the next opening has nothing to replay, and release the files and the lock.
 
-        A group that was persisted and never applied is only in the journal, which then stays.
+        A group that was persisted and never applied is only in the journal, so the journal stays.
         """
         refused = self.refusal or (self._walk.problem() if self._walk else None)
         if self._walk:
@@ -330,7 +330,7 @@ class DurableStorage:
         try:
             # A store that refuses changes gets no checkpoint: its journal must show the loss until a repair.
             trimmed = self._checkpointer.close(None if refused else self._applied)
-            # Without a seal the last group is taken for durable all the same, unless it is damaged by then.
+            # The seal is optional: recovery accepts an unsealed last group, unless the group is damaged by then.
             with suppress(OSError, StorageFull):
                 self._journal.close(trimmed=trimmed)
         finally:
@@ -344,7 +344,7 @@ def _require_empty(folder: Path, state: BaseState) -> None:
 
 
 def _entry(change: Change) -> Entry:
-    """Give a change for the journal, with the streams that it is about."""
+    """Give a change as an entry of the journal: the streams that it changes, and its bytes."""
     if len(change) == 1:
         return (change[0].head.identity.incarnation,), pack_change(change)
     streams = dict.fromkeys(edit.head.identity.incarnation for edit in change)

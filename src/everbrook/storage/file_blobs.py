@@ -1,9 +1,9 @@
-"""Blobs as files: one for each, named by its owner and number, holding its bytes and behind them their checksums.
+"""Blobs as files: one for each, named by its owner and number. It holds the bytes, and then their checksums.
 
-As of a chunk, each block of 8 KiB has one: a read verifies the blocks that it touches.
+Each block of 8 KiB has a checksum, as in a chunk: a read verifies the blocks that it touches.
 
-A blob has its name from the beginning, so a crash may leave a part of one: nothing refers to it then. What is written
-is synced on the way, a few MiB at a time: a sync of the journal would otherwise have to wait for all of it.
+A blob has its name from the beginning, so a crash may leave a part of one, to which nothing refers. A long blob is
+synced a MiB at a time while it is written: otherwise a sync of the journal would have to wait for all of it.
 """
 
 import errno
@@ -21,10 +21,10 @@ from everbrook.storage.pin import ABSENT, Hold
 from everbrook.storage.rows import PLACE
 
 BLOBS = "blobs"
-"""What the folder of the blobs is called in that of a store."""
+"""The name of the folder of the blobs in the folder of a store."""
 SYNC_BYTES = 1024 * 1024
 SNAPSHOT = "snapshot of the stream"
-"""What a blob is to whoever reads of its damage."""
+"""How a message about damage calls a blob."""
 
 _FOLDER_NAME = re.compile(r"[0-9a-f]{2}\Z")
 _BLOB_NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.blob\Z")
@@ -35,18 +35,18 @@ def blob_path(folder: Path, owner: int, number: int) -> Path:
 
 
 def parse_blob_name(name: str) -> tuple[int, int] | None:
-    """Read owner and number of a blob off the name of its file, if it is one."""
+    """Read the owner and number of a blob from the name of its file; None if it is the name of another file."""
     parts = _BLOB_NAME.match(name)
     return (int(parts[1], 16), int(parts[2], 16)) if parts else None
 
 
 def blob_file_bytes(size: int) -> int:
-    """Give the size of the file of a blob that has so many bytes."""
+    """Give the size of the file of a blob of `size` bytes."""
     return size + checksums_bytes(size)
 
 
 class FileBlobs:
-    """The blobs in a folder. It is made when the first of them comes."""
+    """The blobs in a folder, which is made for the first of them."""
 
     def __init__(
         self,
@@ -59,7 +59,8 @@ class FileBlobs:
     ) -> None:
         """Use a folder. `hold` removes files, and is told before one of them is made.
 
-        `settle` returns when the change is on the disk after which nobody needs a blob that is to be removed.
+        `settle` returns when every applied change is on the disk: a blob may be removed only after the change that
+        gave it up is durable.
         """
         self._disk = disk
         self._folder = folder
@@ -79,7 +80,7 @@ class FileBlobs:
         return FileDraft(self._disk, path, file, PLACE.pack(owner, number), self._sync_bytes)
 
     def _make(self, folder: Path) -> None:
-        """Make a folder, once in the life of a process. Two threads that do it at once do no harm."""
+        """Make a folder once per process. Two threads may do so at the same time, because making it is idempotent."""
         if folder not in self._made:
             self._disk.make_folder(folder)
             self._made.add(folder)
@@ -100,7 +101,7 @@ class FileBlobs:
             self._hold.remove(blob_path(self._folder, owner, number))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
-        """Go through the blobs, one folder at a time. Files that are none are left alone."""
+        """Give the blobs, one folder at a time. Files with other names are ignored."""
         for name in filter(_FOLDER_NAME.match, self._names(self._folder)):
             yield [blob for each in self._names(self._folder / name) if (blob := parse_blob_name(each))]
 
@@ -112,7 +113,7 @@ class FileBlobs:
 
 
 class FileBlobReader:
-    """Reads a blob from its beginning on, and verifies it."""
+    """Reads a blob from its beginning, and verifies it."""
 
     def __init__(self, reader: Reader, place: str, owner: int, number: int, size: int) -> None:
         self._reader = reader
@@ -123,7 +124,6 @@ class FileBlobReader:
         self._position = 0
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end."""
         start, end = self._position, min(self._position + size, self._size)
         if start >= end:
             return b""
@@ -151,7 +151,7 @@ class FileBlobReader:
 
 
 class FileDraft:
-    """A blob that is being written. After an error nothing is left of it."""
+    """A blob that is being written. After an error its file is removed."""
 
     def __init__(self, disk: Disk, path: Path, file: File, key: bytes, sync_bytes: int) -> None:
         self._disk = disk
@@ -181,7 +181,7 @@ class FileDraft:
             self._disk.sync_folder(self._path.parent)
         except OSError as error:
             self.abandon()
-            # Whatever failed, the blob is gone and nothing refers to it.
+            # The blob is removed and nothing refers to it, so the storage can go on even without a descriptor.
             raise refusal_to_open(error) from error
         self._close()
 
@@ -192,7 +192,7 @@ class FileDraft:
 
     def _writable(self) -> File:
         if self._file is None:
-            raise ValueError("the blob is finished or abandoned, and takes no more")
+            raise ValueError("the blob is finished or abandoned: nothing can be written to it")
         return self._file
 
     def _close(self) -> None:

@@ -1,7 +1,7 @@
-"""Consecutive messages: where they and the appends that brought them end, when those came, and their bytes in memory.
+"""Indexes of consecutive messages: where messages and appends end, and the time of each append.
 
-Positions are kept relative to `base`. Where appends are not batches, an append is a message and one array serves both.
-An append that goes on behind the last message, or began before the first one, is in the index all the same.
+Positions are relative to `base`. Where appends are not batches, an append is one message and one array serves both.
+An append that began before the first message of an index, or ends behind the last one, is in the index too.
 """
 
 from array import array
@@ -55,9 +55,9 @@ class MessageIndex:
         return self.times[bisect_right(self.appends, offset - self.base)]
 
     def seek(self, offset: int, count: int) -> tuple[int, int]:
-        """Go `count` messages on, backwards if negative, as far as the index reaches.
+        """Move `count` messages on, backwards if negative, as far as the index reaches.
 
-        Gives where that leads, and how many messages are left to go.
+        Gives the offset reached, and how many messages are left to go.
         """
         if count >= 0:
             place = bisect_right(self.messages, offset - self.base) + count - 1
@@ -69,7 +69,7 @@ class MessageIndex:
         return self._boundary(max(place, -1)), min(0, place + 1)
 
     def _boundary(self, place: int) -> int:
-        """Give where the message at a place ends; that at -1 is the one before the first."""
+        """Give the end of the message at a place; place -1 stands for the message before the first."""
         return self.base + self.messages[place] if place >= 0 else self.first
 
     def messages_between(self, start: int, end: int) -> Messages:
@@ -90,7 +90,7 @@ class MessageIndex:
         append = bisect_left(self.appends, self.messages[first])
         last_append = bisect_left(self.appends, self.messages[last - 1])
         if last_append - append == last - first - 1:
-            # An append for each message, as where none is a batch.
+            # Each of these appends has one message, so the times can be copied as they are.
             return self.times[append : last_append + 1]
         while first < last:
             after = min(last, bisect_right(self.messages, self.appends[append]))
@@ -103,14 +103,14 @@ class MessageIndex:
 class Run(MessageIndex):
     """Consecutive bytes of a stream in memory, with their index.
 
-    Small appends are gathered in blocks; a large one is kept as it came, without a copy. No block grows beyond a bound,
-    so that growing never moves megabytes.
+    Small appends are gathered in blocks; a large append is a block of its own, without a copy. The size of a block is
+    bounded, because a growing array is copied now and then.
     """
 
     __slots__ = ("_blocks", "_gathering", "_starts", "tail", "used_bytes")
 
     def __init__(self, first: int, *, batched: bool) -> None:
-        """Begin at `first`. Where appends are not batches, an append is a message and one index serves both."""
+        """Begin at `first`. `batched`: an append may have several messages."""
         messages = array("Q")
         super().__init__(0, first, messages, array("Q") if batched else messages, array("Q"))
         self.tail = first
@@ -120,7 +120,7 @@ class Run(MessageIndex):
         self.used_bytes = 0
 
     def append(self, data: bytes, ends: Sequence[int], time: int) -> int:
-        """Add the bytes of one append, whose messages end at `ends`. Tells how much memory that took."""
+        """Add the bytes of one append, whose messages end at `ends`. Gives how much memory that took."""
         if len(data) >= BLOCK_BYTES:
             self._begin_block(data)
             self._gathering = bytearray()
@@ -145,7 +145,7 @@ class Run(MessageIndex):
         self._starts.append(self.tail)
 
     def read(self, start: int, end: int) -> bytes:
-        """Copy a range out, once."""
+        """Give a range, in one copy."""
         if start == end:
             return b""
         if start < self.first:
@@ -169,9 +169,9 @@ class Run(MessageIndex):
         return memoryview(block)[start - block_start : end - block_start].tobytes()
 
     def discard(self, floor: int) -> int:
-        """Let go of the blocks, messages and appends before `floor`, a boundary. Tells how much memory that gave back.
+        """Free the blocks, messages and appends before `floor`, a boundary. Gives how much memory that freed.
 
-        The block and the append that reach beyond it stay.
+        The block and the append that span `floor` stay.
         """
         if floor <= self.first:
             return 0

@@ -1,10 +1,10 @@
 """The journal, a write-ahead log: every change in order, durable before it is acknowledged.
 
-It is a sequence of log files. A file is allocated before it is used and recycled afterwards, so that a sync waits for
-bytes and not for metadata, and a full disk refuses before anything is written. A name has the number of the first
-record, the use (a counter over all files of the journal) and the size of its file; the seed of its checksums follows
-from them. The name is durable before the first record, and no file is used again under its old name. So a file needs no
-header, and one that is shorter than its name says has lost something.
+It is a sequence of log files. A file is allocated before it is used and recycled afterwards. So a sync writes no
+metadata, and a full disk refuses a group before any byte of it is written. The name of a file has the number of its
+first record, the use (a counter over all files of the journal) and the file's size; the seed of its checksums follows
+from them. The name is durable before the first record, and a recycled file gets a new name. So a file needs no header,
+and a file that is shorter than its name says has lost bytes.
 """
 
 import errno
@@ -21,7 +21,7 @@ from everbrook.storage.journal_scan import LogFile, Needed, Recovered, log_file_
 from everbrook.storage.record import CONTINUES, FRAME, STREAM, Framer, Record, seed_of
 
 Entry = tuple[Sequence[int], bytes]
-"""The streams that a change is about, and the change."""
+"""The streams that a change edits, and the packed change."""
 
 _SPARE = "spare.log"
 # Each file reserves this room for the seal at its end.
@@ -38,7 +38,7 @@ class JournalTuning(Struct, frozen=True, kw_only=True):
 
 
 class Fenced(Exception):
-    """Somebody else has appended to the journal."""
+    """Another writer has appended to the journal."""
 
 
 class Journal:
@@ -57,7 +57,7 @@ class Journal:
     ) -> None:
         """Continue a journal that was read from a folder. `sync`: an append is on the disk when it returns.
 
-        `synced`: so it was for whoever wrote what was read.
+        `synced`: the process that wrote the recovered records synced them in the same way.
         """
         self._disk = disk
         self._folder = folder
@@ -74,19 +74,19 @@ class Journal:
         self._rolled = True
         self._sealed = self.last = recovered.last
         self._settled = -1 if recovered.files else 0
-        """Up to which number a journal that is not synced is on the disk; -1 if a sync alone does not tell."""
+        """The number up to which `settle` has brought records to the disk; -1 if they must be written again first."""
         self.last_use = recovered.last_use
         self.size = 0
-        """The bytes that were written since the last roll."""
+        """The bytes of the records that were written since the last roll."""
         self._rolled_bytes = 0
         self.recycles = True
         """Whether `trim` may recycle a file. A pin turns this off while it holds files open."""
         self._adopt(recovered, synced=synced)
 
     def _adopt(self, recovered: Recovered, *, synced: bool) -> None:
-        """Take over the existing files, so that `trim` removes them. Later changes rest on their records.
+        """Take over the existing files, so that `trim` removes them.
 
-        So what nothing proves to be on the disk is brought there.
+        Later changes depend on their records, so the records that are not proven durable are written again.
         """
         if _SPARE in self._disk.names(self._folder):
             self._disk.remove(self._folder / _SPARE)
@@ -107,7 +107,7 @@ class Journal:
 
     @property
     def files(self) -> list[tuple[LogFile, int]]:
-        """The files that are there, and how many bytes of each belong to the journal now."""
+        """The files, and how many bytes of each belong to the journal now."""
         with self._lock:
             current = self._files[-1] if self._file else None
             return [(file, self._position if file is current else file.size) for file in self._files]
@@ -115,7 +115,7 @@ class Journal:
     def append(self, entries: Sequence[Entry], after: int) -> None:
         """Write changes behind number `after`, the last one, and return when they are durable.
 
-        `StorageFull` says that there is no room: the journal is as before. After any other error it must not be used.
+        Raises `StorageFull` if there is no room: the journal is unchanged. After any other error it must not be used.
         """
         if after != self.last:
             raise Fenced(f"the journal is at {self.last}, not at {after}")
@@ -148,7 +148,7 @@ class Journal:
         return self._sealed < self.last
 
     def seal(self) -> None:
-        """Write a seal, which proves the last record durable: damage to that is then not taken for a torn write."""
+        """Write a seal, which proves the last record durable: its damage is then not mistaken for a torn write."""
         with self._lock:
             if self._file and self.unsealed:
                 self._seal(self._file)
@@ -158,33 +158,33 @@ class Journal:
         self._sealed = self.last
 
     def _room_for(self, size: int) -> File:
-        """Give a file that has room for a group and for the seal behind it."""
+        """Give a file that has room for a group and for the seal after it."""
         if self._file and not self._rolled and self._position + size + 2 * _RESERVE_BYTES <= self._files[-1].size:
             return self._file
         return self._begin(size)
 
     def begin(self) -> None:
-        """Begin the file that the next group goes to, unless it was begun since the last roll."""
+        """Begin the file for the next group, unless it was begun since the last roll."""
         with self._lock:
             if self._rolled:
                 self._begin(0)
 
     def _begin(self, size: int) -> File:
-        """Begin a file of at least `size` bytes. Its name is durable then, and the file before it refers to it."""
+        """Begin a file of at least `size` bytes. On return its name is durable, and the file before it refers to it."""
         wanted = max(self._next_bytes, size + 2 * _RESERVE_BYTES)
         first, use = self.last + 1, self.last_use + 1
         file, path, allocated = self._named(first, use, wanted)
-        # Whatever fails from here on: a second file of the same use would hide the records of this one.
+        # The use counts even if a step below fails: a second file of the same use would hide the records of this one.
         self.last_use = use
-        # Once the new name is on the disk, recovery ignores records of earlier files from `first` on. It may be there
-        # now: whatever fails below, nothing may be appended to the file before it any more.
+        # Once the new name is on the disk, recovery ignores records of earlier files from `first` on. The rename may
+        # have reached the disk: from here on no record may be appended to the file before it, even after an error.
         self._rolled = True
         try:
             self._disk.sync_folder(self._folder)
         except BaseException as error:
             file.close()
             if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE}:
-                # Only opening the folder fails so: nothing of the group was written.
+                # These errors come from opening the folder, so nothing of the group was written.
                 raise refusal_to_open(error) from error
             raise
         if self._file:
@@ -202,7 +202,7 @@ class Journal:
         return file
 
     def _named(self, first: int, use: int, size: int) -> tuple[File, Path, int]:
-        """Give a file with room its name: the spare one if it is large enough. `StorageFull`: nothing has changed."""
+        """Rename the spare file, which is made anew if it is too small. `StorageFull`: the journal is unchanged."""
         spare = self._folder / _SPARE
         try:
             if self._spare_bytes < size:
@@ -220,7 +220,7 @@ class Journal:
         return file, path, allocated
 
     def _make_spare(self, size: int) -> None:
-        """Allocate the next file ahead. Its bytes are on the disk, so that a later sync has no metadata to write."""
+        """Allocate the next file in advance. Its blocks are on the disk, so that a later sync writes no metadata."""
         spare = self._folder / _SPARE
         self._spare_bytes = 0
         if _SPARE in self._disk.names(self._folder):
@@ -269,14 +269,14 @@ class Journal:
                 self._disk.sync_folder(self._folder)
             if self._spare_bytes < self._next_bytes:
                 with suppress(OSError):
-                    # The next group that needs it says that there is no room.
+                    # If there is no room, the next group that needs the file is refused.
                     self._make_spare(self._next_bytes)
 
     def settle(self) -> None:
-        """Sync everything that was appended, also in a mode that does not sync each append. Any thread may call it.
+        """Sync every record, even in a mode that does not sync each append. Any thread may call it.
 
-        Call it before removing data that only an older state needs: a power failure must not bring that state back
-        without its data.
+        Call it before removing data that only an older state needs: a power failure must not restore that state without
+        its data.
         """
         with self._lock:
             last, files = self.last, list(self._files)
@@ -289,7 +289,7 @@ class Journal:
                 return
         try:
             for file in files:
-                # A file that is trimmed meanwhile is in the base.
+                # A file that was trimmed meanwhile is missing: the base has its changes.
                 with suppress(FileNotFoundError):
                     self._sync_file(file.path)
         except OSError:
@@ -304,8 +304,8 @@ class Journal:
     def _rewrite(self, log: LogFile, start: int, end: int) -> None:
         """Write a part of a file again, and return when it is on the disk.
 
-        A sync does not tell: one that failed may have left the bytes in memory only, marked as written. The next one
-        then succeeds and writes nothing.
+        A sync alone is no proof: after a failed sync the system may keep the bytes in memory, marked as clean. The next
+        sync then succeeds and writes nothing.
         """
         if start == end:
             return
@@ -317,20 +317,22 @@ class Journal:
         return self._position if self._file and file is self._files[-1] else file.end
 
     def follow(self, after: int) -> Iterator[Record]:
-        """Give the durable records after a number, in order, from the files that are there now."""
+        """Give the durable records after a number, in order."""
         last, files = self.last, self.files
         for place, (file, size) in enumerate(files):
-            # Records from the first number of a later file on do not count: a crash cut them off.
+            # Records from the first number of a later file on are ignored: they were torn or given up.
             end = min((later.first - 1 for later, _ in files[place + 1 :]), default=last)
             for item in file.scan(self._disk.read(file.path, 0, size), self._salt):
                 if isinstance(item, Record) and not item.seal and after < item.number <= end:
                     if item.number != after + 1:
-                        raise LookupError(f"change {after + 1} is not in the journal any more")
+                        raise LookupError(
+                            f"change {after + 1} is not in the journal any more: it goes on with change {item.number}"
+                        )
                     yield item
                     after = item.number
 
     def close(self, *, trimmed: bool) -> None:
-        """Close the file. `trimmed`: everything is kept elsewhere, and nothing of the journal is needed any more."""
+        """Close the file. `trimmed`: the base has every change, so all files are removed."""
         if self._file:
             try:
                 if not trimmed:

@@ -1,8 +1,8 @@
-"""Reading a journal: which of its records count, what of it is lost, and what a crash cut off.
+"""Reading a journal: its valid records, its lost changes, and its torn end.
 
-A number that can't be read is damaged if something proves that it was durable: a later record, a seal, a file that
-begins behind it, or the base. Otherwise a crash cut its group off before it was acknowledged, and the journal ends
-before it. Recovery and the checker read it the same way.
+A record that can't be read is damage if its durability is proven: by a later record, a seal, a file that begins after
+it, or the base. Otherwise it is torn: a crash interrupted the write of its group before it was acknowledged, and the
+journal ends before it. Recovery and the checker read a journal the same way.
 """
 
 import re
@@ -27,24 +27,24 @@ class LogFile(Struct):
     use: int
     size: int
     last: int = 0
-    """The number of its last record, known when it is ended."""
+    """The number of its last record, known once the file is ended."""
     end: int = 0
-    """Where its last record ends, known when it was read or is ended."""
+    """Where its last record ends, known once the file is read or ended."""
     proven: int = 0
-    """Up to where something proves that its bytes are on the disk, known when it was read."""
+    """The position before which its bytes are proven durable, known once the file is read."""
 
     def scan(self, log: bytes, salt: int) -> Iterator[Record | Unreadable]:
         return LogScan(log, seed_of(salt, self.first, self.use)).items()
 
 
 def parse_log_file(path: Path) -> LogFile | None:
-    """Read the name of a journal file, if it is one."""
+    """Read the name of a journal file; None if it is the name of another file."""
     parts = _NAME.match(path.name)
     return LogFile(path, int(parts[1]), int(parts[2]), int(parts[3])) if parts else None
 
 
 def log_files(disk: Disk, folder: Path) -> list[LogFile]:
-    """Give the files of a journal, in the order of their uses; none if there is no such folder."""
+    """Give the files of a journal, in the order of their uses; none if the folder is missing."""
     names = disk.names(folder) if folder.is_dir() else []
     found = (parse_log_file(folder / name) for name in names)
     return sorted(filter(None, found), key=lambda file: file.use)
@@ -55,7 +55,7 @@ def log_file_name(first: int, use: int, size: int) -> str:
 
 
 class Torn(Struct, frozen=True):
-    """What a crash cut off, which was never acknowledged: the bytes, and the streams that they name."""
+    """A torn write, which was never acknowledged: its bytes, and the streams that its frames list."""
 
     path: Path
     position: int
@@ -64,22 +64,22 @@ class Torn(Struct, frozen=True):
 
 
 class Lost(Struct, frozen=True):
-    """A change that was acknowledged and can't be read, and the streams that it was about."""
+    """An acknowledged change that can't be read. `damage.streams` are the streams that it edited."""
 
     number: int
     damage: Damage
 
 
 class Recovered(Struct, frozen=True):
-    """What the files of a journal hold after a number: its records in order, and what is wrong with it."""
+    """What was read from the files of a journal after a number: its records in order, and its damage."""
 
     first: int
     records: list[Record]
     last: int
     lost: list[Lost]
-    """Changes that are lost, where it is known which streams they were about."""
+    """Lost changes whose streams are known."""
     unknown: list[Damage]
-    """Ranges of the journal that are lost, where it is not known which streams they were about."""
+    """Lost ranges of the journal whose streams are unknown."""
     torn: Torn | None
     files: list[LogFile]
     last_use: int
@@ -89,7 +89,10 @@ class Recovered(Struct, frozen=True):
         return [*(each.damage for each in self.lost), *self.unknown]
 
     def written_prefix(self) -> "Recovered":
-        """Give the records up to the first that is missing: what a machine had written before it went down."""
+        """Give the records before the first missing one: those that the system had written before the machine stopped.
+
+        It is for a journal without syncs, of which an end may be lost without damage.
+        """
         records: list[Record] = []
         for record in self.records:
             if record.number != self.first + len(records):
@@ -99,14 +102,14 @@ class Recovered(Struct, frozen=True):
 
 
 class Needed(Struct, frozen=True):
-    """The uses whose files must be there: from `first` to `last`. None, if `first` is larger."""
+    """The uses of the files that recovery needs: from `first` to `last`; none if `first` is larger."""
 
     first: int = 1
     last: int = 0
 
 
 def read_journal(disk: Disk, folder: Path, salt: int, applied: int, needed: Needed) -> Recovered:
-    """Read the records after `applied`, which the base has. `needed` are the files that must be there."""
+    """Read the records after `applied`, the last change in the base. `needed` are the files that must exist."""
     files = log_files(disk, folder)
     reading = _Reading(applied)
     for file in files:
@@ -118,7 +121,7 @@ def read_journal(disk: Disk, folder: Path, salt: int, applied: int, needed: Need
 
 
 class _Reading:
-    """Collects what the files of a journal hold."""
+    """Collects the records and the damage of the files of a journal."""
 
     def __init__(self, applied: int) -> None:
         self._applied = applied
@@ -131,7 +134,7 @@ class _Reading:
         self.continued = 0
 
     def take(self, file: LogFile, log: bytes, salt: int) -> None:
-        """Read a file. Records of earlier files from its first number on do not count: they were torn or given up."""
+        """Read a file. Records of earlier files from its first number on are ignored: they were torn or given up."""
         self._proven = file.first - 1
         self._records = {number: record for number, record in self._records.items() if number < file.first}
         self._bodies = {number: body for number, body in self._bodies.items() if number < file.first}
@@ -186,14 +189,14 @@ class _Reading:
         return Recovered(self._applied + 1, records, number - 1, lost, unknown, torn, self._files, last_use)
 
     def _place(self, folder: Path, number: int) -> str:
-        """Say where a lost record should be."""
+        """Give the place where a lost record should be."""
         for first, file, hole in reversed(self._holes):
             if first <= number:
                 return f"{folder.name}/{file.path.name} at byte {hole.position}"
         return folder.name
 
     def _lost_ends(self, folder: Path, missing: list[int], last_use: int) -> Iterator[Damage]:
-        """Give the damage to the end of the journal, which no later record proves: a last file missing or too short."""
+        """Give the damage to the end of the journal that no later record shows: the last file is missing or short."""
         if last_use in missing:
             yield Damage(folder.name, f"file {last_use} is missing, with all changes after the last one that is left")
         elif self._last and len(self._last[1]) < self._last[0].size:
@@ -202,7 +205,7 @@ class _Reading:
             yield Damage(place, f"it has {len(log)} of its {file.size} bytes; the last changes may be lost")
 
     def _torn(self, last: int) -> Torn | None:
-        """Give what lies behind the last record in the last file."""
+        """Give the torn write after the last record in the last file."""
         if self._last is None:
             return None
         file, log, items = self._last

@@ -1,7 +1,7 @@
 """The base: everything that checkpoints have taken out of the journal, in one LMDB environment.
 
-Names, heads, producers, forks and message indexes are rows; the bytes of chunks are rows too, or are in segments. What
-a read needs is copied, and the transaction ends: a slow client never pins LMDB's pages.
+Names, heads, producers, forks and message indexes are rows; the bytes of chunks are rows too, or are in segments. A
+read copies the bytes that it needs and ends its transaction, so that a slow client never pins LMDB's pages.
 """
 
 from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ from everbrook.storage.segments import Segments
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
 LMDB_LOCK = "lock.mdb"
-# An address range, not memory and not disk: the file grows as it is written.
+# The size of the address range that LMDB maps. It reserves neither memory nor disk: the file grows as it is written.
 MAP_BYTES = 1 << 40
 MAX_OFFSET = 2**63
 
@@ -57,9 +57,9 @@ DATABASE = Struct("<IHHQQQQQ")
 ORDER_FLAGS = 0x7E
 """The flags of a database that let LMDB compare keys, or keep values, in another way."""
 LMDB_ERRORS = (lmdb.Error, SystemError)
-"""What LMDB raises. Deleting over a damaged page gives the second, with the first as its cause."""
+"""The errors of LMDB. A deletion that meets a damaged page raises `SystemError`, caused by `lmdb.Error`."""
 LOST_PAGES = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.BadTxnError)
-"""What LMDB raises over damaged pages. The last one comes of a transaction that has met one."""
+"""The errors of LMDB about damaged pages. The last one comes from a transaction that has met such a page before."""
 
 OpenEnvironment = Callable[[Path], lmdb.Environment]
 
@@ -67,7 +67,7 @@ OpenEnvironment = Callable[[Path], lmdb.Environment]
 def open_environment(folder: Path) -> lmdb.Environment:
     """Open the LMDB environment in a folder, or create it. Its commits are on the disk when they return.
 
-    A file that has grown to the size of its map gets a larger one by being opened again.
+    A file that has grown to the size of its map gets a larger map when it is opened again.
     """
     path = folder / DATA
     size = path.stat().st_size if path.exists() else 0
@@ -77,7 +77,7 @@ def open_environment(folder: Path) -> lmdb.Environment:
 def open_base(
     disk: Disk, folder: Path, tuning: StorageTuning = DEFAULT_TUNING, *, in_segments: bool = False
 ) -> "LmdbBase":
-    """Open the base of a store that no server uses. `in_segments`: full chunks that are written go to segments."""
+    """Open the base of a store that no server uses. `in_segments`: full chunks are written to segments."""
     segments = Segments(
         disk,
         folder,
@@ -104,9 +104,10 @@ class LmdbBase:
             raise StoreError(f"{self.folder / DATA} can't be opened: {error}") from error
 
     def _verify_databases(self) -> None:
-        """Verify LMDB's list of databases, which has no checksum: where a name is damaged, LMDB makes an empty one.
+        """Verify LMDB's list of databases, which has no checksum.
 
-        A new file gets each database by a transaction of its own, in their order.
+        If a name in it is damaged, LMDB would silently create an empty database of the right name. A new file gets the
+        databases in order, each in its own transaction, so the transaction number is their count.
         """
         with self.env.begin() as transaction:
             rows = islice(transaction.cursor(), len(Database.ALL) + 1)
@@ -118,7 +119,7 @@ class LmdbBase:
 
     @contextmanager
     def reading(self, incarnation: int | None = None, *, buffers: bool = False) -> "Iterator[lmdb.Transaction[Any]]":
-        """Begin to read what is there of a stream, or of several. An error of LMDB is damage to its file."""
+        """Begin a read transaction, for one stream if it is given. An error of LMDB is damage to its file."""
         try:
             with self.env.begin(buffers=True) if buffers else self.env.begin() as transaction:
                 yield transaction
@@ -131,7 +132,7 @@ class LmdbBase:
             raise StreamDamaged(f"{place}: {problem}") from error
 
     def rows(self, database: bytes, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Give the rows whose keys begin with some bytes, in order and as they are stored."""
+        """Give the rows whose keys begin with `prefix`, in order and as they are stored."""
         with self.reading() as transaction:
             yield from with_prefix(transaction.cursor(self.databases[database]), prefix)
 
@@ -159,30 +160,30 @@ class LmdbBase:
     # Streams
 
     def incarnation(self, name: bytes) -> int | None:
-        """Give the stream that has a name. `StreamDamaged`: there may be one, because a row of the names is damaged."""
+        """Give the stream that has a name. Raises `StreamDamaged` if a damaged row may be the one of this name."""
         packed = self._get(Database.NAMES, name)
         if packed is None:
             with self.reading() as transaction:
                 names = verified_range(
                     transaction.cursor(self.databases[Database.NAMES]), name, name, partial(self._is_other_name, name)
                 )
-                # This verifies the rows beside the place of the name: a damaged one may be the row of this name.
+                # Verify the rows next to the place of the name: a damaged one may be the row of this name.
                 next(names, None)
         return int(INCARNATION.unpack(packed)[0]) if packed else None
 
     def _is_other_name(self, name: bytes, _key: bytes, sealed: bytes) -> bool:
-        """Tell of a damaged row of the names whether it is that of another name, as the head of its stream says."""
+        """Tell whether a damaged row of the names belongs to another name, according to the head of its stream."""
         holder = self._head_of(sealed[: INCARNATION.size])
         return holder is not None and holder.identity.name != name
 
     def _is_other_fork(self, source: int, key: bytes, sealed: bytes) -> bool:
-        """Tell of a damaged row of the forks whether it is that of another source, as the head of the fork says."""
+        """Tell whether a damaged row of the forks belongs to another source, according to the head of the fork."""
         head = self._head_of(key[INCARNATION.size :])
         fork = head.identity.fork if head else None
         return fork.source_incarnation != source if fork else self._is_known(key, sealed)
 
     def _is_known(self, key: bytes, _sealed: bytes) -> bool:
-        """Tell of a damaged row whether it is that of a stream which is there, though its head may be damaged, too."""
+        """Tell whether a damaged row belongs to a stream that exists. The head of that stream may be damaged too."""
         with self.reading() as transaction:
             return transaction.get(key[: INCARNATION.size], db=self.databases[Database.STREAMS]) is not None
 
@@ -198,16 +199,16 @@ class LmdbBase:
             raise Damaged(incarnation, 0, place_of(Database.STREAMS, key), "its head can't be read") from None
 
     def readable_head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream, if it is there and not damaged."""
+        """Give the head of a stream; None if it is missing or damaged."""
         with suppress(StreamDamaged):
             return self.head(incarnation)
         return None
 
     @contextmanager
-    def glance(self) -> Iterator["Glance"]:
-        """Look at names and heads as they are at one moment."""
+    def reading_names(self) -> Iterator["NameReader"]:
+        """Begin to read names and heads in one transaction."""
         with self.reading() as transaction:
-            yield Glance(transaction, self.databases)
+            yield NameReader(transaction, self.databases)
 
     def producers(self, incarnation: int) -> dict[bytes, Producer]:
         prefix = INCARNATION.pack(incarnation)
@@ -216,7 +217,7 @@ class LmdbBase:
             return {key[len(prefix) :]: unpack_producer(value) for key, value in found}
 
     def forks(self, source: int, after: int = 0, limit: int | None = None) -> list[int]:
-        """Give the streams that branch off one, those younger than `after`, the oldest first."""
+        """Give the forks of a stream that are younger than `after`, the oldest first."""
         with self.reading(source) as transaction:
             cursor = transaction.cursor(self.databases[Database.FORKS])
             is_other = partial(self._is_other_fork, source)
@@ -224,41 +225,41 @@ class LmdbBase:
             return [PLACE.unpack(key)[1] for key, _ in islice(found, limit)]
 
     def mortal(self, after: int, limit: int) -> list[int]:
-        """Give streams that time acts on, in the order of their incarnations."""
+        """Give streams with a lifetime or a retention policy, in the order of their incarnations."""
         with self.reading() as transaction:
             try:
                 cursor = transaction.cursor(self.databases[Database.MORTAL])
                 found = verified_range(cursor, b"", INCARNATION.pack(after), lambda _key, _sealed: False)
                 return [INCARNATION.unpack(key)[0] for key, _ in islice(found, limit)]
             except RowDamaged:
-                # The rows of the streams say the same, at the price of reading all of them.
+                # The heads of the streams say the same, at the price of reading all of them.
                 return list(islice(self._mortal_heads(transaction, after), limit))
 
     def _mortal_heads(self, transaction: "lmdb.Transaction[Any]", after: int) -> Iterator[int]:
-        glance = Glance(transaction, self.databases)
+        names = NameReader(transaction, self.databases)
         for key, _ in with_prefix(transaction.cursor(self.databases[Database.STREAMS]), b"", INCARNATION.pack(after)):
-            head = glance.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
+            head = names.head(INCARNATION.unpack(key)[0]) if len(key) == INCARNATION.size else None
             if head and head.identity.mortal:
                 yield head.identity.incarnation
 
     def marks(self) -> dict[int, DamageMark]:
-        """Give the streams that are known to be damaged."""
+        """Give the damage marks of streams."""
         marks: dict[int, DamageMark] = {}
         for key, sealed in self.rows(Database.DAMAGED):
-            # Under 0, which no stream has, if it is not known whose it is.
+            # A row whose key is damaged counts under 0, an incarnation that no stream has.
             incarnation = INCARNATION.unpack(key)[0] if len(key) == INCARNATION.size else 0
             marks[incarnation] = parse_mark(unseal(key, sealed))
         return marks
 
     def removals(self) -> list[tuple[int, int]]:
-        """Give the segments that no chunk is in any more and that may still be there. A damaged row names none."""
+        """Give the segments that hold no chunk any more and whose files may still exist. Damaged rows are skipped."""
         return [PLACE.unpack(key) for key, sealed in self.rows(Database.REMOVALS) if is_removal(key, sealed)]
 
     def lacks_segment(self, incarnation: int, segment: int, last_incarnation: int) -> bool:
-        """Tell whether a segment is certainly newer than all that the base has of its stream.
+        """Tell whether a segment is certainly newer than everything that the base has of its stream.
 
-        It is not certain if the rows of the stream do not lead up to its tail: one that is lost may be about it. A
-        stream that the base does not have is newer than the base if it is younger than `last_incarnation`.
+        It is uncertain if the chunks of the stream have a gap before its tail: a lost row may locate a chunk in the
+        segment. A stream that is not in the base is newer than the base if its incarnation is above `last_incarnation`.
         """
         try:
             head = self.head(incarnation)
@@ -284,11 +285,11 @@ class LmdbBase:
         self.segments.close()
 
 
-class Glance(Rows):
-    """Names and heads as they are at one moment."""
+class NameReader(Rows):
+    """Reads names and heads in one transaction."""
 
     def names(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
-        """Give names in order, and whose they are; None if that is damaged."""
+        """Give names in order, with their incarnations; None if the row is damaged."""
         cursor = self.cursor(Database.NAMES)
         start = max(prefix, after)[:MAX_KEY_BYTES]
         there = self._seek(cursor, start) if start else cursor.first()
@@ -299,12 +300,12 @@ class Glance(Rows):
                 yield name, INCARNATION.unpack(packed)[0] if packed else None
             elif packed and name > start and not name.startswith(prefix):
                 return
-            # A damaged key may be out of order, with names of the range behind it.
+            # A damaged key may be out of order: names of the range may follow it.
             there = cursor.next()
 
     @staticmethod
     def _seek(cursor: lmdb.Cursor, start: bytes) -> bool:
-        """Go to the first name from `start` on, also where a damaged key has led LMDB past it."""
+        """Go to the first name from `start` on, even if a damaged key has misled LMDB."""
         there = cursor.prev() if cursor.set_range(start) else cursor.last()
         while there:
             key = bytes(cursor.key())
@@ -314,7 +315,7 @@ class Glance(Rows):
         return cursor.next() if there else cursor.first()
 
     def count_without(self, prefix: bytes, names: "set[bytes]") -> int:
-        """Count the names that begin with `prefix`, all but some of them."""
+        """Count the names that begin with `prefix` and are not among `names`."""
         here = sum(self.get(Database.NAMES, name) is not None for name in names)
         return self._count(prefix) - here
 
@@ -331,5 +332,5 @@ class Glance(Rows):
 
 
 def is_plain_database(row: bytes) -> bool:
-    """Tell whether LMDB keeps a database in the order of its keys: no flag says otherwise."""
+    """Tell whether LMDB keeps a database in the plain order of its keys: no flag changes it."""
     return len(row) == DATABASE.size and not DATABASE.unpack(row)[1] & ORDER_FLAGS

@@ -1,7 +1,7 @@
-"""The pages of an LMDB file: whether all of them are there, before the file is mapped.
+"""The pages of an LMDB file: checks that none is missing before the file is mapped.
 
-LMDB trusts its file. An empty one is a new store to it, and a page that is not there ends the process that reads it.
-Pages that are free may be missing at the end: LMDB does not write those that it gives up in the same transaction.
+LMDB trusts its file. It takes an empty file for a new store, and a missing page ends the process that reads it. Free
+pages may be missing at the end: LMDB does not write pages that it allocates and frees in the same transaction.
 """
 
 import os
@@ -24,14 +24,14 @@ NUMBER = Struct("<Q")
 MAGIC = 0xBEEFC0DE
 BRANCH, LEAF, DIRTY = 1, 2, 16
 FIRST_PAGE = 2
-"""The pages before it describe the file."""
+"""The first page after the two meta pages."""
 BIG = 1
 NONE = 2**64 - 1
 MAX_PAGE_BYTES = 1 << 16
 
 
 class Meta(Value, frozen=True):
-    """What a file says of itself: how large its pages are, the last of them, and where the free ones are listed."""
+    """The meta page of a file: the size of its pages, the number of the last one, and the root of the free list."""
 
     page_bytes: int
     free_root: int
@@ -42,7 +42,7 @@ class Meta(Value, frozen=True):
 
 
 def problem_of(path: Path) -> str | None:
-    """Say what keeps a file from being read, if something does."""
+    """Give the reason why a file can't be read, or None."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -52,7 +52,7 @@ def problem_of(path: Path) -> str | None:
 
 
 def newest_meta(descriptor: int) -> Meta | None:
-    """Give what an open file says of itself, if it is one of LMDB."""
+    """Give the newer meta page of an open file; None if it is not a file of LMDB."""
     return _Pages(descriptor).meta()
 
 
@@ -73,7 +73,7 @@ class _Pages:
             return "its pages can't be read"
 
     def meta(self) -> Meta | None:
-        """Give the newer of the two pages that describe the file."""
+        """Give the newer of the two meta pages."""
         first = self._meta_at(0)
         second = self._meta_at(first.page_bytes) if first else None
         return max(first, second, key=lambda meta: meta.transaction) if first and second else None
@@ -91,12 +91,12 @@ class _Pages:
             return None
         free: set[int] = set()
         with suppress(TooShort, ValueError):
-            # The list itself may be among what is missing.
+            # Pages of the free list may be missing too.
             free.update(number for number in self._free(meta, meta.free_root) if number >= there)
         return None if len(free) == count - there else f"it has {there} of its {count} pages"
 
     def _misplaced(self, meta: Meta) -> str | None:
-        """Look at the list of free pages: LMDB writes to what it lists."""
+        """Verify the list of free pages: LMDB overwrites the pages that it lists."""
         try:
             free = list(self._free(meta, meta.free_root))
         except (TooShort, ValueError):
@@ -106,13 +106,13 @@ class _Pages:
         return None
 
     def _free(self, meta: Meta, number: int) -> Iterator[int]:
-        """Give the pages that are listed as free under a page of that list."""
+        """Give the free pages that a page of the list, and the pages below it, name."""
         if number == NONE:
             return
         page = os.pread(self._descriptor, meta.page_bytes, number * meta.page_bytes)
         found, _, flags, lower, _ = PAGE.unpack_from(page)
         if found != number or flags & ~DIRTY not in {BRANCH, LEAF} or not PAGE.size <= lower <= meta.page_bytes:
-            raise ValueError("a page that is not of this list")
+            raise ValueError(f"page {number} does not belong to the list of free pages")
         for pointer in range(PAGE.size, lower, POINTER.size):
             place = POINTER.unpack_from(page, pointer)[0]
             low, high, node_flags, key_bytes = NODE.unpack_from(page, place)
@@ -120,17 +120,17 @@ class _Pages:
                 yield from self._free(meta, low | high << 16 | node_flags << 32)
             elif flags & LEAF:
                 if key_bytes != NUMBER.size:
-                    raise ValueError("a list without the number of its transaction")
+                    raise ValueError(f"page {number} has a key of {key_bytes} bytes, and not a transaction number")
                 value = page[place + NODE.size + key_bytes :]
                 yield from self._listed(meta, value, big=bool(node_flags & BIG))
 
     def _listed(self, meta: Meta, value: bytes, *, big: bool) -> Iterator[int]:
-        """Give the pages of one list: their count, and then their numbers."""
+        """Give the pages of one entry of the list: it has their count, and then their numbers."""
         if big:
             position = NUMBER.unpack_from(value)[0] * meta.page_bytes + PAGE.size
             count = NUMBER.unpack(os.pread(self._descriptor, NUMBER.size, position))[0]
             if count > self._size:
-                raise ValueError("a list that is longer than the file")
+                raise ValueError(f"an entry of {count} free pages is longer than the file")
             value = os.pread(self._descriptor, (count + 1) * NUMBER.size, position)
         count = NUMBER.unpack_from(value)[0]
         yield from Struct(f"<{count}Q").unpack_from(value, NUMBER.size)

@@ -1,4 +1,4 @@
-"""Lost and found: the folder of a store where damaged bytes are kept, for whoever wants to look at them."""
+"""Lost and found: the folder of a store that keeps damaged and torn bytes, so that a person can inspect them."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -10,15 +10,15 @@ from everbrook.storage.manifest import LOST_AND_FOUND
 
 
 class LostAndFound:
-    """Keeps bytes and files. What it has is on the disk when a call returns."""
+    """Keeps bytes and files. When a call returns, they are on the disk."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:
-        """Use the one in the folder of a store. It is made when something comes."""
+        """Use the folder `lost+found` of a store. It is made when it gets its first file."""
         self._disk = disk
         self.folder = folder / LOST_AND_FOUND
 
     def keep(self, name: str, parts: Iterable[tuple[int, bytes]]) -> Path | None:
-        """Keep bytes, each part at its position in one file. None if there are none."""
+        """Keep bytes in one file, each part at its position. Gives the file; None if there are no bytes."""
         parts = (part for part in parts if part[1])
         first = next(parts, None)
         if first is None:
@@ -32,7 +32,7 @@ class LostAndFound:
         return path
 
     def keep_once(self, name: str, data: bytes) -> Path:
-        """Keep bytes under a name that no others have, unless they are here already."""
+        """Keep bytes under a name that identifies them, unless the name exists already."""
         if not self.folder.is_dir() or name not in self._disk.names(self.folder):
             self.keep(name, [(0, data)])
         return self.folder / name
@@ -49,7 +49,7 @@ class LostAndFound:
         return kept
 
     def _free(self, name: str) -> Path:
-        """Give a place that is not taken."""
+        """Give a path that does not exist yet."""
         self._disk.make_folder(self.folder)
         taken, number, free = set(self._disk.names(self.folder)), 1, name
         while free in taken:

@@ -1,6 +1,6 @@
-"""The manifest of a data folder: who owns it, which format it has, and the salt of its checksums.
+"""The manifest of a store: its format, its mode, and the salt of its checksums. Also the lock of its folder.
 
-The base has a second copy, so that a damaged manifest does not cost a store.
+The base has a second copy, so that a store survives a damaged manifest.
 """
 
 from contextlib import closing
@@ -19,8 +19,8 @@ BASE = "base"
 SEGMENTS = "streams"
 LOST_AND_FOUND = "lost+found"
 REBUILT = "rebuilt"
-"""The folder of a store that a repair has made anew, until its parts are in their places."""
-# Folders of stores that are made after the manifest, so that they never stand without one.
+"""The folder of the parts that a repair has rebuilt, until they are moved to their places."""
+# The folders of a store that are made after the manifest: where one of them exists, a manifest must exist.
 STORED = {JOURNAL, BASE, SEGMENTS, "blobs"}
 
 
@@ -28,11 +28,11 @@ _MIX = 0x9E3779B97F4A7C15
 
 
 class StoreError(Exception):
-    """A data folder can't be used, for a reason that its owner can do something about."""
+    """A data folder can't be used, for a reason that its owner can remove."""
 
 
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a store is: its format, `acid` or `file`, and a random number that no client knows."""
+    """The format of a store, its mode (`acid` or `file`), and a random number that no client knows."""
 
     format: int
     mode: str
@@ -40,16 +40,16 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     shard_count: int | None = None
     """Only stores of format 1 have it."""
     epoch: int = 0
-    """Another number after each restore from a backup. Clients take the streams for other ones then."""
+    """A number that changes with each restore from a backup, so that clients see other incarnations."""
 
 
 def nested(folder: Path, incarnation: int) -> Path:
-    """Give where a stream has its files: in one of 256 folders, chosen by a hash."""
+    """Give the folder of a stream's files: one of 256, chosen by a hash."""
     return folder / f"{incarnation * _MIX % 2**64 >> 56:02x}"
 
 
 def open_folder(disk: Disk, folder: Path) -> Lock:
-    """Make the folder of a store, unless it is there, and keep others away from it."""
+    """Make the folder of a store, unless it exists, and lock it."""
     try:
         disk.make_folder(folder)
     except OSError as error:
@@ -58,15 +58,15 @@ def open_folder(disk: Disk, folder: Path) -> Lock:
 
 
 def lock_folder(disk: Disk, folder: Path) -> Lock:
-    """Keep other servers away from the store in a folder."""
+    """Lock the store in a folder, so that no other server uses it."""
     try:
         return disk.lock(folder / LOCK)
     except LockHeld as held:
-        raise StoreError(f"{folder} is in use by another server (process {held.owner})") from None
+        raise StoreError(f"{folder} is in use by another server (process {held.owner}): stop it first") from None
 
 
 def find_manifest(disk: Disk, folder: Path) -> Manifest | None:
-    """Read the manifest in a folder. None: it is there and can't be read. `StoreError`: there is none."""
+    """Read the manifest in a folder. None: it exists and can't be parsed. Raises `StoreError` if there is none."""
     try:
         return parse_manifest(disk.read(folder / MANIFEST))
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def find_manifest(disk: Disk, folder: Path) -> Manifest | None:
 
 
 def open_manifest(disk: Disk, folder: Path, mode: str, salt: int) -> Manifest | None:
-    """Find the store in a folder, or make a new one. None: its manifest can't be read, and the base has the copy."""
+    """Read the manifest in a folder, or write a new one. None: it is missing or damaged, and the base has the copy."""
     disk.sync_folder(folder)
     names = disk.names(folder)
     if REBUILT in names:
@@ -85,13 +85,13 @@ def open_manifest(disk: Disk, folder: Path, mode: str, salt: int) -> Manifest | 
         if BASE in names:
             return None
         if STORED & set(names) or any(name.startswith("shard-") for name in names):
-            raise StoreError(f"{folder} holds a store without its {MANIFEST}")
+            raise StoreError(f"{folder} holds a store without its {MANIFEST}: restore a backup into a new folder")
         manifest = Manifest(FORMAT, mode, salt)
         write_manifest(disk, folder, manifest)
         return manifest
     found = find_manifest(disk, folder)
     if found and BASE not in names:
-        # Otherwise the copy in the base decides: what is wrong with the manifest may be damage.
+        # With a base, its copy of the manifest decides: an unexpected manifest may be a damaged one.
         require_kind(folder, found, mode)
     return found
 
@@ -105,7 +105,9 @@ def require_kind(folder: Path, found: Manifest, mode: str) -> None:
             "subscriptions and stream lifetimes that have begun are not carried over"
         )
     if found.format != FORMAT:
-        raise StoreError(f"{folder} has format {found.format}; this version reads format {FORMAT}")
+        raise StoreError(
+            f"{folder} has format {found.format}; this version reads format {FORMAT}: use the version that wrote it"
+        )
     if found.mode != mode:
         raise StoreError(f"{folder} holds a store of mode {found.mode}, not {mode}")
 
@@ -115,11 +117,13 @@ def parse_manifest(text: bytes) -> Manifest:
 
 
 def parse_manifest_copy(text: bytes) -> Manifest:
-    """Read the copy of a manifest in the base, whose checksum is right. `StoreError`: another version wrote it."""
+    """Read the copy of a manifest in the base, whose checksum is right. Raises `StoreError` if it can't be parsed."""
     try:
         return parse_manifest(text)
     except msgspec.MsgspecError as error:
-        raise StoreError(f"the copy of the manifest in the base can't be read: {error}") from None
+        raise StoreError(
+            f"the copy of the manifest in the base can't be read, perhaps another version wrote it: {error}"
+        ) from None
 
 
 def format_manifest(manifest: Manifest) -> bytes:
@@ -127,7 +131,7 @@ def format_manifest(manifest: Manifest) -> bytes:
 
 
 def write_manifest(disk: Disk, folder: Path, manifest: Manifest) -> None:
-    """Write it beside its place and rename it there, so that it is there entirely or not at all."""
+    """Write a manifest atomically: into a draft that is renamed when it is on the disk."""
     draft = folder / f"{MANIFEST}.new"
     if draft.name in disk.names(folder):
         disk.remove(draft)

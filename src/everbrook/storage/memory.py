@@ -1,4 +1,4 @@
-"""The memory engine: dictionaries and runs of bytes, gone with the process."""
+"""The memory engine: keeps streams in dictionaries and runs of bytes until the process ends."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import starmap
@@ -18,10 +18,10 @@ from everbrook.storage.index import INDEX_ENTRY_BYTES, Messages, Run
 from everbrook.storage.names import Names
 
 STREAM_BYTES = 2048
-"""What a stream takes beside its bytes: its head and identity, its run, its places in dictionaries."""
+"""The memory of a stream beside its bytes: its head and identity, its run, its entries in dictionaries."""
 
 PRODUCER_BYTES = 512
-"""What a producer takes beside its id, which a client chooses: its state, and its places in dictionaries."""
+"""The memory of a producer beside its id and its position: its state, and its entries in dictionaries."""
 
 
 def producers_bytes(producers: Mapping[bytes, Producer]) -> int:
@@ -29,20 +29,20 @@ def producers_bytes(producers: Mapping[bytes, Producer]) -> int:
 
 
 def producer_bytes(producer_id: bytes, producer: Producer | None) -> int:
-    """Give how much memory a producer takes, if it is known."""
+    """Give how much memory a producer takes; 0 for None."""
     return PRODUCER_BYTES + len(producer_id) + len(producer.position or b"") if producer else 0
 
 
-class Tenant(Struct, weakref=True):
-    """What a bucket takes, or the base surface."""
+class BucketUsage(Struct, weakref=True):
+    """How much memory the streams of a bucket take, or those of the base surface."""
 
     stream_bytes: int = 0
     blob_bytes: int = 0
-    """Of its snapshots, those included that are being written, in a thread."""
+    """The bytes of snapshots, those included that a thread is writing."""
 
 
 class MemoryStorage:
-    """Keeps streams for as long as the process lives."""
+    """Keeps streams until the process ends."""
 
     promise = "streams are gone when this process ends"
     blocking = False
@@ -61,9 +61,9 @@ class MemoryStorage:
         self._producers: dict[int, dict[bytes, Producer]] = {}
         self._forks: dict[int, dict[int, Identity]] = {}
         self._stream_bytes = 0
-        self._tenants = WeakValueDictionary[bytes | None, Tenant]()
-        self._tenant_of: dict[int, Tenant] = {}
-        self.blobs = MemoryBlobs(self._tenant_of)
+        self._usages = WeakValueDictionary[bytes | None, BucketUsage]()
+        self._usage_of: dict[int, BucketUsage] = {}
+        self.blobs = MemoryBlobs(self._usage_of)
         self.last_incarnation = 0
 
     @property
@@ -71,12 +71,12 @@ class MemoryStorage:
         return self._stream_bytes + self.blobs.used_bytes
 
     def bucket_bytes(self, bucket_id: bytes) -> int:
-        tenant = self._tenants.get(bucket_id)
-        return tenant.stream_bytes + tenant.blob_bytes if tenant else 0
+        usage = self._usages.get(bucket_id)
+        return usage.stream_bytes + usage.blob_bytes if usage else 0
 
     def _count(self, incarnation: int, more_bytes: int) -> None:
         self._stream_bytes += more_bytes
-        self._tenant_of[incarnation].stream_bytes += more_bytes
+        self._usage_of[incarnation].stream_bytes += more_bytes
 
     def persist(self, group: Sequence[Change]) -> None:
         """There is nothing to wait for."""
@@ -117,9 +117,9 @@ class MemoryStorage:
             self.last_incarnation = max(self.last_incarnation, write.head.kept.snapshot.blob)
         if write.data:
             grown_bytes = self._runs[identity.incarnation].append(write.data, write.ends, write.head.written_at)
-            # In place, as every append comes here.
+            # `_count` inlined, because every append comes here.
             self._stream_bytes += grown_bytes
-            self._tenant_of[identity.incarnation].stream_bytes += grown_bytes
+            self._usage_of[identity.incarnation].stream_bytes += grown_bytes
         if write.producer_id is not None or write.forgotten:
             self._remember(write)
 
@@ -129,7 +129,7 @@ class MemoryStorage:
         self._names.add(identity.name)
         self._runs[identity.incarnation] = Run(identity.first_own_offset, batched=identity.json)
         self._producers[identity.incarnation] = {}
-        self._tenant_of[identity.incarnation] = self._tenants.setdefault(bucket_of(identity.name), Tenant())
+        self._usage_of[identity.incarnation] = self._usages.setdefault(bucket_of(identity.name), BucketUsage())
         self._count(identity.incarnation, STREAM_BYTES)
         if identity.fork:
             self._forks.setdefault(identity.fork.source_incarnation, {})[identity.incarnation] = identity
@@ -151,7 +151,7 @@ class MemoryStorage:
         run = self._runs.pop(identity.incarnation)
         producers = self._producers.pop(identity.incarnation)
         self._count(identity.incarnation, -run.used_bytes - STREAM_BYTES - producers_bytes(producers))
-        del self._tenant_of[identity.incarnation]
+        del self._usage_of[identity.incarnation]
         if identity.fork:
             siblings = self._forks[identity.fork.source_incarnation]
             del siblings[identity.incarnation]
@@ -215,35 +215,35 @@ class MemoryStorage:
         return None
 
     def close(self) -> None:
-        for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks, self._tenant_of):
+        for kept in (self._incarnations, self._heads, self._runs, self._producers, self._forks, self._usage_of):
             kept.clear()
 
 
 class MemoryBlobs:
-    """Keeps blobs for as long as the process lives."""
+    """Keeps blobs until the process ends."""
 
-    def __init__(self, tenant_of: Mapping[int, Tenant] = MappingProxyType({})) -> None:
-        """Count what a blob takes for the tenant of the stream that it is of."""
-        self._tenant_of = tenant_of
-        self._blobs: dict[tuple[int, int], tuple[Tenant, list[bytes]]] = {}
+    def __init__(self, usage_of: Mapping[int, BucketUsage] = MappingProxyType({})) -> None:
+        """Count the bytes of a blob for the bucket of its owner. `usage_of` has the buckets by incarnation."""
+        self._usage_of = usage_of
+        self._blobs: dict[tuple[int, int], tuple[BucketUsage, list[bytes]]] = {}
         self._lock = Lock()
         self.used_bytes = 0
 
     def begin(self, owner: int, number: int) -> "MemoryDraft":
         return MemoryDraft(self, (owner, number))
 
-    def tenant(self, owner: int) -> Tenant:
-        """Give the tenant of a stream. It may be gone by now: then its blob soon is."""
-        return self._tenant_of.get(owner) or Tenant()
+    def usage(self, owner: int) -> BucketUsage:
+        """Give the usage of a stream's bucket. Blobs of a dropped stream count nowhere: they are removed soon."""
+        return self._usage_of.get(owner) or BucketUsage()
 
-    def put(self, key: tuple[int, int], tenant: Tenant, pieces: list[bytes]) -> None:
-        self._blobs[key] = tenant, pieces
+    def put(self, key: tuple[int, int], usage: BucketUsage, pieces: list[bytes]) -> None:
+        self._blobs[key] = usage, pieces
 
-    def count_bytes(self, tenant: Tenant, change: int) -> None:
-        """Keep count of what blobs take, those included that are being written."""
+    def count_bytes(self, usage: BucketUsage, change: int) -> None:
+        """Count bytes of blobs, those included that are being written."""
         with self._lock:
             self.used_bytes += change
-            tenant.blob_bytes += change
+            usage.blob_bytes += change
 
     def open(self, owner: int, number: int, _size: int) -> "MemoryBlobReader":
         blob = self._blobs.get((owner, number))
@@ -253,8 +253,8 @@ class MemoryBlobs:
 
     def remove(self, owner: int, number: int) -> None:
         if blob := self._blobs.pop((owner, number), None):
-            tenant, pieces = blob
-            self.count_bytes(tenant, -sum(map(len, pieces)))
+            usage, pieces = blob
+            self.count_bytes(usage, -sum(map(len, pieces)))
 
     def all(self) -> Iterator[list[tuple[int, int]]]:
         yield list(self._blobs)
@@ -266,24 +266,24 @@ class MemoryDraft:
     def __init__(self, blobs: MemoryBlobs, key: tuple[int, int]) -> None:
         self._blobs = blobs
         self._key = key
-        self._tenant = blobs.tenant(key[0])
+        self._usage = blobs.usage(key[0])
         self._pieces: list[bytes] = []
         self._finished = False
 
     def write(self, data: bytes) -> None:
         if data:
             self._pieces.append(data)
-        self._blobs.count_bytes(self._tenant, len(data))
+        self._blobs.count_bytes(self._usage, len(data))
 
     def finish(self) -> None:
-        self._blobs.put(self._key, self._tenant, self._pieces)
+        self._blobs.put(self._key, self._usage, self._pieces)
         self._finished = True
 
     def abandon(self) -> None:
         if self._finished:
             self._blobs.remove(*self._key)
         else:
-            self._blobs.count_bytes(self._tenant, -sum(map(len, self._pieces)))
+            self._blobs.count_bytes(self._usage, -sum(map(len, self._pieces)))
             self._pieces.clear()
 
 
@@ -300,4 +300,4 @@ class MemoryBlobReader:
         return piece[:size]
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """A reader in memory holds no file."""

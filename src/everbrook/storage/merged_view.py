@@ -1,8 +1,8 @@
-"""The merged view: recent changes over the base, which answer together.
+"""The merged view: reads streams from layers of recent changes over the base.
 
-The newest come first: the changes since the last checkpoint began, those that a checkpoint is taking in, and the base.
-What a checkpoint takes in is in two of them for a while, so of a stream's bytes the base is only asked for those before
-the ones in memory.
+The layers are, from the newest on: the changes since the last checkpoint began, the changes that a checkpoint is taking
+in, and the base. While a checkpoint runs, the same bytes may be in two layers. So the view reads from the base only the
+bytes of a stream that precede those in memory.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import MessageIndex, Messages, Run
-from everbrook.storage.lmdb_base import Glance, LmdbBase
+from everbrook.storage.lmdb_base import LmdbBase, NameReader
 from everbrook.storage.manifest import BASE
 from everbrook.storage.names import Counts
 from everbrook.storage.recent import Recent
@@ -27,14 +27,14 @@ from everbrook.storage.rows import unknown_identity
 # Sentinel for the incarnation behind a name whose row is damaged. No stream has it.
 UNKNOWN = 0
 # How many forks are checked for whether they need a blob. If there are more, the blob is kept without a check.
-MAX_ASKED_FORKS = 1000
+MAX_CHECKED_FORKS = 1000
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
 class MergedView:
-    """Reads streams, wherever they are."""
+    """Reads streams from all layers."""
 
     def __init__(self, base: LmdbBase, max_counts: int) -> None:
         self._base = base
@@ -42,12 +42,12 @@ class MergedView:
         self.checkpointing: Recent | None = None
         self.counts = Counts(max_counts)
         self.marks: dict[int, DamageMark] = base.marks()
-        """The streams that are known to be damaged."""
+        """The damage marks of streams."""
         self.last_incarnation = 0
         """The largest number of a stream or blob that was ever stored. Opening sets it to that of the base."""
 
     def take(self, edit: Edit) -> None:
-        """Take an edit that is durable."""
+        """Apply a durable edit."""
         if isinstance(edit, Write):
             self.recent.write(edit)
             if edit.created:
@@ -61,7 +61,7 @@ class MergedView:
             self.counts.change(edit.head.identity.name, -1)
 
     def set_aside(self) -> Recent:
-        """Let a checkpoint take in the recent changes, and begin anew."""
+        """Begin a new layer of recent changes, and give the old one to a checkpoint."""
         aside = self.checkpointing = self.recent
         self.recent = Recent()
         if aside.order.sorted:
@@ -72,7 +72,7 @@ class MergedView:
         return (self.recent, self.checkpointing) if self.checkpointing else (self.recent,)
 
     def _ask_base(self, ask: Callable[Given, Result], *args: Given.args, **options: Given.kwargs) -> Result:
-        """Ask the base, and remember the damage that it meets."""
+        """Read from the base, and mark the damage that the read meets."""
         try:
             return ask(*args, **options)
         except Damaged as error:
@@ -80,7 +80,7 @@ class MergedView:
             raise
 
     def mark(self, incarnation: int, mark: DamageMark) -> None:
-        """Remember that a stream is damaged from an offset on."""
+        """Mark a stream as damaged from an offset on, unless an earlier offset is marked."""
         known = self.marks.get(incarnation)
         if known is None or mark.offset < known.offset:
             self.marks[incarnation] = mark
@@ -97,7 +97,7 @@ class MergedView:
         return self._ask_base(self._base.head, incarnation)
 
     def load(self, name: bytes) -> Record | None:
-        """Give the stream that has a name. Where its head can't be read, all of it counts as damaged."""
+        """Give the stream that has a name. If its head can't be read, the whole stream counts as damaged."""
         incarnation = self._incarnation(name)
         if incarnation is None:
             return None
@@ -134,9 +134,9 @@ class MergedView:
         return producers
 
     def mortal(self, after: int, limit: int) -> list[Head]:
-        """Give streams that time acts on: those in the base that live, and those that have not got there.
+        """Give streams with a lifetime or a retention policy, from all layers.
 
-        Those whose heads can't be read are passed over: what comes behind them is none the less due.
+        Streams whose heads can't be read are skipped, because the streams after them are due all the same.
         """
         found: list[Head] = []
         while not found and (incarnations := self._mortal(after, limit)):
@@ -145,7 +145,7 @@ class MergedView:
         return found
 
     def _mortal(self, after: int, limit: int) -> dict[int, Head | None]:
-        """Give the next streams that time acts on, in their order; None for a head that can't be read."""
+        """Give the next such streams in order; None for a head that can't be read."""
         recent = {
             incarnation: stream.head
             for layer in reversed(self._layers())
@@ -160,7 +160,7 @@ class MergedView:
         }
 
     def _stored_mortal(self, after: int, limit: int, dropped: set[int]) -> list[int]:
-        """Ask the base for so many that are not dropped. While very many expire, few of them lie ahead."""
+        """Read `limit` incarnations from the base that are not dropped: while very many streams expire, most are."""
         living: list[int] = []
         found = [after]
         while found and len(living) < limit:
@@ -169,7 +169,7 @@ class MergedView:
         return living
 
     def readable_head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream, if it is there and not damaged."""
+        """Give the head of a stream; None if it is missing or damaged."""
         with suppress(StreamDamaged):
             return self.head(incarnation)
         return None
@@ -178,26 +178,26 @@ class MergedView:
 
     def scan(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
         """Give names in order, with their heads; None for a damaged one."""
-        with self._base.glance() as glance:
-            found = islice(self._names(glance, prefix, after), limit)
-            return [(name, self._glimpse(glance, incarnation)) for name, incarnation in found]
+        with self._base.reading_names() as stored:
+            found = islice(self._names(stored, prefix, after), limit)
+            return [(name, self._listed_head(stored, incarnation)) for name, incarnation in found]
 
-    def _names(self, glance: Glance, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int]]:
-        """Give the names that are taken, and whose they are. Of a name in several layers the newest one tells."""
+    def _names(self, base: NameReader, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int]]:
+        """Give the names in use, with their incarnations. If several layers have a name, the newest one counts."""
         layers = [_aged(age, layer.named(prefix, after)) for age, layer in enumerate(self._layers())]
-        stored = ((name, holder or UNKNOWN) for name, holder in glance.names(prefix, after))
+        stored = ((name, holder or UNKNOWN) for name, holder in base.names(prefix, after))
         last = None
         for name, _, incarnation in merge(*layers, _aged(len(layers), stored)):
             if name != last and incarnation is not None:
                 yield name, incarnation
             last = name
 
-    def _glimpse(self, glance: Glance, incarnation: int) -> Head | None:
+    def _listed_head(self, stored: NameReader, incarnation: int) -> Head | None:
         for layer in self._layers():
             stream = layer.streams.get(incarnation)
             if stream:
                 return stream.head
-        return glance.head(incarnation)
+        return stored.head(incarnation)
 
     def count(self, prefix: bytes) -> int:
         known = self.counts.get(prefix)
@@ -210,14 +210,14 @@ class MergedView:
         recent: dict[bytes, int | None] = {}
         for layer in reversed(self._layers()):
             recent.update(layer.named(prefix, b""))
-        with self._base.glance() as glance:
-            stored = glance.count_without(prefix, set(recent))
+        with self._base.reading_names() as names:
+            stored = names.count_without(prefix, set(recent))
         return stored + sum(incarnation is not None for incarnation in recent.values())
 
     # Forks
 
     def fork_count(self, incarnation: int) -> int:
-        """Count the streams that branch off one. If that is damaged, there is at least one."""
+        """Count the forks of a stream. If their rows are damaged, the stream counts as having one."""
         try:
             forks = set(self._base.forks(incarnation))
         except Damaged as error:
@@ -230,7 +230,7 @@ class MergedView:
         return len(forks)
 
     def _forks(self, source: int, after: int, limit: int) -> list[int]:
-        """Give streams that branch off one, those younger than `after`, the oldest first."""
+        """Give forks of a stream that are younger than `after`, the oldest first."""
         gone = {fork for layer in self._layers() for fork in layer.unforked.get(source, ())}
         recent = (iter(layer.forked.get(source, ())) for layer in self._layers())
         stored = self._base.forks(source, after, limit + len(gone))
@@ -238,21 +238,21 @@ class MergedView:
         return list(islice(dict.fromkeys(islice(found, 2 * limit)), limit))
 
     def _fork_identities(self, source: int, after: int, limit: int) -> list[Identity]:
-        """Give what those forks are. `StreamDamaged` says that it is not known of one of them."""
+        """Give the identities of those forks. Raises `StreamDamaged` if the head of one is lost."""
         heads = [self.head(fork) for fork in self._forks(source, after, limit)]
         if None in heads:
             raise StreamDamaged(f"a fork of stream {source:016x} was lost")
         return [head.identity for head in heads if head]
 
     def floor(self, incarnation: int) -> int:
-        """Give the offset before which nobody needs a stream's bytes; 0 also if that is not known."""
+        """Give the offset before which neither a stream nor a fork of it needs its bytes; 0 if it is unknown."""
         head = self.readable_head(incarnation)
         if head is None or not head.kept.earliest or incarnation in self.marks:
             return 0
         return self._needed_from(head) or 0
 
     def _needed_from(self, head: Head) -> int | None:
-        """Give the offset from which on a stream or a fork of it needs the stream's bytes. None: it is not known."""
+        """Give the offset from which on a stream or a fork of it needs the stream's bytes. None: it is unknown."""
         try:
             oldest = next(iter(self._fork_identities(head.identity.incarnation, 0, 1)), None)
         except StreamDamaged:
@@ -261,14 +261,14 @@ class MergedView:
 
     def keeps(self, owner: int, blob: int) -> bool:
         try:
-            # A fork has the snapshot that its source had when it was made, and so no younger one.
-            forks = self._fork_identities(owner, blob, MAX_ASKED_FORKS + 1)
-            return len(forks) > MAX_ASKED_FORKS or needs_blob(self.head(owner), forks, blob)
+            # A fork has the snapshot that its source had when it was made, so no fork older than the blob has it.
+            forks = self._fork_identities(owner, blob, MAX_CHECKED_FORKS + 1)
+            return len(forks) > MAX_CHECKED_FORKS or needs_blob(self.head(owner), forks, blob)
         except StreamDamaged:
             return True
 
     def discardable_bytes(self, incarnation: int, floor: int) -> int:
-        """Count what the base has before an offset, and will have when the checkpoint that is under way is done."""
+        """Count the bytes before an offset in the base, with those that the running checkpoint brings."""
         run = self.checkpointing.run(incarnation) if self.checkpointing else None
         arriving_bytes = max(0, min(floor, run.tail) - run.first) if run else 0
         return self._base.chunks.bytes_before(incarnation, floor) + arriving_bytes
@@ -276,7 +276,7 @@ class MergedView:
     # Bytes and messages
 
     def _runs(self, incarnation: int) -> list[Run]:
-        """Give the runs of a stream that are in memory, the newest first."""
+        """Give the runs of a stream, its bytes in memory, the newest first."""
         return [run for layer in self._layers() if (run := layer.run(incarnation))]
 
     def read(self, incarnation: int, start: int, end: int) -> bytes:
@@ -291,13 +291,13 @@ class MergedView:
         return parts[0] if len(parts) == 1 else b"".join(reversed(parts))
 
     def _run_from(self, incarnation: int, offset: int) -> Run | None:
-        """Give the run that holds the byte at `offset`, if it is in memory. Where a run begins is a boundary."""
+        """Give the run that holds the byte at `offset`, if it is in memory. A run begins at a boundary."""
         return next((run for run in self._runs(incarnation) if run.first <= offset), None)
 
     def boundary_at_or_before(self, incarnation: int, offset: int) -> int:
         """Give the last message boundary not greater than `offset`, which may lie behind the tail.
 
-        Where nothing is kept before an offset, it is a boundary.
+        An offset before which no bytes are retained is a boundary itself.
         """
         run = self._run_from(incarnation, offset)
         if run:
@@ -343,7 +343,7 @@ class MergedView:
         return self._seek_on(incarnation, offset, count) if count >= 0 else self._seek_back(incarnation, offset, count)
 
     def _seek_on(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        """Seek in the base, then in memory. It does not matter which of them has the messages that are in both."""
+        """Seek in the base, then in memory. Messages may be in both; it does not matter which of them counts them."""
         runs = self._runs(incarnation)
         position, left = offset, count
         if not runs or position < runs[-1].first:
@@ -365,7 +365,7 @@ class MergedView:
             position, left = self._ask_base(self._base.chunks.seek, incarnation, position, left)
         head = self.head(incarnation) if left else None
         if head:
-            # What neither the stream nor a fork of it retains may be gone.
+            # Messages that neither the stream nor a fork of it retains may be removed: their absence is no gap.
             needed = self._needed_from(head)
             needed = head.kept.earliest if needed is None else needed
             if position > max(needed, head.identity.first_own_offset):
@@ -373,12 +373,12 @@ class MergedView:
         return position, left
 
     def _raise_gap(self, incarnation: int, position: int) -> None:
-        """Mark a stream as damaged where messages are missing in the base, and raise `Damaged`."""
+        """Mark a stream as damaged from the offset on where messages are missing in the base, and raise `Damaged`."""
         error = Damaged(incarnation, position, BASE, "an index is missing")
         self.mark(incarnation, error.mark)
         raise error
 
 
 def _aged(age: int, names: Iterable[tuple[bytes, int | None]]) -> Iterator[tuple[bytes, int, int | None]]:
-    """Give names with the age of their layer, by which those that are alike are ordered."""
+    """Give names with the age of their layer, so that a merge puts the newest of equal names first."""
     return ((name, age, incarnation) for name, incarnation in names)

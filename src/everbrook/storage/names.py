@@ -1,4 +1,4 @@
-"""Names in order: sorted when they are first asked for in order, and kept so from then on."""
+"""Sorted names: sorted at the first scan, and kept sorted from then on."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -8,7 +8,7 @@ from sortedcontainers import SortedList
 
 
 class Names:
-    """The order of the names in a collection that somebody else keeps, and tells of what comes and goes."""
+    """The order of the names in a collection, whose owner calls `add` and `remove` for each change."""
 
     def __init__(self, names: Collection[bytes]) -> None:
         self._names = names
@@ -24,11 +24,11 @@ class Names:
 
     @property
     def sorted(self) -> bool:
-        """Whether they have been sorted, and are kept so."""
+        """Whether the names are kept sorted."""
         return self._sorted is not None
 
     def sort(self) -> None:
-        """Sort them now, while they are few."""
+        """Sort the names now, while they are few."""
         self._in_order()
 
     def _in_order(self) -> "SortedList[bytes]":
@@ -41,20 +41,20 @@ class Names:
         return list(islice(self.following(prefix, after), limit))
 
     def following(self, prefix: bytes, after: bytes) -> Iterator[bytes]:
-        """Go through the names that begin with `prefix` and follow `after`. None may come or go meanwhile."""
+        """Give the names that begin with `prefix` and follow `after`. They must not change during the iteration."""
         names = self._in_order()
         start = names.bisect_left(prefix) if after < prefix else names.bisect_right(after)
         return takewhile(lambda name: name.startswith(prefix), names.islice(start))
 
     def count(self, prefix: bytes) -> int:
-        """Count the names that begin with `prefix`, which does not end with the last of all bytes."""
+        """Count the names that begin with `prefix`, whose last byte must not be 0xFF."""
         names = self._in_order()
         behind = prefix[:-1] + bytes((prefix[-1] + 1,))
         return names.bisect_left(behind) - names.bisect_left(prefix)
 
 
 class Counts:
-    """A bounded cache: how many names begin with a prefix. Each is counted once, and then updated with every change."""
+    """A bounded cache of the number of names by prefix. Every change of the names updates the cached counts."""
 
     def __init__(self, bound: int) -> None:
         self._bound = bound
@@ -65,7 +65,7 @@ class Counts:
         return self._counts.get(prefix)
 
     def put(self, prefix: bytes, count: int) -> None:
-        """Keep a count from now on, in place of the oldest one if there are many."""
+        """Cache a count, in place of the oldest one if the cache is full."""
         if len(self._counts) >= self._bound:
             oldest = next(iter(self._counts))
             del self._counts[oldest]
@@ -74,7 +74,7 @@ class Counts:
         self._lengths[len(prefix)] += 1
 
     def change(self, name: bytes, by: int) -> None:
-        """Count a name that came or went."""
+        """Update the counts for a name that was added or removed."""
         for length in self._lengths:
             prefix = name[:length]
             if len(prefix) == length and prefix in self._counts:

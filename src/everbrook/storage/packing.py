@@ -1,6 +1,6 @@
-"""How heads, identities, producers and edits are written as bytes. `docs/format.md` has the same, field by field.
+"""The binary form of heads, identities, producers and edits. `docs/format.md` describes it field by field.
 
-Numbers are little-endian. A text is its length in two bytes, then its bytes. What may be absent has a bit in `flags`.
+Numbers are little-endian. A text is its length in two bytes, then its bytes. Each optional field has a bit in `flags`.
 """
 
 import sys
@@ -34,12 +34,12 @@ KEPT = Struct("<QB")
 SNAPSHOT = Struct("<QqQQQ")
 RETENTION = Struct("<QQQ")
 DIGEST_BYTES = 32
-# The fields of an append of one message without options, which are those of a write in a row.
+# All fields of the write of one message without optional fields, so that it is packed in one step.
 _APPEND = Struct("<BQQqBII")
 
 
 class Unpacker:
-    """Takes packed values off a buffer, one after the other."""
+    """Reads packed values from a buffer, one after the other."""
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self._data = data
@@ -47,7 +47,7 @@ class Unpacker:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """Whether the buffer is read to its end."""
         return self.position >= len(self._data)
 
     def take(self, layout: Struct) -> tuple[int, ...]:
@@ -57,12 +57,10 @@ class Unpacker:
         return values
 
     def take_text(self) -> bytes:
-        """Take a text."""
         (length,) = self.take(TEXT)
         return self.take_bytes(length)
 
     def take_bytes(self, length: int) -> bytes:
-        """Take bytes."""
         data = self._data[self.position : self.position + length]
         self.position += length
         return data
@@ -91,7 +89,7 @@ def unpack_kept(unpacker: Unpacker) -> Kept:
 
 
 def pack_retention(retention: Retention) -> bytes:
-    """Write a policy. A bound is never 0: that stands for none."""
+    """Write a policy. 0 stands for no bound, because a bound is never 0."""
     return RETENTION.pack(retention.max_age_secs or 0, retention.max_bytes or 0, retention.max_messages or 0)
 
 
@@ -151,7 +149,7 @@ def pack_head(head: Head) -> bytes:
 
 
 def _flags_of(head: Head, *, cut: bool) -> int:
-    """Say what a packed head has: what it keeps of its past is left out unless that is new."""
+    """Give the flags of a packed head. `cut`: it says what is kept of the past."""
     return (
         (CLOSED if head.closed else 0)
         | (DELETED if head.deleted else 0)
@@ -172,9 +170,9 @@ def _pack_head(head: Head, flags: int) -> bytes:
 
 
 def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) -> tuple[Head, int]:
-    """Take a head, which keeps what it kept `before` unless it says otherwise.
+    """Read a head. `before` is what it keeps of the past if it does not say.
 
-    Gives its flags too: an edit has some of its own among them.
+    Gives its flags too, because some of them describe the edit around the head.
     """
     tail, written_at, flags = unpacker.take(HEAD)
     closer = stream_seq = None
@@ -189,13 +187,13 @@ def unpack_head(unpacker: Unpacker, identity: Identity, before: Kept = WHOLE) ->
 
 
 def pack_producer(producer: Producer) -> bytes:
-    """Write a producer, whose position follows if it has one."""
+    """Write a producer. Its position follows if it has one."""
     fixed, position = PRODUCER.pack(producer.epoch, producer.seq, producer.seen_at), producer.position
     return fixed if position is None else fixed + pack_text(position)
 
 
 def unpack_producer(data: bytes) -> Producer:
-    """Read a producer that stands alone."""
+    """Read a producer from a row of its own, in which the length tells whether a position follows."""
     unpacker = Unpacker(data)
     return _take_producer(unpacker, has_position=len(data) > PRODUCER.size)
 
@@ -217,7 +215,7 @@ def pack_edit(edit: Edit) -> bytes:
     if edit.created:
         return KIND.pack(CREATE) + pack_identity(identity) + _pack_write(edit, flags)
     if not flags and len(edit.ends) == 1:
-        # Most edits are such, so they are written in one step.
+        # Most edits are of this kind, so they are packed in one step.
         fields = (identity.incarnation, head.tail, head.written_at, flags, len(edit.data), 1)
         return _APPEND.pack(WRITE, *fields) + edit.data
     return KIND.pack(WRITE) + INCARNATION.pack(identity.incarnation) + _pack_write(edit, flags)
@@ -240,8 +238,8 @@ def _pack_write(write: Write, flags: int) -> bytes:
 
 
 def _pack_lengths(start: int, ends: Sequence[int]) -> bytes:
-    """Write how long messages are. Of a large batch that is known: to find a million lengths takes 30 ms, in which the
-    thread of the event loop waits for the interpreter's lock again and again.
+    """Write the lengths of messages. A large batch brings them along: to compute a million lengths takes 30 ms, during
+    which the event loop waits for the interpreter's lock again and again.
     """
     if isinstance(ends, Ends) and sys.byteorder == "little":
         return ends.lengths.tobytes()
@@ -249,7 +247,7 @@ def _pack_lengths(start: int, ends: Sequence[int]) -> bytes:
 
 
 def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
-    """Take an edit. `head_of` knows the streams as they were before it."""
+    """Read an edit. `head_of` gives the head of a stream before the edit."""
     (kind,) = unpacker.take(KIND)
     if kind == CREATE:
         identity = unpack_identity(unpacker)

@@ -1,4 +1,4 @@
-"""Recent changes: what is in the journal and not yet in the base, in memory as the storage would show it."""
+"""Recent changes: those that are in the journal and not yet in the base, as state in memory."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from everbrook.storage.names import Names
 
 
 class RecentStream:
-    """What has changed of one stream."""
+    """The changes of one stream."""
 
     __slots__ = ("created", "forgotten", "head", "producers", "run")
 
@@ -21,7 +21,6 @@ class RecentStream:
         self.forgotten: set[bytes] = set()
 
     def write(self, write: Write) -> None:
-        """Take a write."""
         self.head = write.head
         for producer_id in write.forgotten:
             self.producers.pop(producer_id, None)
@@ -37,20 +36,20 @@ class RecentStream:
 
 
 class Recent:
-    """All that has changed since some point of the journal."""
+    """All changes since some point of the journal."""
 
     def __init__(self) -> None:
         self.names: dict[bytes, int | None] = {}
         self.order = Names(self.names.keys())
         self.streams: dict[int, RecentStream] = {}
         self.dropped: dict[int, Head] = {}
-        # Forks by their sources, as dictionaries for their order: the oldest comes first.
+        # Forks by their sources. The dictionaries keep their order: the oldest fork comes first.
         self.forked: dict[int, dict[int, None]] = {}
         self.unforked: dict[int, set[int]] = {}
         self.floors: dict[int, int] = {}
-        """Before which offsets nobody needs what the base has of streams."""
+        """The floors of streams: before them, no stream or fork needs the bytes in the base."""
         self.discardable_bytes = 0
-        """How much that is, about, as far as nobody has begun to remove it."""
+        """About how many bytes of the base lie before the floors and are not being removed yet."""
 
     def apply(self, edit: Edit) -> None:
         if isinstance(edit, Write):
@@ -64,11 +63,10 @@ class Recent:
         self.names[name] = incarnation
 
     def named(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, int | None]]:
-        """Give names that begin with `prefix` and follow `after`, and whose they are; None if they are free."""
+        """Give names that begin with `prefix` and follow `after`, with their incarnations; None for a free name."""
         return ((name, self.names[name]) for name in self.order.following(prefix, after))
 
     def write(self, write: Write) -> None:
-        """Take a write."""
         identity = write.head.identity
         if write.created:
             self._name(identity.name, identity.incarnation)
@@ -93,7 +91,7 @@ class Recent:
         self.floors.pop(identity.incarnation, None)
 
     def discard(self, incarnation: int, floor: int, discardable_bytes: int) -> None:
-        """Let go of what nobody needs of a stream, and note how much of it the base has."""
+        """Free the bytes of a stream before a floor, and note how many of them the base has."""
         run = self.run(incarnation)
         if run:
             run.discard(floor)

@@ -1,9 +1,9 @@
-"""Records: how changes are framed in a log file, and how a log file is scanned for them.
+"""Records: the framing of changes in a log file, and the scan of a log file for them.
 
-A record is a frame and a body. The frame has a checksum of its own and lists the streams that the body is about, so
-that damage to a body can be attributed to them. Both checksums are seeded, and every log file has another seed: what an
-earlier use left in a recycled file never verifies, and neither does what a client wrote to look like a record.
-`durable` is the number up to which everything was known to be durable when the record was written.
+A record is a frame and a body. The frame has a checksum of its own and lists the streams that the body edits, so that
+damage to a body can be attributed to them. Both checksums are seeded, and every log file has its own seed. So neither
+the remains of an earlier use in a recycled file verify, nor the data of a client that imitates a record. `durable` is
+the number up to which all changes were known to be durable when the record was written.
 
 A record without a body is a seal: it repeats the number of the record before it, and so proves that it was durable.
 """
@@ -16,24 +16,24 @@ from msgspec import Struct as Value
 
 FRAME = Struct("<4sIIIQQHH")
 CHECKED = Struct("<IIQQHH")
-"""The fields of a frame behind its checksum: body checksum, body length, number, durable, count of streams, flags."""
+"""The fields of a frame after its checksum: body checksum, body length, number, durable, count of streams, flags."""
 STREAM = Struct("<Q")
 
 CONTINUES = 1
 """The flag of a seal after which the journal continues in the next file."""
 MAX_STREAMS = 0xFFFF
-"""How many streams a frame can list."""
+"""The largest number of streams that a frame can list."""
 
 _ONE_STREAM = Struct("<IIQQHHQ")
 _CHECKSUM = Struct("<I")
 _CHECKED_FROM = FRAME.size - CHECKED.size
 _FILE = Struct("<QQQ")
-# The scan does not try to rescue a damaged frame that lists more streams than this.
-_RESCUED_STREAMS = 8
+# A damaged frame that lists more streams than this is not recovered: its length would have to be guessed too often.
+_MAX_GUESSED_STREAMS = 8
 
 
 class Record(Value, frozen=True, gc=False):
-    """A record found in a log, and where it lies there. `number` is 0 if the frame was damaged and the body was not."""
+    """A record of a log, and its place. `number` is 0 if only the frame is damaged."""
 
     position: int
     end: int
@@ -44,12 +44,12 @@ class Record(Value, frozen=True, gc=False):
 
     @property
     def seal(self) -> bool:
-        """Whether it only proves the record before it."""
+        """Whether this is a seal."""
         return not self.body
 
 
 class Unreadable(Value, frozen=True, gc=False):
-    """Bytes of a log that hold no readable record. `number` and `streams` are known if the frame verifies."""
+    """Bytes of a log without a readable record. `number` and `streams` are known if the frame verifies."""
 
     position: int
     end: int
@@ -63,7 +63,7 @@ def seed_of(salt: int, first: int, use: int) -> int:
 
 
 def tag_of(seed: int) -> bytes:
-    """Give the first bytes of every record in a file, by which the records behind damage are found."""
+    """Give the first bytes of every record in a file. The scan searches for them to find a record after damage."""
     return _CHECKSUM.pack(zlib.crc32(b"record", seed))
 
 
@@ -75,7 +75,7 @@ class Framer:
         self._tag = tag_of(seed)
 
     def frame(self, number: int, durable: int, streams: Sequence[int], body: bytes, flags: int = 0) -> bytes:
-        """Give the frame of a record, which its body follows."""
+        """Give the frame of a record. Its body follows it in the log."""
         body_checksum = zlib.crc32(body, self._seed)
         if len(streams) == 1:
             checked = _ONE_STREAM.pack(body_checksum, len(body), number, durable, 1, flags, streams[0])
@@ -94,9 +94,9 @@ class LogScan:
         self._tag = tag_of(seed)
 
     def items(self) -> Iterator[Record | Unreadable]:
-        """Give the records in their order, and the unreadable ranges between and behind them.
+        """Give the records in order, and the unreadable ranges between and after them.
 
-        Zeros, and what an earlier use of the file left, are the end of the log.
+        The log ends at zeros or at the remains of an earlier use of the file.
         """
         position = 0
         while True:
@@ -107,12 +107,12 @@ class LogScan:
                     if self._log.startswith(self._tag, position):
                         yield Unreadable(position, len(self._log))
                     return
-                found = self._rescued(position, end) or Unreadable(position, end)
+                found = self._recovered(position, end) or Unreadable(position, end)
             yield found
             position = found.end
 
     def _at(self, position: int) -> Record | Unreadable | None:
-        """Read the record at a position. None: no frame verifies there. The tag is not compared: it may be damaged."""
+        """Read the record at a position. None: no frame verifies there. The tag is ignored, as it may be damaged."""
         log, body = self._log, position + FRAME.size
         if body > len(log):
             return None
@@ -133,13 +133,13 @@ class LogScan:
             position += 1
         return None
 
-    def _rescued(self, position: int, end: int) -> Record | None:
-        """Give the record in front of a whole one if only its frame is damaged.
+    def _recovered(self, position: int, end: int) -> Record | None:
+        """Give the record before `end` if only its frame is damaged.
 
         Either the checksum of the body is right, or that checksum is the only damaged field of the frame.
         """
         log = self._log
-        for count in range(1, _RESCUED_STREAMS + 1):
+        for count in range(1, _MAX_GUESSED_STREAMS + 1):
             start = position + FRAME.size + STREAM.size * count
             if start >= end:
                 return None

@@ -1,4 +1,4 @@
-"""Recovery: the changes of the journal that the base does not have, applied to the view in their order."""
+"""Recovery: applies the changes of the journal that the base does not have to the view, in order."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from everbrook.storage.rows import UNREADABLE, unknown_identity
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_LOSS = "a part of the journal is lost, and it is not known which streams it was about: run everbrook repair"
+UNKNOWN_LOSS = "a part of the journal is lost, and the streams that it changed are unknown: run everbrook repair"
 
 
 def replay(
@@ -28,14 +28,15 @@ def replay(
     lose: Callable[[Damage], None],
     refuse: Callable[[int, Exception], None],
 ) -> None:
-    """Go through a journal in its order: `take` the edits with the numbers of their changes, and `lose` changes.
+    """Go through a journal in order. Calls `take` with each edit and the number of its change, and `lose` for each lost
+    change.
 
-    `head_of` gives a stream as the edits before have left it. `refuse` is told of a change that can't be read, though
-    its checksum is right.
+    `head_of` gives the head of a stream after the edits so far. `refuse` is called for a change that can't be parsed
+    although its checksum is right.
     """
 
     def head_before(incarnation: int) -> Head:
-        # The write of an unknown stream is not used: it is unpacked with a placeholder.
+        # `take` ignores the write of an unknown stream. To unpack it, a placeholder is enough.
         return head_of(incarnation) or Head(unknown_identity(b"", incarnation), 0, 0)
 
     items: list[Record | Lost] = [*recovered.records, *recovered.lost]
@@ -52,33 +53,34 @@ def replay(
 
 
 class Recovery:
-    """What a start finds in the journal, and what it makes of it."""
+    """Applies the journal at a start, and collects its damage."""
 
     def __init__(self, disk: Disk, folder: Path, view: MergedView) -> None:
-        """Apply changes to `view`, and keep what was cut off in the store's folder."""
+        """Apply changes to `view`. Torn writes are kept in `lost+found` of the store's folder."""
         self._kept = LostAndFound(disk, folder)
         self._view = view
         self.damages: list[Damage] = []
         self.remarks: list[str] = []
-        """What a person should know that is no damage."""
+        """Messages for a person that are not about damage."""
         self.refusal: str | None = None
         self.written: set[int] | None = set()
-        """The streams that the journal has bytes of. A checkpoint that was cut off has begun segments of no others.
+        """The streams that the journal has bytes of. A checkpoint that a crash interrupted has begun segments of these
+        streams only.
 
-        None: a part of the journal ended with the machine, and nobody knows.
+        None: a part of an unsynced journal ended with the machine, so the streams are unknown.
         """
         self._lost: set[int] = set()
-        """Streams of which the journal lacks a change. Others may have taken changes before their damage was known."""
+        """The streams that have lost a change of the journal: their later changes are ignored."""
 
     def prefix_of(self, recovered: Recovered) -> Recovered:
-        """Take what a machine had written before it went down: the changes up to the first that is missing."""
+        """Give the changes before the first missing one: those that were on the disk when the machine stopped."""
         prefix, self.written = recovered.written_prefix(), None
         lost = f"those after {prefix.last} are lost" if recovered.damages else "some of them may be lost"
         self.remark(f"the machine has been restarted since the last changes; {lost}")
         return prefix
 
     def replay(self, recovered: Recovered) -> None:
-        """Apply the changes in order. What follows a lost change of its stream is left out."""
+        """Apply the changes in order. A change that follows a lost change of its stream is ignored."""
         replay(
             recovered, self._view.readable_head, self._apply, lambda lost: self._lose(lost.streams, str(lost)), _refuse
         )
@@ -108,22 +110,22 @@ class Recovery:
         for incarnation in streams:
             head = self._view.readable_head(incarnation)
             self._view.mark(incarnation, DamageMark(head.tail if head else 0, reason))
-            # The lost change may have created the stream: reserve its incarnation, so that no other one gets the mark.
+            # The lost change may have created the stream. Reserve its incarnation, so that no other gets the mark.
             self._view.last_incarnation = max(self._view.last_incarnation, incarnation)
 
     def _set_aside(self, torn: Torn) -> None:
-        """Keep what a crash cut off, for whoever wants to see it. It was never acknowledged."""
+        """Keep a torn write, so that a person can inspect it. It was never acknowledged."""
         try:
             kept = f"its bytes are kept in {self._kept.keep_once(f'{torn.path.stem}-{torn.position}.torn', torn.data)}"
         except OSError as error:
             kept = f"its bytes could not be kept: {error.strerror}"
         streams = ", ".join(f"{stream:016x}" for stream in torn.streams) or "unknown"
         self.remark(
-            f"a write that was never acknowledged was cut off ({len(torn.data)} bytes, streams: {streams}); {kept}"
+            f"a torn write that was never acknowledged was cut off ({len(torn.data)} bytes, streams: {streams}); {kept}"
         )
 
     def remark(self, text: str) -> None:
-        """Tell a person something that is no damage."""
+        """Log a message that is not about damage, and keep it."""
         self.remarks.append(text)
         logger.warning("%s", text)
 

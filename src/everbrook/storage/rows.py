@@ -1,7 +1,7 @@
-"""Rows of the base: how keys are made, how values are sealed, and how a cursor finds its way among them.
+"""Rows of the base: the form of keys, the checksums of values, and searches with a cursor.
 
-Keys are big-endian, so that LMDB's order is ours. All of a stream is keyed by its incarnation. LMDB has no checksums,
-so each value has one of ours behind it, over its key too: a row in another row's place does not verify.
+Keys are big-endian, so that LMDB sorts them as numbers. All rows of a stream are keyed by its incarnation. LMDB has no
+checksums, so each value ends with one of ours. It covers the key too: a row in another row's place does not verify.
 """
 
 import struct
@@ -22,7 +22,7 @@ INCARNATION = Struct(">Q")
 PLACE = Struct(">QQ")
 CHECKSUM = Struct("<I")
 _OFFSET = Struct("<Q")
-# What LMDB allows, and so the longest name.
+# The limit of LMDB, and so the longest name.
 MAX_KEY_BYTES = 511
 
 DATA = "data.mdb"
@@ -38,7 +38,7 @@ class Database:
 
 
 UNREADABLE = (struct.error, ValueError, IndexError, KeyError)
-"""What unpacking raises over bytes that verify and still can't be read."""
+"""The errors of unpacking bytes that verify and still can't be parsed."""
 
 
 class Rows:
@@ -57,12 +57,12 @@ class Rows:
         return None if value is None else bytes(value)
 
     def value(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value, if it is there and verifies."""
+        """Give a value without its checksum; None if it is missing or damaged."""
         sealed = self.get(database, key)
         return None if sealed is None else unseal(key, sealed)
 
     def head(self, incarnation: int, *, whole: bool = False) -> Head | None:
-        """Give the head of a stream, if it is there and can be read, or all of its row can."""
+        """Give the head of a stream; None if it is missing or unreadable. `whole`: it must end where its row ends."""
         return readable_head(self.value(Database.STREAMS, INCARNATION.pack(incarnation)), whole=whole)
 
     def store(self, database: bytes, key: bytes, row: bytes) -> None:
@@ -76,12 +76,12 @@ class Rows:
 
 
 def seal(key: bytes, value: bytes) -> bytes:
-    """Add a checksum of key and value."""
+    """Append a checksum of key and value to a value."""
     return value + CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key)))
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes | None:
-    """Give a sealed value, or None if it is damaged."""
+    """Give a value without its checksum, or None if it is damaged."""
     value = sealed[: -CHECKSUM.size]
     return value if sealed[-CHECKSUM.size :] == CHECKSUM.pack(zlib.crc32(value, zlib.crc32(key))) else None
 
@@ -92,7 +92,7 @@ def with_prefix(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Itera
     if not (cursor.set_range(start) if start else cursor.first()):
         return
     for key, value in cursor:
-        # They are bytes already, unless the transaction gives buffers.
+        # The transaction may give buffers, which are valid only until the cursor moves.
         name = bytes(key)
         if not name.startswith(prefix):
             return
@@ -101,7 +101,7 @@ def with_prefix(cursor: lmdb.Cursor, prefix: bytes, after: bytes = b"") -> Itera
 
 
 class RowDamaged(Exception):
-    """A row does not verify, or is out of order: a row that was looked for may be behind it."""
+    """A row does not verify, or is out of order, so that a search may have missed its row."""
 
     def __init__(self, key: bytes) -> None:
         super().__init__(key.hex())
@@ -113,9 +113,9 @@ def verified_range(
 ) -> Iterator[tuple[bytes, bytes]]:
     """Give the rows whose keys begin with `prefix` and follow `after`, verified, with their values.
 
-    `RowDamaged` says that one of them may be missing. A row whose key was damaged is not in its range any more, but
-    LMDB looks for it at its place: so it is next to the range. `is_foreign` tells of a damaged row there, key and
-    value, whether it belongs somewhere else.
+    Raises `RowDamaged` if one of them may be missing. A row whose key was damaged is out of order: it may stand next to
+    the range that it belongs to. `is_foreign` tells, by its key and value, whether a damaged row next to the range
+    belongs to another one.
     """
     start = max(prefix, after)[:MAX_KEY_BYTES]
     if start:
@@ -141,7 +141,7 @@ def verified_range(
 
 
 def _verify_before(cursor: lmdb.Cursor, start: bytes, is_foreign: Callable[[bytes, bytes], bool]) -> None:
-    """Verify the row before `start`, and those beyond it if it is damaged: LMDB may have taken the wrong way there."""
+    """Verify the row before `start`, and further rows while they are damaged: a damaged key may have misled LMDB."""
     there = cursor.prev() if cursor.set_range(start) else cursor.last()
     while there:
         key, sealed = bytes(cursor.key()), bytes(cursor.value())
@@ -152,18 +152,18 @@ def _verify_before(cursor: lmdb.Cursor, start: bytes, is_foreign: Callable[[byte
 
 
 def holds(cursor: lmdb.Cursor, incarnation: int) -> bool:
-    """Tell whether a cursor is at a chunk of a stream."""
+    """Tell whether the chunk at a cursor belongs to a stream."""
     key = bytes(cursor.key())
     return len(key) == PLACE.size and PLACE.unpack(key)[0] == incarnation
 
 
 def start_of(cursor: lmdb.Cursor) -> int:
-    """Give where the chunk starts that a cursor is at."""
+    """Give the start of the chunk at a cursor."""
     return int(PLACE.unpack(cursor.key())[1])
 
 
 def seek_before(cursor: lmdb.Cursor, key: bytes) -> bool:
-    """Go to the last place before `key`."""
+    """Go to the last row before `key`. Tells whether there is one."""
     return cursor.prev() if cursor.set_range(key) else cursor.last()
 
 
@@ -181,26 +181,26 @@ def parse_head(packed: bytes, *, whole: bool = False) -> Head:
     unpacker = Unpacker(packed)
     head, _ = unpack_head(unpacker, unpack_identity(unpacker))
     if whole and unpacker.position != len(packed):
-        raise ValueError("a row of another length")
+        raise ValueError(f"the row has {len(packed)} bytes, and its head ends at {unpacker.position}")
     return head
 
 
 def readable_head(packed: bytes | None, *, whole: bool = False) -> Head | None:
-    """Read a row of the streams, if it is there and can be read."""
+    """Read a row of the streams; None if it is missing or can't be parsed."""
     with suppress(*UNREADABLE):
         return None if packed is None else parse_head(packed, whole=whole)
     return None
 
 
 def is_removal(key: bytes, sealed: bytes) -> bool:
-    """Tell whether a row of the removals is whole: its key alone names what is removed."""
+    """Tell whether a row of the removals verifies. Its key names the segment; its value is empty."""
     return len(key) == PLACE.size and unseal(key, sealed) is not None
 
 
 def parse_mark(packed: bytes | None) -> DamageMark:
-    """Read a row of the damaged streams. If that is damaged too, nothing of the stream counts as readable."""
+    """Read a damage mark. If the mark is damaged too, the whole stream counts as damaged."""
     if packed is None or len(packed) < _OFFSET.size:
-        return DamageMark(0, "what is known of its damage is damaged too")
+        return DamageMark(0, "the row that describes its damage is damaged too")
     return DamageMark(_OFFSET.unpack_from(packed)[0], packed[_OFFSET.size :].decode("utf-8", "replace"))
 
 
@@ -209,5 +209,5 @@ def pack_mark(mark: DamageMark) -> bytes:
 
 
 def unknown_identity(name: bytes, incarnation: int) -> Identity:
-    """Stand for the identity of a stream whose row is damaged."""
+    """Give a placeholder for the identity of a stream whose row is damaged."""
     return Identity(name, incarnation, b"application/octet-stream", b"application/octet-stream", 0)

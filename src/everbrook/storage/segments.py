@@ -1,8 +1,8 @@
 """Segments: the bytes of a stream in plain files, which anyone can copy and decode.
 
-A segment begins with the packed identity of its stream, and holds chunks, each with its index and its checksums. The
-base locates every chunk: what lies behind the last one that it knows was written before a crash and is overwritten by
-the next write. Segments are synced before the base refers to them.
+A segment begins with the packed identity of its stream, and holds chunks, each with its index and its checksums. A row
+of the base locates each chunk. Bytes after the last located chunk come from a checkpoint that a crash interrupted; the
+next write overwrites them. Segments are synced before the base refers to them.
 """
 
 import errno
@@ -32,9 +32,9 @@ from everbrook.storage.rows import PLACE, UNREADABLE
 
 SEGMENT_MAGIC, CHUNK_MAGIC = b"EBS2", b"EBC2"
 SEGMENT_HEADER = Struct("<4sII")
-"""Magic, checksum of what follows, length of the identity behind it."""
+"""Magic, checksum of all that follows, length of the identity that follows."""
 CHUNK_HEADER = Struct("<4sIQII")
-"""Magic, checksum of what follows up to the end of the index, first offset, bytes of the index, bytes of the data."""
+"""Magic, checksum of the rest up to the end of the index, first offset, length of the index, length of the data."""
 CHECKED_FROM = 8
 
 _LENGTH = Struct("<I")
@@ -42,12 +42,12 @@ _NAME = re.compile(r"([0-9a-f]{16})-(\d{16})\.log\Z")
 
 
 def segment_path(folder: Path, incarnation: int, segment: int) -> Path:
-    """Give the place of the segment that begins at an offset."""
+    """Give the path of the segment of a stream that begins at offset `segment`."""
     return nested(folder, incarnation) / f"{incarnation:016x}-{segment:016d}.log"
 
 
 def parse_segment_name(name: str) -> tuple[int, int] | None:
-    """Read incarnation and first offset of a segment off the name of its file, if it is one."""
+    """Read the incarnation and first offset of a segment from the name of its file; None if it has another name."""
     parts = _NAME.match(name)
     return (int(parts[1], 16), int(parts[2])) if parts else None
 
@@ -72,7 +72,7 @@ def parse_segment_header(data: bytes) -> Identity | None:
 
 
 def pack_chunk(key: bytes, chunk: Chunk, checksums: bytes) -> tuple[bytes, int]:
-    """Write a chunk for a segment. Gives its bytes, and where in them the data begins."""
+    """Pack a chunk for a segment. Gives its bytes, and the position of the data in them."""
     index = pack_index(chunk.index)
     fields = CHUNK_HEADER.pack(CHUNK_MAGIC, 0, chunk.start, len(index), len(chunk.data))[CHECKED_FROM:]
     checksum = zlib.crc32(index, zlib.crc32(fields, zlib.crc32(key)))
@@ -81,7 +81,7 @@ def pack_chunk(key: bytes, chunk: Chunk, checksums: bytes) -> tuple[bytes, int]:
 
 
 def parse_chunk(data: bytes, position: int, incarnation: int) -> tuple[Chunk, int] | None:
-    """Read the chunk of a stream at a position of a segment, and where it ends. None if it is none, or damaged."""
+    """Read the chunk at a position of a segment, and its end. None if there is none, or it is damaged."""
     if position + CHUNK_HEADER.size > len(data):
         return None
     magic, checksum, start, index_bytes, length = CHUNK_HEADER.unpack_from(data, position)
@@ -104,7 +104,7 @@ class Segments:
     ) -> None:
         """Use the segments below the folder of a store. `hold` is told before one of them is written.
 
-        `used`: full chunks go to segments.
+        `used`: full chunks are written to segments.
         """
         self._disk = disk
         self._hold = hold
@@ -116,7 +116,7 @@ class Segments:
         self._made: set[Path] = set()
 
     def read(self, incarnation: int, location: Location, start: int, end: int) -> bytes:
-        """Read a range of a chunk; less if the file is shorter. `FileNotFoundError` if it is not there."""
+        """Read a range of a chunk; less if the file is shorter. Raises `FileNotFoundError` if the file is missing."""
         path = segment_path(self.folder, incarnation, location.segment)
         reader = self._open.get(path)
         if reader is None:
@@ -128,16 +128,16 @@ class Segments:
         return reader.read_at(location.position + start, end - start)
 
     def place(self, incarnation: int, location: Location, start: int) -> str:
-        """Say where a byte of a chunk is, for a person."""
+        """Give the place of a byte of a chunk, for a message."""
         path = segment_path(self.folder, incarnation, location.segment)
         return f"{SEGMENTS}/{path.parent.name}/{path.name} at byte {location.position + start}"
 
     def writer(self) -> "SegmentWriter":
-        """Begin to write what one checkpoint brings."""
+        """Give a writer for one checkpoint."""
         return SegmentWriter(self._disk, self.folder, self._hold, self._max_bytes, self._max_open, self._made)
 
     def files(self, incarnations: Collection[int] | None) -> Iterator[tuple[int, int]]:
-        """Give the segments that are there of some streams, or of all: their streams, and the offsets they begin at."""
+        """Give the segments of some streams, or of all, that exist: their incarnations and first offsets."""
         streams = {f"{n:02x}": None for n in range(256)} if incarnations is None else {}
         for incarnation in incarnations or ():
             streams.setdefault(segment_path(self.folder, incarnation, 0).parent.name)
@@ -148,7 +148,7 @@ class Segments:
                         yield parts
 
     def sync_folders(self, segments: list[tuple[int, int]]) -> None:
-        """Return when the names of segments that were removed are gone from the disk."""
+        """Return when the removal of segments is durable."""
         for folder in {segment_path(self.folder, *each).parent for each in segments}:
             self._disk.sync_folder(folder)
 
@@ -168,7 +168,7 @@ class Segments:
 
 
 class SegmentWriter:
-    """Writes chunks to segments, and syncs what it wrote."""
+    """Writes chunks to segments, and syncs them."""
 
     def __init__(self, disk: Disk, folder: Path, hold: Hold, max_bytes: int, max_open: int, made: set[Path]) -> None:
         self._disk = disk
@@ -182,18 +182,18 @@ class SegmentWriter:
         self._created: list[Path] = []
 
     def write(self, identity: Identity, chunk: Chunk, last: Location | None) -> tuple[Location, bytes]:
-        """Write a chunk behind the last one of its stream. Gives where it is, and its checksums."""
+        """Write a chunk after the last one of its stream. Gives its location and its checksums."""
         key = PLACE.pack(identity.incarnation, chunk.start)
         checksums = block_checksums(key, chunk.data)
         packed, data_from = pack_chunk(key, chunk, checksums)
         segment, end = (last.segment, chunk_end(last)) if last else (chunk.start, 0)
         if end + len(packed) > self._max_bytes:
-            # The name of a segment never comes again: one with that name may still have to be removed.
+            # The new segment gets a name that was never used: one of an old name may still have to be removed.
             segment, end = chunk.start, 0
         header = pack_segment_header(identity)
         if end and not self._holds(segment_path(self._folder, identity.incarnation, segment), header, segment):
-            # It is lost, or another file is in its place. The stream is damaged before this chunk, and the next segment
-            # begins here: what the file holds may be needed to mend another stream.
+            # The segment is lost, or another file is in its place, so the stream is damaged before this chunk. Begin a
+            # new segment, and leave the other file alone: a repair of another stream may need it.
             segment, end = chunk.start, 0
         file = self._file(segment_path(self._folder, identity.incarnation, segment), begun=bool(end))
         if not end:
@@ -203,7 +203,7 @@ class SegmentWriter:
         return Location(segment, end + data_from, len(chunk.data)), checksums
 
     def _holds(self, path: Path, header: bytes, segment: int) -> bool:
-        """Tell whether a file begins as a segment of a stream does: with its identity, and the chunk that names it."""
+        """Tell whether a file begins with the identity of a stream and with the chunk whose offset its name has."""
         if path in self._files:
             return True
         try:
@@ -225,7 +225,7 @@ class SegmentWriter:
             if path.parent not in self._made:
                 self._disk.make_folder(path.parent)
                 self._made.add(path.parent)
-            # What a checkpoint that failed has begun is written again.
+            # A failed checkpoint may have left the file: it is overwritten.
             exists = begun or path.name in self._disk.names(path.parent)
             if not exists:
                 self._hold.note(path, ABSENT)
@@ -237,12 +237,12 @@ class SegmentWriter:
         return file
 
     def sync(self) -> None:
-        """Return when everything that was written is on the disk, and close the files."""
+        """Return when all chunks are on the disk, and close the files."""
         while self._files:
             self._finish(next(iter(self._files)))
         for folder in self._folders:
             self._disk.sync_folder(folder)
-        # From here on the base may refer to them, even if the commit reports an error.
+        # From here on `abandon` must not remove them: the base may refer to them even if its commit reports an error.
         self._created.clear()
 
     def _finish(self, path: Path) -> None:
@@ -250,7 +250,7 @@ class SegmentWriter:
             file.sync()
 
     def abandon(self) -> None:
-        """Close the files after an error, and remove the new ones. The base does not refer to what was written."""
+        """Close the files after an error, and remove the new ones, to which the base does not refer."""
         while self._files:
             self._files.popitem()[1].close()
         for path in self._created:
@@ -259,5 +259,5 @@ class SegmentWriter:
 
 
 def chunk_end(location: Location) -> int:
-    """Give where the next chunk begins: behind the checksums of this one."""
+    """Give the end of a chunk, which is that of its checksums."""
     return location.position + location.length + checksums_bytes(location.length)

@@ -1,4 +1,4 @@
-"""Pins of whole stores: of one that a server uses, as it is at one moment, and of one that no server uses."""
+"""Pins of whole stores: of a store in use, at one moment, and of a store that no server uses."""
 
 import re
 import threading
@@ -33,14 +33,14 @@ _PAGE_BYTES, _LAST_PAGE, _TRANSACTION = 4, 13, 14
 
 
 class PinnedBase:
-    """The file of an LMDB environment as one transaction sees it, while others write on.
+    """The file of an LMDB environment as one read transaction sees it, while checkpoints go on.
 
-    LMDB never writes to a page that a reader can reach. So the file is read past LMDB, as it is, but for its first two
-    pages, which say what the others mean: those are of the pin. Pages that it does not reach may hold anything.
+    LMDB never overwrites a page that a reader can reach. So the file is read without LMDB, except for its two meta
+    pages: those of the transaction are kept in memory. Pages that the transaction can't reach may hold anything.
     """
 
     def __init__(self, disk: Disk, env: lmdb.Environment, path: Path) -> None:
-        """Begin to read an environment, whose file is at `path`. After a `BlockingIOError` it has to be tried again."""
+        """Pin an environment whose file is at `path`. After a `BlockingIOError` the caller must try again."""
         self._reading = env.begin()
         try:
             # The file never gets shorter.
@@ -56,14 +56,14 @@ class PinnedBase:
         self.size = min(self._file.size, self._pages * self._page_bytes)
 
     def _first_pages(self, transaction: int) -> bytes:
-        """Give the page that describes this transaction, twice: as itself, and as the older one that LMDB looks for."""
+        """Give the meta page of this transaction twice: as itself, and as the older meta page that LMDB expects."""
         fields = META.unpack(self._file.read(PAGE.size, META.size))
         self._page_bytes = fields[_PAGE_BYTES]
         place = transaction % 2
         page = self._file.read(place * self._page_bytes, self._page_bytes)
         fields = META.unpack_from(page, PAGE.size)
         if fields[_TRANSACTION] != transaction:
-            raise BlockingIOError("two checkpoints ended while the base was pinned")
+            raise BlockingIOError("two checkpoints ended while the base was being pinned")
         self._pages = fields[_LAST_PAGE] + 1
         pages = [page, page]
         for number in range(2):
@@ -80,23 +80,23 @@ class PinnedBase:
         return first + self._file.read(begin, end - begin) if begin < end else first
 
     def close(self) -> None:
-        """Let LMDB use the pages again."""
+        """End the transaction, so that LMDB can reuse its pages."""
         self._reading.abort()
         self._file.close()
 
 
-_HELD = re.compile(
+_PINNED_NAME = re.compile(
     rf"(?:{BLOBS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-[0-9a-f]{{16}}\.blob"
     rf"|{SEGMENTS}/[0-9a-f]{{2}}/[0-9a-f]{{16}}-\d{{16}}\.log)"
 )
-# Each of them fails only if two checkpoints end while a page is read.
+# An attempt fails only if two checkpoints end while it reads a page.
 PIN_ATTEMPTS = 100
 
 
 class StorePin:
     """A store at one moment: the journal up to what is durable, the base at one transaction, segments and blobs.
 
-    Files that are given up meanwhile are held open, or removed later. Checkpoints go on.
+    Files that the store gives up meanwhile are kept open, or are removed later. Checkpoints go on.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class StorePin:
         hold: Hold,
         released: "Callable[[StorePin, list[Path]], None]",
     ) -> None:
-        """Pin a store, and call `released` in the end with the files that are to be removed."""
+        """Pin a store. `released` is called at the end with the files whose removal was deferred."""
         self.store = store
         self.released = False
         self._disk = disk
@@ -121,11 +121,11 @@ class StorePin:
         self._lengths = hold.begin()
         journal.recycles = False
         try:
-            # In this order: what a checkpoint takes out of the journal between the two is in the base then.
+            # The journal comes first: a change that a checkpoint takes out of it meanwhile is in the base afterwards.
             self._open[MANIFEST] = OpenFile(disk, folder / MANIFEST, (folder / MANIFEST).stat().st_size)
             self._open_journal(journal)
             self._open[f"{BASE}/{DATA}"] = _pinned_base(disk, base)
-            # A checkpoint that ended just now has begun a file that its base needs. It holds nothing yet.
+            # A checkpoint that ended meanwhile has begun a journal file, still empty, that the pinned base refers to.
             self._open_journal(journal)
             # That checkpoint may have extended segments that the pinned base refers to: forget their earlier lengths.
             self._lengths.clear()
@@ -158,7 +158,7 @@ class StorePin:
         with self._lock:
             if file := self._open.get(name):
                 return file.read(start, size)
-        if not _HELD.fullmatch(name):
+        if not _PINNED_NAME.fullmatch(name):
             raise FileNotFoundError(f"{name} is not a file of this store")
         return read_part(self._folder / name, start, size)
 
@@ -181,13 +181,13 @@ def _pinned_base(disk: Disk, base: LmdbBase) -> PinnedBase:
 
 
 class StillStore:
-    """A store that was stopped, or whose server was killed. It stays as it is, since nobody else gets at it.
+    """A pin of a store that no server uses. The lock keeps servers away, so the files do not change.
 
-    Locks, the spare file of the journal and what is in `lost+found` are not part of it.
+    Locks, the spare file of the journal and the files in `lost+found` are not part of it.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Keep servers away from the store in `folder`."""
+        """Lock the store in `folder`."""
         if not (folder / MANIFEST).is_file():
             raise StoreError(f"{folder} holds no store: there is no {MANIFEST} in it")
         self._folder = folder
@@ -198,7 +198,9 @@ class StillStore:
             require_kind(folder, manifest, manifest.mode)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             self.release()
-            raise StoreError(f"{folder / MANIFEST} can't be read: a start of the server restores it") from None
+            raise StoreError(
+                f"{folder / MANIFEST} can't be read: start a server on the store, which restores the file from its copy"
+            ) from None
         except BaseException:
             self.release()
             raise
@@ -212,7 +214,7 @@ class StillStore:
     def files(self, folder: str) -> list[PinnedFile]:
         parent = folder.partition("/")[0]
         found = [file for name, file in pinned_files(self._folder / folder, folder, {}) if _belongs(parent, name)]
-        # LMDB and the journal write to files in place: a stamp would not tell.
+        # LMDB and the journal write to files in place, so an unchanged stamp proves nothing.
         return found if parent in {BLOBS, SEGMENTS} else [PinnedFile(file.name, file.size) for file in found]
 
     def read(self, name: str, start: int, size: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Backups: copies of a store at one moment, each whole and verified, or not there at all."""
+"""Backups: atomic, verified copies of a store at one moment. The protocol for fetching them belongs to the server."""

@@ -1,6 +1,6 @@
 """A backup in a folder: its manifest, the list of its files with the digests of their blocks, and the files.
 
-<time>/backup.json      what it is; written last, so a folder without it is no backup
+<time>/backup.json      the manifest; written last, so a folder without it is no backup
 <time>/files.jsonl      a file in each line: name, size, SHA-256 of each block of 128 KiB
 <time>/data/<store>/…   the files, as they are in a data folder
 """
@@ -24,11 +24,11 @@ _NAME = re.compile(r"\d{8}T\d{6}\.\d{3}Z(-\d+)?")
 
 
 class BackupError(Exception):
-    """A backup can't be made or used, for a reason that its owner can do something about."""
+    """A backup can't be made or used, for a reason that its owner can remove."""
 
 
 class Manifest(Struct, frozen=True):
-    """What a backup is. `copied_bytes` were new in it, the other ones it shares with an earlier backup."""
+    """The manifest of a backup. `copied_bytes` were copied for it; the other bytes it shares with an earlier backup."""
 
     format: int
     store: str
@@ -55,7 +55,7 @@ class Backup:
     """A whole backup."""
 
     def __init__(self, folder: Path) -> None:
-        """Read what a folder says of itself. `BackupError` if it is none."""
+        """Read the manifest in a folder. Raises `BackupError` if the folder holds no backup."""
         self.folder = folder
         try:
             self.manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
@@ -64,33 +64,36 @@ class Backup:
         except msgspec.MsgspecError as error:
             raise BackupError(f"{folder / MANIFEST} is not the manifest of a backup: {error}") from None
         if self.manifest.format != FORMAT:
-            raise BackupError(f"{folder} has format {self.manifest.format}; this version reads format {FORMAT}")
+            raise BackupError(
+                f"{folder} has format {self.manifest.format}; this version reads format {FORMAT}: use the version that "
+                "made it"
+            )
         require_store(self.manifest.store)
         for name in self.manifest.folders:
             require_inside(name)
         self.store = folder / DATA / self.manifest.store
 
     def entries(self) -> Iterator[Entry]:
-        """Give the files, when their list is known to be what was written."""
+        """Verify the list of files, and give the files."""
         try:
             text = (self.folder / LIST).read_bytes()
         except OSError as error:
             raise BackupError(f"{self.folder / LIST} can't be read: {error.strerror}") from error
         if sha256(text).hexdigest() != self.manifest.list_digest:
-            raise BackupError(f"{self.folder / LIST} is damaged: its SHA-256 is another than {MANIFEST} says")
+            raise BackupError(f"{self.folder / LIST} is damaged: its SHA-256 differs from the one in {MANIFEST}")
         for entry in msgspec.json.Decoder(Entry).decode_lines(text):
             require_inside(entry.name)
             yield entry
 
 
 def require_store(store: str) -> None:
-    """Refuse a kind of store that there is not: its name becomes a folder, and who gave it need not mean well."""
+    """Refuse an unknown kind of store: its name becomes a folder, and comes from an untrusted file or server."""
     if store not in STORES:
-        raise BackupError(f"there is no store {store!r} that this version knows, only {' and '.join(STORES)}")
+        raise BackupError(f"the kind of the store must be {' or '.join(STORES)}, got {store!r}")
 
 
 def require_inside(name: str) -> None:
-    """Refuse a name that leads out of its folder. Who wrote it need not mean well."""
+    """Refuse a name that leads out of its folder (path traversal): it comes from an untrusted file or server."""
     if name.startswith("/") or any(part in {"..", "."} for part in name.split("/")) or "\0" in name:
         raise BackupError(f"{name!r} is not the name of a file in a store")
 
@@ -104,12 +107,12 @@ def format_name(taken_at_ms: int) -> str:
     try:
         moment = datetime.fromtimestamp(taken_at_ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise BackupError(f"{taken_at_ms} ms after 1970 is no moment that a backup can be of") from None
+        raise BackupError(f"the time of a backup is out of range: {taken_at_ms} ms since 1970") from None
     return f"{moment:%Y%m%dT%H%M%S}.{taken_at_ms % 1000:03d}Z"
 
 
 def find_backups(folder: Path) -> list[Path]:
-    """Give the whole backups in a folder, in the order in which they were made."""
+    """Give the complete backups in a folder, in the order in which they were made."""
     if not folder.is_dir():
         return []
     names = sorted((path.name for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=_order)
@@ -117,7 +120,7 @@ def find_backups(folder: Path) -> list[Path]:
 
 
 def next_name(taken_at_ms: int, last: str | None) -> str:
-    """Name the backup that follows the last one. Clocks are set back; names go on increasing all the same."""
+    """Give the name of the backup after the last one. Names increase even if the clock was set back."""
     name = format_name(taken_at_ms)
     if last is None or _order(name) > _order(last):
         return name
@@ -131,7 +134,7 @@ def _order(name: str) -> tuple[str, int]:
 
 
 def choose_backup(folder: Path, at: str | None = None) -> Backup:
-    """Give a backup: the folder itself if it is one, or the last one in it that is not younger than `at`."""
+    """Give the backup in a folder, or the last one of several in it that is not younger than `at`."""
     if (folder / MANIFEST).is_file():
         return Backup(folder)
     found = find_backups(folder)

@@ -1,7 +1,7 @@
-"""Where backups go: a folder with one folder for each moment, and `latest`.
+"""The destination of backups: a folder with one folder for each backup, and `latest`.
 
-The rule: what has the name of a backup is whole. What is under way is in `.partial`, and gets its name when every file
-of it is on the disk; what is left of a run that was killed is taken on by the next one.
+The rule: a folder with the name of a backup is complete. A backup that is being made is in `.partial`, and is renamed
+when all its files are on the disk. The next run continues the `.partial` of a run that was killed.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ LATEST = "latest"
 LOCK = ".lock"
 _REMOVING = ".removing-"
 _DRAFT = f"{PARTIAL}-{LATEST}"
-# What a file system has at its top is nobody's.
+# The root of a file system may have this folder, which does not belong to anybody's files.
 _LOST = "lost+found"
 
 
@@ -36,39 +36,39 @@ class Destination:
     """A folder for backups, used by one process at a time."""
 
     def __init__(self, folder: Path, open_file_system: OpenFileSystem = open_file_system) -> None:
-        """Take the folder, and make it if need be. `BackupError` if another backup is under way there."""
+        """Lock the folder, and make it if it is missing. Raises `BackupError` if another process has locked it."""
         self.folder = folder
         self.partial = folder / PARTIAL
         folder.mkdir(parents=True, exist_ok=True)
-        self._refuse_others()
+        self._require_backups_only()
         self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise BackupError(f"another backup into {folder} is under way") from None
+            raise BackupError(f"another backup into {folder} is under way: wait until it has ended") from None
         self._file_system = open_file_system(folder)
         for left in folder.glob(f"{_REMOVING}*"):
             shutil.rmtree(left)
         (folder / _DRAFT).unlink(missing_ok=True)
 
-    def _refuse_others(self) -> None:
-        """Put backups only where nothing else is: a wrong argument must not fill somebody's folder."""
+    def _require_backups_only(self) -> None:
+        """Refuse a folder with other files in it: a wrong argument must not fill a folder that is used otherwise."""
         names = {path.name for path in self.folder.iterdir()} - {PARTIAL, LATEST, LOCK, _DRAFT, _LOST}
         known = {path.name for path in find_backups(self.folder)}
         strange = sorted(name for name in names - known if not name.startswith(_REMOVING))
         if strange:
-            raise BackupError(f"{self.folder} holds something else than backups: {strange[0]}")
+            raise BackupError(f"{self.folder} holds something else than backups: {strange[0]}; name an empty folder")
 
     def previous(self) -> Backup | None:
         found = find_backups(self.folder)
         return Backup(found[-1]) if found else None
 
     def publish(self, copy: StoreCopy, manifest: Manifest) -> Path:
-        """Give the copy in `.partial` its name, and return when the backup is on the disk.
+        """Rename the copy in `.partial`, and return when the backup is on the disk.
 
-        In this order: the files, what tells that they are all there, and the name. So no crash leaves a backup that
-        is not whole.
+        The order makes a backup atomic: first the files, then the manifest that says that they are complete, then the
+        name.
         """
         file_system = self._file_system
         folders = folders_of(copy.target, copy.folders)
@@ -87,7 +87,7 @@ class Destination:
         return path
 
     def prune(self, keep: int) -> list[Path]:
-        """Remove all but the `keep` backups that were made last. Gives those that are gone."""
+        """Remove all but the last `keep` backups. Gives the removed ones."""
         gone = find_backups(self.folder)[:-keep]
         for path in gone:
             removing = self.folder / f"{_REMOVING}{path.name}"
@@ -97,6 +97,6 @@ class Destination:
         return gone
 
     def close(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._file_system.close()
         os.close(self._lock)

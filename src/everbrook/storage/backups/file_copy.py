@@ -1,7 +1,7 @@
-"""The copy of one file, out of what comes from a source and what earlier copies have.
+"""The copy of one file, made of blocks from a source and from earlier copies.
 
-Every block is verified when it comes, and read and verified when it is taken over. The file gets its name when it is
-whole. What an earlier copy has is never written to: it may be the same file under another name.
+A block from the source is verified when it arrives, a block of an earlier copy when it is read. The file gets its name
+when it is complete. An earlier copy is never written to: it may be a hard link to a file of another backup.
 """
 
 import os
@@ -25,33 +25,33 @@ class Source(Protocol):
     """A store that is copied. `pieces` may be called from several threads."""
 
     def folders(self) -> list[str]:
-        """Give its folders."""
+        """Give the folders of the store."""
 
     def files(self, folder: str) -> list[PinnedFile]:
         """Give the files of a folder."""
 
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
-        """Give pieces, as many as come at once, and at least one."""
+        """Give the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
 
     def give_up(self) -> None:
-        """Let nobody wait for pieces any longer: the copy has failed, or was interrupted."""
+        """Abort calls of `pieces` that wait: the copy has failed, or was interrupted."""
 
 
 class Basis(Struct, frozen=True):
-    """A file that may have much of another: where it is, and the digests that its blocks had."""
+    """An earlier copy of a file, which may share blocks with it: its path, and the digests of its blocks."""
 
     path: Path
     size: int
     blocks: list[str]
 
     def digest(self, start: int, size: int) -> str:
-        """Give the digest of a block, if there is one as long as that."""
+        """Give the digest of the block at `start`; an empty text if no block of this size begins there."""
         number = start // BLOCK_BYTES
         same = number < len(self.blocks) and min(BLOCK_BYTES, self.size - start) == size
         return self.blocks[number] if same else ""
 
     def read(self, asked: Asked) -> bytes | None:
-        """Give a block, if it is what was asked for and has not rotted."""
+        """Give a block, if its bytes still have the digest that was asked for."""
         if self.digest(asked.start, asked.size) != asked.digest:
             return None
         with self.path.open("rb", buffering=0) as file:
@@ -59,7 +59,7 @@ class Basis(Struct, frozen=True):
         return data if sha256(data).hexdigest() == asked.digest else None
 
     def holds(self, blocks: Sequence[str]) -> bool:
-        """Read everything, and say whether it is just these blocks."""
+        """Tell whether the bytes of the file have exactly these digests."""
         return list(digests(self.path)) == list(blocks)
 
 
@@ -86,7 +86,7 @@ class FileCopy:
             yield Asked(self._file.name, start, size, known)
 
     def take(self, asked: Asked, piece: Piece) -> None:
-        """Take the next block. A file may end earlier than it seemed: what was torn off a crash was cut off since."""
+        """Take the next block. A file may be shorter than it was listed: its end may have been truncated meanwhile."""
         self.gone = self.gone or piece.state is State.GONE
         if self.gone or self._ended:
             return
@@ -101,8 +101,8 @@ class FileCopy:
         self._ended = len(given[0]) < asked.size
 
     def _begin(self) -> None:
-        """Begin to write. The blocks so far are known."""
-        # Never into a file that is there: it may have another name, in an earlier backup.
+        """Begin to write, with the blocks that earlier copies have so far."""
+        # A new file, because an old draft may be a hard link to a file of an earlier backup.
         self._draft.unlink(missing_ok=True)
         self._descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         same, self._blocks, self._size = self._blocks, [], 0
@@ -112,7 +112,7 @@ class FileCopy:
             self._write(*self._known(asked))
 
     def _known(self, asked: Asked) -> tuple[bytes, str]:
-        """Give a block that an earlier copy has, or if that has rotted, of the source."""
+        """Give a block of an earlier copy, or of the source if the earlier copy is damaged."""
         for basis in self._bases:
             data = basis.read(asked)
             if data is not None:
@@ -131,7 +131,7 @@ class FileCopy:
         self._blocks.append(digest)
 
     def finish(self) -> Entry | None:
-        """Give the file its name. None if there is no such file any more."""
+        """Rename the draft. Gives None if the source does not have the file any more."""
         if self._descriptor is None and not self.gone and not self._link():
             self._begin()
         written = self._descriptor is not None
@@ -145,7 +145,7 @@ class FileCopy:
         return Entry(self._file.name, self._size, self._blocks if self._size else [], stamp)
 
     def _link(self) -> bool:
-        """Link an earlier copy that is the same. It is read for that: what has rotted is not handed on."""
+        """Link an earlier copy with the same bytes. It is verified first, so that damage does not spread."""
         for basis in self._bases:
             if basis.size == self._size and basis.holds(self._blocks):
                 link(basis.path, self._path)
@@ -159,7 +159,7 @@ class FileCopy:
 
 
 def draft_of(path: Path) -> Path:
-    """Say where a copy is until it is whole. What a run that was killed has left there begins as the file does."""
+    """Give the path of a copy until it is complete. A draft of a killed run has the first blocks of the file."""
     return path.with_name(path.name + DRAFT)
 
 
@@ -172,7 +172,7 @@ def digests(path: Path) -> Iterator[str]:
 
 
 def link(path: Path, target: Path) -> None:
-    """Give a file a second name, replacing what had it."""
+    """Make a hard link to a file, replacing a file of that name."""
     if target.exists():
         if target.samefile(path):
             return
@@ -180,5 +180,5 @@ def link(path: Path, target: Path) -> None:
     try:
         target.hardlink_to(path)
     except OSError:
-        # Not every file system knows second names.
+        # Not every file system has hard links.
         shutil.copyfile(path, target)

@@ -1,7 +1,7 @@
-"""The file system of a backup: whatever gets its name there is durable first.
+"""The file system of a backup: files are durable before they get their names.
 
-On Linux a whole file system is synced in one call. Ten thousand syncs, one for each file, would get into the way of a
-server on the same disk for a long time. Elsewhere it is done file by file.
+On Linux one call syncs a whole file system: ten thousand syncs, one for each file, would slow down a server on the same
+disk for a long time. Other systems sync file by file.
 """
 
 import ctypes
@@ -13,21 +13,21 @@ from pathlib import Path, PurePath
 
 from everbrook.storage.disk import sync_descriptor
 
-# So many syncs at once: the file system does them together.
+# How many syncs run at a time: the file system combines them.
 _SYNCS = 8
 
 SyncAll = Callable[[int], int]
-"""Sync the file system that a descriptor is on. Gives -1 after an error, which `errno` names."""
+"""Sync the file system of a descriptor. Gives -1 after an error, which is in `errno`."""
 
 
 def find_syncfs() -> SyncAll | None:
-    """Give the system call that syncs a file system and reports errors, where there is one."""
+    """Give the system call that syncs a file system and reports errors; None where there is none."""
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     return getattr(libc, "syncfs", None)
 
 
 class FileSystem:
-    """The file system that a folder is on. A test replaces the system calls to see in which order they come."""
+    """The file system of a folder. A test replaces the system calls to observe their order."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class FileSystem:
         sync: Callable[[int], None] = sync_descriptor,
         rename: Callable[[Path, Path], None] = os.replace,
     ) -> None:
-        """Begin to see errors of the disk: those since now are errors of `sync`."""
+        """Open the folder. `sync` reports errors of the disk that happen from now on."""
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._sync_all = sync_all
         self._sync = sync
@@ -61,7 +61,7 @@ class FileSystem:
             os.close(descriptor)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file that is on the disk before it has its name. The name is durable when its folder is synced."""
+        """Write a file, sync it, and then rename it. The name is durable once its folder is synced."""
         draft = path.with_name(f"{path.name}.new")
         with draft.open("wb") as file:
             file.write(data)
@@ -74,7 +74,7 @@ class FileSystem:
 
 
 def folders_of(root: Path, names: Iterable[str]) -> list[Path]:
-    """Give a folder, those below it that have these names, and those in between."""
+    """Give a folder, the folders below it with these names, and their parents up to it."""
     return sorted({root, *(root / each for name in names for each in (PurePath(name), *PurePath(name).parents))})
 
 
@@ -82,5 +82,5 @@ OpenFileSystem = Callable[[Path], FileSystem]
 
 
 def open_file_system(folder: Path) -> FileSystem:
-    """Take the file system that a folder is on."""
+    """Open the file system of a folder."""
     return FileSystem(folder, sync_all=find_syncfs())

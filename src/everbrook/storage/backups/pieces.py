@@ -1,7 +1,7 @@
-"""Pieces: how parts of a pinned store travel. Each comes with the SHA-256 of what was read, at the same reading.
+"""Pieces: the parts in which a pinned store is transferred, each with the SHA-256 of the bytes that were read.
 
-Who has a piece already says which digest that has, and gets the bytes only if they are others. An answer may be
-shorter than what was asked for: then the rest is asked for again.
+A receiver that has a piece already sends its digest, and gets the bytes only if the digests differ. An answer may have
+fewer pieces than were asked for: the receiver asks for the rest again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from msgspec import Struct
 from everbrook.storage.pin import Pin
 
 BLOCK_BYTES = 128 * 1024
-"""The length of a piece, but for the last one of a file."""
+"""The length of a piece, except for the last one of a file."""
 MAX_PIECES = 1024
 MAX_PIECE_BYTES = 1024 * 1024
 ANSWER_BYTES = 1024 * 1024
@@ -25,7 +25,7 @@ _FRAME = Layout("<BI32s")
 
 
 class State(IntEnum):
-    """What became of a piece that was asked for."""
+    """The state of a piece: the receiver has it, it comes with its bytes, or its file is missing."""
 
     SAME = 0
     GIVEN = 1
@@ -36,7 +36,7 @@ _STATES = frozenset(State)
 
 
 class Asked(Struct, frozen=True, array_like=True):
-    """A piece that somebody wants, and the digest of what he has in its place."""
+    """A request for a piece, with the digest of the bytes that the receiver has in its place."""
 
     name: str
     start: int
@@ -45,30 +45,30 @@ class Asked(Struct, frozen=True, array_like=True):
 
 
 class Piece(Struct, frozen=True):
-    """A piece, with its bytes if they were not known."""
+    """A piece, with its bytes if the receiver does not have them."""
 
     state: State
     digest: bytes
     data: bytes = b""
 
 
-class Mangled(Exception):
-    """What came is not what was sent."""
+class PieceCorrupted(Exception):
+    """An answer with pieces was damaged in transit."""
 
 
 def parse_asked(body: bytes) -> list[Asked]:
-    """Read a request for pieces. Raise ValueError if it is none."""
+    """Read a request for pieces. Raises `ValueError` if it is malformed."""
     asked = msgspec.json.decode(body, type=list[Asked])
     if not 1 <= len(asked) <= MAX_PIECES:
-        raise ValueError(f"from 1 to {MAX_PIECES} pieces can be asked for at once, got {len(asked)}")
+        raise ValueError(f"a request must have 1 to {MAX_PIECES} pieces, got {len(asked)}")
     for each in asked:
         if each.start < 0 or not 0 <= each.size <= MAX_PIECE_BYTES:
-            raise ValueError(f"a piece has from 0 to {MAX_PIECE_BYTES} bytes, from a start of 0 or more, got {each}")
+            raise ValueError(f"a piece must have 0 to {MAX_PIECE_BYTES} bytes and a start of at least 0, got {each}")
     return asked
 
 
 def read_pieces(pin: Pin, asked: Sequence[Asked]) -> Iterator[Piece]:
-    """Read pieces, as many as fit into an answer, and at least one."""
+    """Read the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
     given = read = 0
     for each in asked:
         if given >= ANSWER_BYTES or read >= READ_BYTES:
@@ -95,19 +95,19 @@ def format_pieces(pieces: Iterator[Piece]) -> bytes:
 
 
 def parse_pieces(body: bytes) -> list[Piece]:
-    """Read pieces, and verify each. `Mangled` says that one is not what was read."""
+    """Parse pieces, and verify each. Raises `PieceCorrupted` if one differs from what the server read."""
     pieces: list[Piece] = []
     position = 0
     while position < len(body):
         if len(body) - position < _FRAME.size:
-            raise Mangled("an answer of the server ends in the middle")
+            raise PieceCorrupted(f"an answer of the server ends within the header of a piece, after {len(body)} bytes")
         state, size, digest = _FRAME.unpack_from(body, position)
         position += _FRAME.size
         data = body[position : position + size]
         position += size
         if state not in _STATES:
-            raise Mangled(f"an answer of the server has a piece in state {state}, which there is not")
+            raise PieceCorrupted(f"an answer of the server has a piece in the unknown state {state}")
         if state == State.GIVEN and sha256(data).digest() != digest:
-            raise Mangled("a piece is not what the server has read: its SHA-256 is another")
+            raise PieceCorrupted(f"a piece of {len(data)} bytes from the server has the wrong SHA-256")
         pieces.append(Piece(State(state), digest, data))
     return pieces

@@ -1,7 +1,7 @@
-"""Restoring: a backup becomes a data folder again, entirely and verified, or nothing is there.
+"""Restoring: makes a data folder from a backup, atomically.
 
-Everything is copied into a folder beside the target, each block against its digest, and checked as a store is; then
-that folder gets the target's name.
+The files are copied into a draft folder beside the target, and each block is verified against its digest. The draft is
+checked as a store, and then renamed to the target.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from everbrook.storage.manifest import JOURNAL, LOCK, MANIFEST, parse_manifest, 
 from everbrook.storage.tuning import DEFAULT_TUNING
 
 Progress = Callable[[int], None]
-"""Told how many more bytes are done."""
+"""Called with the number of bytes that were done since the last call."""
 
 
 def restore(
@@ -37,9 +37,9 @@ def restore(
     epoch: int,
     open_file_system: OpenFileSystem = open_file_system,
 ) -> Report:
-    """Make a data folder of a backup. `BackupError` says what of it is damaged; then there is no data folder.
+    """Make a data folder from a backup. Raises `BackupError` if the backup is damaged; then there is no data folder.
 
-    `epoch` is a random number: what clients know of the store from before the backup was restored holds no more.
+    `epoch` is a random number. It tells clients that their offsets from before the restore are not valid any more.
     """
     require_free(target)
     with _draft_of(target) as draft:
@@ -58,13 +58,13 @@ def restore(
 
 @contextmanager
 def _draft_of(target: Path) -> Iterator[Path]:
-    """Give an empty folder beside a target to one process at a time, and remove what is left of it."""
+    """Give an empty folder beside a target to one process at a time, and remove it at the end."""
     draft = target.with_name(f".{target.name}.restoring")
     draft.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if not _lock(descriptor, draft):
-            raise BackupError(f"{target} is being restored by another process")
+            raise BackupError(f"{target} is being restored by another process: wait until that has ended")
         try:
             for left in draft.iterdir():
                 shutil.rmtree(left)
@@ -76,7 +76,7 @@ def _draft_of(target: Path) -> Iterator[Path]:
 
 
 def _lock(descriptor: int, draft: Path) -> bool:
-    """Lock a folder, unless another process has it or has put another in its place since it was opened."""
+    """Lock a folder. False if another process has locked it, or has replaced it since it was opened."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -85,19 +85,19 @@ def _lock(descriptor: int, draft: Path) -> bool:
 
 
 def require_free(target: Path) -> None:
-    """Refuse a target that has something in it."""
+    """Refuse a target that is not an empty or missing folder."""
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise BackupError(f"{target} is not a folder")
     if target.exists() and any(target.iterdir()):
-        raise BackupError(f"{target} is not empty: a backup is restored into a new folder only")
+        raise BackupError(f"{target} is not empty: a backup is restored into a new folder only, so name another one")
     if target.is_mount():
         raise BackupError(f"{target} is a mount point, which can't be replaced: name a new folder in it")
     if not target.parent.is_dir():
-        raise BackupError(f"{target.parent} is not there, and {target} would be made in it")
+        raise BackupError(f"{target.parent}, in which {target.name} would be made, does not exist: make it first")
 
 
 def check_copy(store: Path) -> Report:
-    """Check a copy of a store, and leave no trace in it. `BackupError` if it does not verify."""
+    """Check a copy of a store, and leave no lock in it. Raises `BackupError` if it does not verify."""
     report = check_store(store, lambda _read_bytes, _total_bytes: None)
     (store / LOCK).unlink(missing_ok=True)
     if not report.sound:
@@ -109,7 +109,7 @@ def check_copy(store: Path) -> Report:
 
 
 def _copy(backup: Backup, store: Path, progress: Progress) -> list[Path]:
-    """Copy everything. Gives the files that were made."""
+    """Copy all files. Gives the paths of the copies."""
     done = 0
     files: list[Path] = []
     for folder in filter(None, backup.manifest.folders):
@@ -120,7 +120,10 @@ def _copy(backup: Backup, store: Path, progress: Progress) -> list[Path]:
         done += entry.size
         progress(entry.size)
     if (len(files), done) != (backup.manifest.files, backup.manifest.bytes):
-        raise BackupError(f"{backup.folder} has {len(files)} files, {done} bytes; its manifest says otherwise")
+        raise BackupError(
+            f"{backup.folder} is damaged: it lists {len(files)} files with {done} bytes, and its manifest says "
+            f"{backup.manifest.files} with {backup.manifest.bytes}"
+        )
     return files
 
 
@@ -139,25 +142,26 @@ def _copy_file(source: Path, target: Path, entry: Entry) -> None:
             block = os.pread(reading.fileno(), size, number * BLOCK_BYTES)
             if sha256(block).hexdigest() != digest:
                 place = number * BLOCK_BYTES
-                raise BackupError(f"{source} is damaged: the {size} bytes from {place} on are not what was copied")
+                raise BackupError(f"{source} is damaged: the SHA-256 of the {size} bytes from {place} on is wrong")
             writing.write(block)
         if os.fstat(reading.fileno()).st_size != entry.size:
-            raise BackupError(f"{source} is damaged: it should have {entry.size} bytes")
+            found = os.fstat(reading.fileno()).st_size
+            raise BackupError(f"{source} is damaged: it has {found} bytes, and should have {entry.size}")
 
 
 def set_epoch(folder: Path, epoch: int) -> None:
-    """Give the store in a folder, which no server uses, another epoch: in its manifest, and in the base's copy of it.
+    """Set the epoch of a store that no server uses: in its manifest, and in the base's copy of it.
 
-    The rest of the folder has to be synced by whoever calls this.
+    The caller syncs the rest of the folder.
     """
     if not (folder / JOURNAL).is_dir():
-        # A crash came while it was made: there is nothing in it that a client could have seen.
+        # A crash interrupted the making of the store: it has nothing that a client could have seen.
         return
     disk = OsDisk()
     with closing(open_base(disk, folder)) as base:
         manifest = replace(parse_manifest(base.state().manifest or disk.read(folder / MANIFEST)), epoch=epoch)
         with Checkpoint(base, DEFAULT_TUNING) as checkpoint:
-            # Since everything is synced, nothing can be lost with the machine any more.
+            # The caller syncs all files, so a crash of the machine loses nothing: the boot does not matter.
             checkpoint.set_opened(Opened(sync=True, boot=""), manifest)
             checkpoint.commit()
     (base.folder / LMDB_LOCK).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Copying a pinned store: what an earlier backup has is linked, what it has in parts is asked for block by block.
+"""Copying a pinned store: an unchanged file is a hard link to the last backup, a changed one is copied block by block.
 
-Nothing is linked unread: a block that has rotted in the earlier backup is copied again, and does not spread.
-Blocks of many files are asked for together, and some ahead of those that are being written.
+A file is verified before it is linked: a damaged block of the last backup is copied again, so that damage does not
+spread. Blocks of many files are requested together, some batches ahead of those that are being written.
 """
 
 from collections import deque
@@ -19,16 +19,16 @@ from everbrook.storage.journal_scan import parse_log_file
 from everbrook.storage.pin import Pin, PinnedFile
 
 
-class Pace:
-    """So many bytes a second at most, by however many threads."""
+class ReadRate:
+    """Bounds the bytes per second that all threads together read."""
 
     def __init__(self, bytes_per_sec: float = inf) -> None:
         self._bytes_per_sec = bytes_per_sec
         self._lock = Lock()
         self._due_at = 0.0
 
-    def early_secs(self, size: int) -> float:
-        """Tell how long to wait, now that so many bytes more were read."""
+    def wait_secs(self, size: int) -> float:
+        """Tell how long to wait after `size` more bytes were read."""
         with self._lock:
             now = monotonic()
             self._due_at = max(now, self._due_at) + size / self._bytes_per_sec
@@ -41,11 +41,11 @@ BATCHES_AHEAD = 3
 ASKING_THREADS = 2
 
 Report = Callable[[int], None]
-"""Told how many more bytes are done."""
+"""Called with the number of bytes that were done since the last call."""
 
 
 class PinSource:
-    """A store of this process."""
+    """Reads pieces of a store from a pin in this process."""
 
     def __init__(self, pin: Pin) -> None:
         self._pin = pin
@@ -56,7 +56,7 @@ class PinSource:
         return list(read_pieces(self._pin, asked))
 
     def give_up(self) -> None:
-        """Nobody waits here."""
+        """Calls of `pieces` do not wait here."""
 
 
 class StoreCopy:
@@ -70,16 +70,16 @@ class StoreCopy:
         report: Report,
         bytes_per_sec: float = inf,
     ) -> None:
-        """Use what is in `target` already, and what `previous` has.
+        """Use the files that are in `target` already, and those of `previous`, the last backup.
 
-        So many bytes a second are read at most, those included that turn out to be known already.
+        `bytes_per_sec` bounds the bytes that are read, those included that turn out to be known already.
         """
         self._source = source
         self.target = target
         self._previous = previous.store if previous else None
         self._known = {_identity(entry.name): entry for entry in previous.entries()} if previous else {}
         self._report = report
-        self._pace = Pace(bytes_per_sec)
+        self._rate = ReadRate(bytes_per_sec)
         self._given_up = Event()
         self._left_over: dict[str, list[Path]] = {}
         for path in _files_in(target):
@@ -92,7 +92,7 @@ class StoreCopy:
         self.copied_bytes = 0
 
     def run(self) -> None:
-        """Copy everything. Nothing of it is synced yet."""
+        """Copy all files. They are not synced yet."""
         try:
             self._copy_all()
         finally:
@@ -102,7 +102,7 @@ class StoreCopy:
             self._remove_others()
 
     def listed(self) -> bytes:
-        """Give the list of the files as it is written."""
+        """Give the list of the files in its stored form."""
         return format_list(self.entries)
 
     def _copy_all(self) -> None:
@@ -110,7 +110,7 @@ class StoreCopy:
             try:
                 self._copy_by(threads)
             except BaseException:
-                # Nobody waits for what was asked ahead.
+                # The pieces that were requested ahead are not needed any more.
                 self._given_up.set()
                 self._source.give_up()
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -131,7 +131,7 @@ class StoreCopy:
         while len(pieces) < len(asked) and not self._given_up.is_set():
             rest = asked[len(pieces) :]
             given = self._source.pieces(rest)
-            self._given_up.wait(self._pace.early_secs(sum(each.size for each in rest[: len(given)])))
+            self._given_up.wait(self._rate.wait_secs(sum(each.size for each in rest[: len(given)])))
             pieces += given
         return pieces
 
@@ -149,7 +149,7 @@ class StoreCopy:
             yield batch
 
     def _copies(self) -> Iterator[FileCopy]:
-        """Go through the files, and link those that are known."""
+        """Give a copy for each file that can't be linked, and link the others."""
         self.folders = self._source.folders()
         for folder in self.folders:
             require_inside(folder)
@@ -160,7 +160,7 @@ class StoreCopy:
                     yield FileCopy(self._source, file, self.target / file.name, list(self._bases(file)))
 
     def _link(self, file: PinnedFile) -> bool:
-        """Link a file that the last backup has as it is."""
+        """Link a file if the last backup has it unchanged."""
         known = self._known.get(_identity(file.name))
         if not (self._previous and known and file.stamp and known.stamp == file.stamp and known.size == file.size):
             return False
@@ -168,15 +168,15 @@ class StoreCopy:
         if not (_has_size(path, file.size) and Basis(path, file.size, []).holds(known.blocks or [EMPTY])):
             return False
         link(path, self.target / file.name)
-        self._enter(known, 0)
-        # Where there are no second names it is a copy.
+        self._add(known, 0)
+        # On a file system without hard links it is a copy, which has to be synced.
         self.written.append(self.target / file.name)
         return True
 
     def _bases(self, file: PinnedFile) -> Iterator[Basis]:
-        """Find files that may have much of this one: of a run that was killed, and of the last backup."""
+        """Give earlier copies of a file: those of a run that was killed, and the one of the last backup."""
         path, identity = self.target / file.name, _identity(file.name)
-        _take_on(draft_of(path), path)
+        _adopt_draft(draft_of(path), path)
         for left in {path: None} | dict.fromkeys(self._left_over.get(identity, ())):
             if left.is_file():
                 yield Basis(left, left.stat().st_size, list(digests(left)))
@@ -199,17 +199,17 @@ class StoreCopy:
             return
         entry = copy.finish()
         if entry:
-            self._enter(entry, copy.copied_bytes)
+            self._add(entry, copy.copied_bytes)
             self.written.append(self.target / entry.name)
 
-    def _enter(self, entry: Entry, copied_bytes: int) -> None:
+    def _add(self, entry: Entry, copied_bytes: int) -> None:
         self.entries.append(entry)
         self.done_bytes += entry.size
         self.copied_bytes += copied_bytes
         self._report(entry.size)
 
     def _remove_others(self) -> None:
-        """Remove what a run that was killed has left and this one does not have."""
+        """Remove the files of a run that was killed that this copy does not have."""
         names = {entry.name for entry in self.entries}
         for path in _files_in(self.target):
             if path.relative_to(self.target).as_posix() not in names:
@@ -217,7 +217,7 @@ class StoreCopy:
 
 
 def _identity(name: str) -> str:
-    """Give what stays of a file's name while it grows: that of a journal file has its length."""
+    """Give the part of a file's name that stays while the file grows: the name of a journal file has its length."""
     file = parse_log_file(Path(name))
     return f"{file.first}-{file.use}" if file else name
 
@@ -226,8 +226,8 @@ def _files_in(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def _take_on(draft: Path, path: Path) -> None:
-    """Keep what a run that was killed has of a file, in the place where it is read and never written."""
+def _adopt_draft(draft: Path, path: Path) -> None:
+    """Move the draft of a run that was killed to the path of its file, where it is read and never written to."""
     if draft.is_file() and not (path.is_file() and path.stat().st_size >= draft.stat().st_size):
         draft.rename(path)
 
