@@ -26,6 +26,7 @@ from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
 from soak.load.running import CONTROLS as LOAD_CONTROLS, soak_load
 from soak.progress import say
+from soak.resuming.killing import CARELESS, KINDS as SOURCES, soak_resuming
 from soak.scale import measure_scale
 from soak.server import ServerFailed
 from soak.spark.killing import soak_spark
@@ -40,6 +41,7 @@ SUBSCRIPTION_SECS = 1_800.0
 CHAOS_SECS, CHAOS_KILLS = 60.0, 3
 SPARK_KILLS, SPARK_SECS = 10, 1_800.0
 SYNC_SECS = 180.0
+RESUMED_RUNS = 200
 SYNC_FAILURES = 5
 CRASH_POINTS = 10_000
 FLIP_CASES = 3_000
@@ -71,7 +73,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--modes", type=lambda text: text.split(","), default=MODES, help="comma-separated")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument(
-        "--kills", type=int, help=f"kills of each mode (default {KILLS}), or of each query of Spark ({SPARK_KILLS})"
+        "--kills",
+        type=int,
+        help=f"kills of each mode (default {KILLS}) or of each query of Spark ({SPARK_KILLS}), runs of programs that "
+        f"resume ({RESUMED_RUNS})",
     )
     parser.add_argument("--queries", type=lambda text: text.split(","), default=(), help="of Spark, comma-separated")
     parser.add_argument(
@@ -84,9 +89,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--restarts", type=int, default=6, help="of the server under load (default 6)")
     parser.add_argument(
         "--control",
-        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS, UNGUARDED],
-        help=f"of tables and streams, of the load ({', '.join(LOAD_CONTROLS)}) or of exceptions ({UNGUARDED}), nothing "
-        "else: it has to fail",
+        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS, UNGUARDED, CARELESS],
+        help=f"of tables and streams, of the load ({', '.join(LOAD_CONTROLS)}), of exceptions ({UNGUARDED}) or of "
+        f"programs that are started again ({CARELESS}), nothing else: it has to fail",
     )
     parser.add_argument("--cases", type=int, default=FLIP_CASES, help=f"damaged stores of each mode ({FLIP_CASES})")
     parser.add_argument("--case", type=int, help="the one damaged store of this number")
@@ -197,6 +202,23 @@ def _exceptions(options: argparse.Namespace) -> None:
         raise PromiseBroken(f"the control {UNGUARDED} was not noticed")
 
 
+def _resuming(options: argparse.Namespace) -> None:
+    """Kill programs that copy a source; with the control, one that is wrong, and see that this is noticed."""
+    control = options.control == CARELESS
+    for mode in options.modes[:1] if control else options.modes:
+        with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+            runs, kinds = options.kills or RESUMED_RUNS, (CARELESS,) if control else SOURCES
+            try:
+                say(f"{mode}: {soak_resuming(mode, Path(folder), runs=runs, seed=options.seed, kinds=kinds)}")
+            except PromiseBroken as error:
+                if not control:
+                    raise
+                say(f"resuming: the control {CARELESS} was noticed, as it has to be: {error}")
+                return
+    if control:
+        raise PromiseBroken(f"the control {CARELESS} was not noticed")
+
+
 def _spark(options: argparse.Namespace) -> None:
     if importlib.util.find_spec("pyspark") is None:
         say("no query was run: Spark is missing (the extra spark)")
@@ -283,6 +305,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "chaos": _chaos,
     "load": _load,
     "exceptions": _exceptions,
+    "resuming": _resuming,
     "spark": _spark,
     "lake": _lake,
     "sync": _sync,
