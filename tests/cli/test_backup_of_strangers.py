@@ -9,7 +9,7 @@ from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from struct import pack
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -20,6 +20,7 @@ from tests.server.running import eventually
 
 DATA = b"ssh-ed25519 not-yours"
 PAUSE_SECS = 10
+PATIENCE_SECS = 60
 
 
 @dataclass
@@ -34,6 +35,8 @@ class Stranger:
     data: bytes = DATA
     times: int = 1
     busy: bool = False
+    asked: Event = field(default_factory=Event)
+    answering: Event = field(default_factory=Event)
     url: str = ""
 
     def answer(self, method: str, path: str, body: bytes) -> bytes:
@@ -50,11 +53,14 @@ class Stranger:
 @pytest.fixture
 def stranger() -> Iterator[Stranger]:
     told = Stranger()
+    told.answering.set()
 
     class Handler(BaseHTTPRequestHandler):
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0)))
             answer = told.answer(self.command, self.path, body)
+            told.asked.set()
+            assert told.answering.wait(PATIENCE_SECS)
             busy = told.busy and self.path.endswith("/pieces")
             self.send_response(503 if busy else 200)
             if busy:
@@ -144,3 +150,17 @@ def test_a_backup_of_a_server_that_has_no_time_can_be_interrupted(stranger: Stra
         assert eventually((tmp_path / "dest" / ".partial" / "data" / "acid").is_dir)
         process.send_signal(signal.SIGINT)
         assert process.wait(PAUSE_SECS) == INTERRUPTED
+
+
+def test_a_second_interrupt_waits_for_no_answer(stranger: Stranger, tmp_path: Path) -> None:
+    stranger.answering.clear()
+    with subprocess.Popen(line("backup", stranger.url, tmp_path / "dest"), stderr=subprocess.PIPE) as process:
+
+        def ended() -> bool:
+            process.send_signal(signal.SIGINT)
+            return process.poll() is not None
+
+        assert stranger.asked.wait(PATIENCE_SECS)
+        assert eventually(ended)
+    stranger.answering.set()
+    assert process.returncode == -signal.SIGINT

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Event
 
 from everbrook.storage import DurableStorage, Pin, Storage
 from everbrook.storage.api import Blobs
@@ -102,7 +103,7 @@ def found(storage: Storage) -> Model:
 def copy_of(pin: Pin, folder: TemporaryDirectory[str] | Path) -> StoreCopy:
     """Copy a pinned store into a folder."""
     target = Path(folder.name if isinstance(folder, TemporaryDirectory) else folder)
-    copy = StoreCopy(PinSource(pin), target, None, lambda _size: None)
+    copy = StoreCopy(PinSource(pin), target, None, lambda _size: None, Event())
     copy.run()
     return copy
 

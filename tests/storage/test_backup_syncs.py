@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
+from threading import Event
 
 import pytest
 from msgspec import Struct
@@ -104,7 +105,7 @@ def back_up(still: StillStore, dest: Path, opening: Callable[[Path], FileSystem]
         previous = destination.previous()
         target = destination.partial / DATA / still.store
         target.mkdir(parents=True)
-        copy = StoreCopy(PinSource(still), target, previous, lambda _size: None)
+        copy = StoreCopy(PinSource(still), target, previous, lambda _size: None, Event())
         copy.run()
         digest = sha256(copy.listed()).hexdigest()
         size = copy.done_bytes

@@ -6,11 +6,12 @@ next one goes on with what it has copied.
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from hashlib import sha256
 from importlib.metadata import version
 from math import inf, isnan
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -55,6 +56,7 @@ def backup(
     it.
     """
     # Imported here: help needs none of it.
+    from everbrook.cli.interruption import run_aside  # noqa: PLC0415
     from everbrook.storage.backups.backup import BackupError  # noqa: PLC0415
     from everbrook.storage.backups.destination import Destination  # noqa: PLC0415
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
@@ -65,8 +67,14 @@ def backup(
     began = time.monotonic()
     try:
         with closing(Destination(folder)) as destination:
-            with _pinned(url, data_dir) as pinned:
-                copy = _copy(destination, pinned, max_rate, full=full)
+            given_up = Event()
+            pinning = _server(url, given_up) if data_dir is None else _still(data_dir)
+
+            def work() -> "tuple[Pinned, StoreCopy]":
+                with pinning as pinned:
+                    return pinned, _copy(destination, pinned, given_up, max_rate, full=full)
+
+            pinned, copy = run_aside(work, given_up)
             report = _check(copy) if checked else None
             manifest = _manifest(pinned, copy)
             with waiting("syncing"):
@@ -114,15 +122,23 @@ class Pinned(NamedTuple):
     whence: str
 
 
-@contextmanager
-def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
-    """Pin the store of a server, or of none."""
-    if data_dir is None:
-        from everbrook.cli.backup_source import ServerSource  # noqa: PLC0415
+def _server(url: str, given_up: Event) -> AbstractContextManager[Pinned]:
+    """Take a server, to pin its store. Only this thread knows what the command line says of it."""
+    from everbrook.cli.backup_source import ServerSource  # noqa: PLC0415
 
-        with ServerSource(url, given_token(), given_context(), LEASE_SECS) as server:
+    source = ServerSource(url, given_token(), given_context(), LEASE_SECS, given_up)
+
+    @contextmanager
+    def pinning() -> Iterator[Pinned]:
+        with source as server:
             yield Pinned(server, server.begun.store, server.begun.taken_at_ms, server.url)
-        return
+
+    return pinning()
+
+
+@contextmanager
+def _still(data_dir: Path) -> Iterator[Pinned]:
+    """Pin a store that no server uses."""
     from everbrook.storage.backups.store_copy import PinSource  # noqa: PLC0415
     from everbrook.storage.check import find_stores  # noqa: PLC0415
     from everbrook.storage.store_pin import StillStore  # noqa: PLC0415
@@ -137,7 +153,9 @@ def _pinned(url: str, data_dir: Path | None) -> Iterator[Pinned]:
         still.release()
 
 
-def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *, full: bool) -> "StoreCopy":
+def _copy(
+    destination: "Destination", pinned: Pinned, given_up: Event, max_rate: float | None, *, full: bool
+) -> "StoreCopy":
     from everbrook.storage.backups.backup import DATA, MANIFEST, require_store  # noqa: PLC0415
     from everbrook.storage.backups.store_copy import StoreCopy  # noqa: PLC0415
 
@@ -151,7 +169,7 @@ def _copy(destination: "Destination", pinned: Pinned, max_rate: float | None, *,
         previous = None
     with progress("copying") as advance:
         bytes_per_sec = max_rate * 1e6 if max_rate else inf
-        copy = StoreCopy(pinned.source, target, previous, lambda size: advance("", size), bytes_per_sec)
+        copy = StoreCopy(pinned.source, target, previous, lambda size: advance("", size), given_up, bytes_per_sec)
         copy.run()
     return copy
 

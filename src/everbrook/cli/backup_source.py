@@ -20,7 +20,7 @@ from everbrook.cli.connection import shown_url
 from everbrook.client.errors import InvalidAnswer, Unreachable
 from everbrook.client.httpx import tls_context
 from everbrook.client.refusals import refusal_of
-from everbrook.storage.backups.backup import BackupError, format_name, require_store
+from everbrook.storage.backups.backup import BackupError, GivenUp, format_name, require_store
 from everbrook.storage.backups.pieces import Asked, Piece, PieceCorrupted, parse_pieces
 from everbrook.storage.pin import PinnedFile
 
@@ -50,7 +50,15 @@ class Begun(Struct, frozen=True):
 class ServerSource:
     """A pinned store, until the end of a `with`."""
 
-    def __init__(self, url: str, token: str | None, context: "ssl.SSLContext | None", lease_secs: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        context: "ssl.SSLContext | None",
+        lease_secs: int,
+        given_up: threading.Event,
+    ) -> None:
+        """Ask the server at a URL for a lease of so many seconds. Once it is `given_up`, nothing more is asked."""
         self._root = url.rstrip("/")
         self.url = shown_url(self._root)
         # Whole pieces are wanted, as they are.
@@ -59,6 +67,7 @@ class ServerSource:
             headers["Authorization"] = f"Bearer {token}"
         self._http = httpx2.Client(headers=headers, verify=context or tls_context(), timeout=TIMEOUT_SECS)
         self._lease_secs = lease_secs
+        self._given_up = given_up
         self._begun: Begun | None = None
         self._ended = threading.Event()
         self._renewing = threading.Thread(target=self._renew, daemon=True)
@@ -130,10 +139,6 @@ class ServerSource:
             raise InvalidAnswer("the server gave a piece that is longer than what it was asked for")
         return pieces
 
-    def give_up(self) -> None:
-        """Wait for the server no more."""
-        self._ended.set()
-
     def _decode(self, body: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(body, type=kind)
@@ -146,14 +151,15 @@ class ServerSource:
         for attempt in range(ATTEMPTS):
             if self._begun is None or response.status_code not in _NOT_NOW:
                 break
-            if self._ended.wait(_pause_secs(response, attempt)):
-                break
+            self._given_up.wait(_pause_secs(response, attempt))
             response = self._send(method, path, body)
         if response.is_success:
             return response.content
         raise self._refusal(response)
 
     def _send(self, method: str, path: str, body: bytes) -> httpx2.Response:
+        if self._given_up.is_set():
+            raise GivenUp("the backup was given up")
         try:
             return self._http.request(method, self._root + path, content=body)
         except httpx2.HTTPError as error:

@@ -27,6 +27,10 @@ class BackupError(Exception):
     """A backup can't be made or used, for a reason that its owner can remove."""
 
 
+class GivenUp(BackupError):
+    """The backup was interrupted, or another part of it has failed."""
+
+
 class Manifest(Struct, frozen=True):
     """The manifest of a backup. `copied_bytes` were copied for it; the other bytes it shares with an earlier backup."""
 

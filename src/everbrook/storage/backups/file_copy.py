@@ -33,9 +33,6 @@ class Source(Protocol):
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
         """Give the first of the pieces that were asked for: at least one, and as many as fit into an answer."""
 
-    def give_up(self) -> None:
-        """Abort calls of `pieces` that wait: the copy has failed, or was interrupted."""
-
 
 class Basis(Struct, frozen=True):
     """An earlier copy of a file, which may share blocks with it: its path, and the digests of its blocks."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
 
-from everbrook.storage.backups.backup import Backup, Entry, format_list, require_inside
+from everbrook.storage.backups.backup import Backup, Entry, GivenUp, format_list, require_inside
 from everbrook.storage.backups.file_copy import DRAFT, EMPTY, Basis, FileCopy, Source, digests, draft_of, link
 from everbrook.storage.backups.pieces import Asked, Piece, read_pieces
 from everbrook.storage.journal_scan import parse_log_file
@@ -55,9 +55,6 @@ class PinSource:
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:
         return list(read_pieces(self._pin, asked))
 
-    def give_up(self) -> None:
-        """Calls of `pieces` do not wait here."""
-
 
 class StoreCopy:
     """Copies a store into a folder."""
@@ -68,10 +65,12 @@ class StoreCopy:
         target: Path,
         previous: Backup | None,
         report: Report,
+        given_up: Event,
         bytes_per_sec: float = inf,
     ) -> None:
         """Use the files that are in `target` already, and those of `previous`, the last backup.
 
+        Once `given_up` is set, `run` raises `GivenUp`.
         `bytes_per_sec` bounds the bytes that are read, those included that turn out to be known already.
         """
         self._source = source
@@ -80,7 +79,7 @@ class StoreCopy:
         self._known = {_identity(entry.name): entry for entry in previous.entries()} if previous else {}
         self._report = report
         self._rate = ReadRate(bytes_per_sec)
-        self._given_up = Event()
+        self._given_up = given_up
         self._left_over: dict[str, list[Path]] = {}
         for path in _files_in(target):
             name = path.relative_to(target).as_posix().removesuffix(DRAFT)
@@ -112,7 +111,6 @@ class StoreCopy:
             except BaseException:
                 # The pieces that were requested ahead are not needed any more.
                 self._given_up.set()
-                self._source.give_up()
                 threads.shutdown(wait=False, cancel_futures=True)
                 raise
         self._finish_last()
@@ -128,12 +126,17 @@ class StoreCopy:
 
     def _ask(self, asked: list[Asked]) -> list[Piece]:
         pieces: list[Piece] = []
-        while len(pieces) < len(asked) and not self._given_up.is_set():
+        while len(pieces) < len(asked):
+            self._require_wanted()
             rest = asked[len(pieces) :]
             given = self._source.pieces(rest)
             self._given_up.wait(self._rate.wait_secs(sum(each.size for each in rest[: len(given)])))
             pieces += given
         return pieces
+
+    def _require_wanted(self) -> None:
+        if self._given_up.is_set():
+            raise GivenUp("the copy was given up")
 
     def _batches(self) -> "Iterator[list[tuple[FileCopy, Asked]]]":
         batch: list[tuple[FileCopy, Asked]] = []
@@ -156,6 +159,7 @@ class StoreCopy:
             (self.target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
             for file in self._source.files(folder):
                 require_inside(file.name)
+                self._require_wanted()
                 if not self._link(file):
                     yield FileCopy(self._source, file, self.target / file.name, list(self._bases(file)))
 

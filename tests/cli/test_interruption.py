@@ -1,0 +1,55 @@
+"""What an interrupt does to work that shares locks with other threads: it gives it up, and leaves no lock taken."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event, Lock, get_ident, main_thread
+
+import pytest
+
+from everbrook.cli.exits import INTERRUPTED
+from everbrook.cli.interruption import run_aside
+from tests.cli import interrupting
+from tests.cli.archives import fill, running_in
+
+PATIENCE_SECS = 60
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_in(tmp_path_factory.mktemp("source"), "acid") as url:
+        fill(url)
+        yield url
+
+
+def test_work_runs_in_a_thread_and_gives_what_it_gives() -> None:
+    assert run_aside(get_ident, Event()) != get_ident()
+
+
+def test_what_work_raises_is_raised() -> None:
+    with pytest.raises(ValueError, match="none"):
+        run_aside(lambda: int("none"), Event())
+
+
+def test_an_interrupt_gives_work_up_and_waits_for_its_end() -> None:
+    lock, given_up = Lock(), Event()
+
+    def work() -> None:
+        with lock:
+            signal.pthread_kill(main_thread().ident or 0, signal.SIGINT)
+            assert given_up.wait(PATIENCE_SECS)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_aside(work, given_up)
+    assert not lock.locked()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("after", [1, 8, 16, 24, 32, 40])
+def test_a_backup_that_is_interrupted_behind_any_lock_ends(url: str, tmp_path: Path, after: int) -> None:
+    """The main thread may take fewer locks than that: then it is not interrupted."""
+    command = [sys.executable, interrupting.__file__, str(after), "backup", url, str(tmp_path / "dest")]
+    ended = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_SECS)
+    assert ended.returncode in {0, INTERRUPTED}, ended.stderr
