@@ -20,6 +20,7 @@ TRACED = "openat,write,writev,pwrite64,pwritev,pwritev2,fsync,fdatasync,msync,re
 WRITES = {"write", "writev", "pwrite64", "pwritev", "pwritev2"}
 SYNCS = {"fsync", "fdatasync"}
 _CALL = re.compile(r"\d+ +(?P<name>\w+)\((?P<given>.*)\) += (?P<result>\d+)(?:<.*>)?$")
+_KILLED = re.compile(r"\d+ +\?+\( <unfinished \.\.\.>$")
 _DESCRIPTOR = re.compile(r"(?P<number>\d+)<(?P<path>[^>]*)>")
 _QUOTED = re.compile(r'"([^"]*)"')
 
@@ -41,12 +42,21 @@ def trace(mode: str, folder: Path) -> list[Call]:
     command += [sys.executable, "-B", str(Path(syncing.__file__)), mode, str(folder / "store")]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, timeout=120)
-    return list(_calls(log.read_text(encoding="utf-8", errors="replace").splitlines(), folder / "store"))
+    return list(parse_calls(log.read_text(encoding="utf-8", errors="replace").splitlines(), folder / "store"))
 
 
-def _calls(lines: list[str], store: Path) -> Iterator[Call]:
+def parse_calls(lines: list[str], store: Path) -> Iterator[Call]:
+    """Read what `strace` wrote about a process that used the store in a folder."""
     synced_at_once: dict[str, bool] = {}
+    killed: set[str] = set()
     for line in lines:
+        thread = line.split(maxsplit=1)[0]
+        if _KILLED.match(line):
+            # The end of the process kills its threads. One that was about to make a call never made it, so strace
+            # can't tell which it was.
+            killed.add(thread)
+            continue
+        assert thread not in killed or "+++ exited" in line, f"strace missed a call of a thread that went on: {line}"
         found = _CALL.match(line)
         if not found:
             assert "unfinished" not in line, f"two threads were busy at once: {line}"

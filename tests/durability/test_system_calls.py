@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.durability import syncing
-from tests.durability.system_calls import STRACE, Call, Unsynced, trace
+from tests.durability.system_calls import STRACE, Call, Unsynced, parse_calls, trace
 
 pytestmark = pytest.mark.skipif(STRACE is None and "CI" not in os.environ, reason="strace is not installed")
+WRITTEN = '7 write(5</store/journal/a>, "x", 1) = 1'
+KILLED = "8 ???( <unfinished ...>"
 DATA = Path("base/data.mdb")
 SYNCED = ["acid", "file-durable"]
 FILES = ["file-durable", "file-fast"]
@@ -86,3 +88,18 @@ def test_a_blob_is_synced_with_its_name_before_a_change_refers_to_it(traces: Tra
     (blob,) = {call.path for call in calls if call.kind == "written"}
     assert calls[-2:] == [Call("synced", blob), Call("synced", blob.parent)]
     assert {Call("synced", Path()), Call("synced", Path("blobs"))} <= set(calls)
+
+
+def test_a_thread_that_the_end_of_the_process_kills_made_no_call() -> None:
+    lines = [WRITTEN, KILLED, "8 +++ exited with 0 +++", "7 +++ exited with 0 +++"]
+    assert list(parse_calls(lines, Path("/store"))) == [Call("written", Path("journal/a"))]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [[KILLED, WRITTEN.replace("7", "8", 1)], [WRITTEN.replace(', "x", 1) = 1', " <unfinished ...>"), WRITTEN]],
+    ids=["missed", "at once"],
+)
+def test_what_strace_could_not_follow_is_refused(lines: list[str]) -> None:
+    with pytest.raises(AssertionError, match=r"strace missed|two threads"):
+        list(parse_calls(lines, Path("/store")))
