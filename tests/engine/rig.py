@@ -73,7 +73,7 @@ def durable(engine: Engine, name: bytes) -> Head | None:
 
 def evict(engine: Engine) -> None:
     """Let the next few streams leave memory if they are idle, as the engine does when it has too many."""
-    engine._streams.trim()
+    engine._streams.evict()
 
 
 class Rig:

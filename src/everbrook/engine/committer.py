@@ -1,12 +1,11 @@
-"""The committer: early decision, late answer.
+"""The committer: group commit. A change is decided early, and answered when it is durable.
 
-Changes that arrive while a group is on its way to the disk form the next group: one sync for all of them. An answer is
-parked until what it rests on is durable. If a group fails the store is poisoned: everything pending fails, and every
-later write, until the store is opened anew; after a failed sync nobody knows what the disk holds.
+Changes that arrive while a group is being persisted form the next group: one sync for all of them. An answer is parked
+until the changes that it depends on are durable. If a group fails, the store is poisoned: all pending and later writes
+fail until the store is opened again, because it is unknown what the disk holds after a failed sync.
 
-Each callback is guarded by itself: an answer or a follower that raises stops no other, and no later group.
-Only an exception in the committer's own steps, or in `apply` or `publish`, which keep the state that readers see,
-poisons the store.
+Each callback is guarded separately: one that raises stops neither the others nor the next group. An exception in the
+committer's own steps poisons the store, and so does one in `apply` or `publish`, which keep the state that readers see.
 """
 
 import logging
@@ -29,28 +28,29 @@ from everbrook.storage.api import Storage, StorageFull
 logger = logging.getLogger(__name__)
 
 Parked = Callable[[Unavailable | None], None]
+"""An answer that waits. It is called with None when its change is durable, or with the reason why it never will be."""
 
 
 MAX_REMEMBERED_REFUSALS = 64
 
 
-class Refused(Struct, frozen=True):
-    """Numbers of changes that there was no room for."""
+class RefusedRange(Struct, frozen=True):
+    """The numbers of changes that the storage refused for want of room."""
 
     first: int
     last: int
     failure: Unavailable
 
 
-class Outcomes(Struct, frozen=True):
-    """Whom the committer tells what becomes of changes."""
+class CommitCallbacks(Struct, frozen=True):
+    """The callbacks by which the committer reports the fate of changes."""
 
     publish: Callable[[Change], None]
-    """A change is durable and applied. Changes come in their order."""
+    """Called for each change that is durable and applied, in order."""
     roll_back: Callable[[list[Change]], None]
-    """There is no room for the changes, which are all that was on its way."""
+    """Called with all pending changes if there is no room for a group."""
     fail: Callable[[Unavailable], None]
-    """The store is poisoned. Everything that waited was answered."""
+    """Called when the store is poisoned, after all parked answers."""
 
 
 class Committer:
@@ -60,23 +60,23 @@ class Committer:
         self,
         storage: Storage,
         clock: Clock,
-        outcomes: Outcomes,
+        callbacks: CommitCallbacks,
         faults: Faults,
         tuning: CommitTuning = DEFAULT_TUNING.commit,
         worker: Worker | None = None,
     ) -> None:
-        """Take changes for `storage`.
+        """Commit changes to `storage`.
 
-        `worker` persists the groups of a storage that blocks, one after the other; it is shut down with the
-        committer. The default is a thread.
+        `worker` persists the groups of a storage that blocks, one at a time, and is shut down with the committer. The
+        default is a thread.
         """
         self._storage = storage
         self._clock = clock
-        self._publish = outcomes.publish
-        self._outcomes = outcomes
+        self._publish = callbacks.publish
+        self._callbacks = callbacks
         self._faults = faults
         self._worker = (worker or CommitThread()) if storage.blocking else None
-        self._watch = StallWatch(faults, tuning, lambda: self.silent_secs, self._where)
+        self._watch = StallWatch(faults, tuning, lambda: self.silent_secs, self._commit_stack)
         self._queue: list[Change] = []
         self._under_way = False
         self._queue_since = 0.0
@@ -87,7 +87,7 @@ class Committer:
         self._between: list[Callable[[], None]] = []
         self._seal_secs = tuning.seal_secs
         self._seal_timer: Timer | None = None
-        self._refused: deque[Refused] = deque(maxlen=MAX_REMEMBERED_REFUSALS)
+        self._refused: deque[RefusedRange] = deque(maxlen=MAX_REMEMBERED_REFUSALS)
         self.last = 0
         self.durable = 0
         self.failure: Unavailable | None = None
@@ -95,24 +95,24 @@ class Committer:
 
     @property
     def pending_since(self) -> float | None:
-        """When the oldest change came that is not durable yet, by `Clock.elapsed`."""
+        """When the oldest pending change was submitted, by `Clock.elapsed`."""
         if self._group_since is not None:
             return self._group_since
         return self._queue_since if self._queue else None
 
     @property
     def silent_secs(self) -> float | None:
-        """For how long changes have waited since the last group was done with. None: no change waits."""
+        """For how long changes have waited without a group being completed. None: no change waits."""
         since = self.pending_since
         return None if since is None else self._clock.elapsed() - max(since, self._progress_at)
 
     @property
     def parked(self) -> int:
-        """How many answers wait."""
+        """How many answers are parked."""
         return len(self._parked)
 
     def submit(self, change: Change) -> None:
-        """Take a change in. Its number is `last` until the next one comes."""
+        """Take a change. It gets the next number, which is `last` until the next call."""
         self.last += 1
         if self._worker is None:
             self._apply_at_once(change)
@@ -123,12 +123,12 @@ class Committer:
         self._queue.append(change)
         if not self._under_way:
             self._under_way = True
-            self._faults.soon(Callback.COMMIT, self._start, failed=self._break)
+            self._faults.soon(Callback.COMMIT, self._start, failed=self._step_failed)
 
     def _apply_at_once(self, change: Change) -> None:
-        """Take a change into a storage that has nothing to wait for."""
+        """Apply a change to a storage that does not block."""
         try:
-            # In place, as every append to memory comes here.
+            # `_apply` inlined, because every append in memory mode comes here.
             self._storage.apply((change,))
             self.durable = self.last
             self._publish(change)
@@ -152,7 +152,7 @@ class Committer:
             self._parked.append((number, answer))
 
     def between_groups(self, call: Callable[[], None]) -> None:
-        """Call when nothing is on its way to the disk, and all that was is visible or has failed."""
+        """Call `call` when no group is being persisted, and the last group is applied or has failed."""
         if self._under_way and not self.failure:
             self._between.append(call)
         else:
@@ -170,9 +170,9 @@ class Committer:
         try:
             self._worker.submit(self._persist, group)
         except RuntimeError as error:
-            # There is no thread to be had. Later: what is durable by now is answered first.
+            # No thread could be started. Poison in a later turn: the answers of the last group come first.
             reason = f"the storage takes no more writes until it is restarted: {error}"
-            self._faults.soon(Callback.COMMIT, self.poison, reason, error, failed=self._break)
+            self._faults.soon(Callback.COMMIT, self.poison, reason, error, failed=self._step_failed)
         else:
             self._group_since = self._queue_since
 
@@ -182,20 +182,20 @@ class Committer:
         began = self._clock.elapsed()
         try:
             self._storage.persist(group)
-        except BaseException as raised:  # noqa: BLE001 - whatever it is, the group is not known to be durable
+        except BaseException as raised:  # noqa: BLE001 - after any exception it is unknown whether the group is durable
             error = raised
         ended = self._clock.elapsed()
         self.commits.sync.observe(ended - began)
         self._persisting = None
-        self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, ended, failed=self._break)
+        self._faults.soon_threadsafe(Callback.COMMIT, self._finish, group, error, ended, failed=self._step_failed)
 
-    def _where(self) -> str:
-        """Say what the commit thread does at this moment."""
+    def _commit_stack(self) -> str:
+        """Give the stack of the commit thread at this moment."""
         thread = self._persisting
         return "no group is being persisted" if thread is None else stack_of(thread)
 
     def _finish(self, group: list[Change], error: BaseException | None, ended: float) -> None:
-        """Publish a group, set the next one on its way, and only then answer: a disk need not wait for sockets."""
+        """Publish a group, start the next one, and only then answer, so that the disk does not wait for sockets."""
         self._group_since = None
         self._progress_at = ended
         self.commits.sizes.observe(len(group))
@@ -208,10 +208,10 @@ class Committer:
             self.poison(f"the storage failed and takes no more writes until it is restarted: {error}", error)
             return
         if raised := self._faults.run(Callback.COMMIT, self._apply, group):
-            # Nobody knows what of the group is visible.
+            # It is unknown which changes of the group are visible.
             self.poison(f"changes that are durable could not be applied: {raised!r}")
             return
-        # Now nothing is on its way.
+        # No group is being persisted at this point.
         if self._between:
             self._call_between()
         if self._queue:
@@ -223,7 +223,7 @@ class Committer:
         self._release()
 
     def _seal_later(self) -> None:
-        """Prove the last group if no other one follows it within a moment."""
+        """Seal the last group if no other one follows it within `seal_secs`."""
         if self._seal_timer is None:
             self._seal_timer = self._faults.later(
                 Callback.COMMIT, self._seal_secs, self._seal_if_idle, self.last, failed=self._seal_again
@@ -247,14 +247,14 @@ class Committer:
         try:
             self._storage.seal()
         except StorageFull:
-            # The journal is as it was. The next group proves the last one.
+            # The journal is unchanged, and the next group proves the last one.
             return
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody knows what the disk holds
+        except BaseException as error:  # noqa: BLE001 - after any exception it is unknown what the disk holds
             reason = f"the storage failed and takes no more writes until it is restarted: {error}"
-            self._faults.soon_threadsafe(Callback.COMMIT, self.poison, reason, error, failed=self._break)
+            self._faults.soon_threadsafe(Callback.COMMIT, self.poison, reason, error, failed=self._step_failed)
 
     def _release(self) -> None:
-        """Give the answers that rest on what is durable."""
+        """Call the parked answers whose changes are durable."""
         parked, durable = self._parked, self.durable
         due: list[Parked] = []
         while parked and parked[0][0] <= durable:
@@ -262,27 +262,28 @@ class Committer:
         self._faults.each(Callback.ANSWER, due, None)
 
     def _refuse(self, group: list[Change], error: StorageFull) -> None:
-        """Give up what there is no room for, and all that was decided on top of it. The storage is as it was.
+        """Give up a group that there is no room for, and all changes that were decided on top of it.
 
-        The numbers of what was refused are settled and never come back: an answer must not rest on another change.
+        The storage is unchanged. The numbers of refused changes are not used again: a parked answer must not be taken
+        for one of another change.
         """
         self.commits.refused += 1
         failure = Unavailable(f"nothing can be stored now: {error}")
         refused = group + self._queue
         self._queue = []
         self._under_way = False
-        self._refused.append(Refused(self.durable + 1, self.last, failure))
-        # What is decided from now on rests on a number that no change has.
+        self._refused.append(RefusedRange(self.durable + 1, self.last, failure))
+        # Skip one number, so that no later answer depends on a refused change.
         self.last += 1
         self.durable = self.last
-        if raised := self._faults.run(Callback.COMMIT, self._outcomes.roll_back, refused):
-            # Decisions may rest on what was not stored.
+        if raised := self._faults.run(Callback.COMMIT, self._callbacks.roll_back, refused):
+            # Later decisions would see changes that were not stored.
             self.poison(f"changes that there was no room for could not be rolled back: {raised!r}")
             return
         self._answer_all(failure)
         self._call_between()
         if self._storage.unsealed:
-            # The group before this one may be the last one for a while.
+            # No other group may follow for a while, so the group before the refused one needs a seal.
             self._seal_later()
 
     def _answer_all(self, failure: Unavailable) -> None:
@@ -290,22 +291,22 @@ class Committer:
         self._faults.each(Callback.ANSWER, (answer for _, answer in parked), failure)
 
     def poison(self, reason: str, error: BaseException | None = None) -> Unavailable:
-        """Take nothing more after an error that leaves the store in doubt, and say so; with its stack if given."""
+        """Take no more changes after an error that leaves the state of the store unknown. Logs the error's stack."""
         if self.failure:
             return self.failure
         logger.critical("the store takes no more writes: %s", reason, exc_info=error)
         failure = self.stop(reason)
-        if self._faults.run(Callback.FAILURE, self._outcomes.fail, failure):
-            # Whoever ends the process must hear of it.
-            self._faults.soon(Callback.FAILURE, self._outcomes.fail, failure)
+        if self._faults.run(Callback.FAILURE, self._callbacks.fail, failure):
+            # The callback ends the process, so a fault in it must not prevent that: call it once more.
+            self._faults.soon(Callback.FAILURE, self._callbacks.fail, failure)
         return failure
 
-    def _break(self) -> None:
-        """Take nothing more: a step failed, and without it nothing would become durable any more."""
+    def _step_failed(self) -> None:
+        """Poison the store after a fault in a step: without that step no further change would become durable."""
         self.poison("a step of the commits failed; the log says how")
 
     def stop(self, reason: str) -> Unavailable:
-        """Take nothing more, and answer everything that waits with the reason."""
+        """Take no more changes, and call all parked answers with the reason."""
         failure = self.failure = Unavailable(reason)
         self._queue.clear()
         self._watch.stop()
@@ -316,7 +317,7 @@ class Committer:
         return failure
 
     def close(self) -> None:
-        """Let the group on its way reach the disk, and take nothing more. What waits is told so."""
+        """Wait for the group that is being persisted, and take no more changes. Parked answers fail."""
         if self._worker is not None:
             self._worker.shutdown()
         if self.failure is None:

@@ -1,4 +1,4 @@
-"""Commands: decided at once against the newest state, and answered when what they rest on is durable."""
+"""Executing commands: each is decided at once against the newest state, and answered when it is durable."""
 
 import contextlib
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import overload
 
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
 from everbrook.engine.commit_thread import Worker
-from everbrook.engine.committer import Committer, Outcomes, Parked
+from everbrook.engine.committer import CommitCallbacks, Committer, Parked
 from everbrook.engine.faults import Callback
 from everbrook.engine.limits import Limits
 from everbrook.engine.moves import Moves
@@ -70,7 +70,7 @@ from everbrook.storage.memory import producer_bytes
 
 
 class Executing(Reading):
-    """Executes commands: load, decide, store, wake."""
+    """Executes commands in four steps: load, decide, store, wake."""
 
     def __init__(
         self,
@@ -83,20 +83,20 @@ class Executing(Reading):
         commit_executor: Worker | None = None,
         blob_executor: Executor | None = None,
     ) -> None:
-        """Serve what `storage` holds.
+        """Serve the streams of `storage`.
 
-        `commit_executor` persists groups of changes and `blob_executor` writes and removes blobs, each one step after
-        the other. They are shut down with the engine. The default of each is a thread.
+        `commit_executor` persists groups of changes, and `blob_executor` writes and removes blobs, each one step at a
+        time. Both are shut down with the engine. The default of each is a thread.
         """
         super().__init__(storage, scheduler, clock, limits, tuning)
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
-        # A number of the clock could be that of an earlier run, whose tokens would then be taken for ours.
+        # Random, because a number of the clock could equal that of an earlier run, whose tokens would be accepted then.
         self.moves = Moves(int(clock.token()[:16], 16), tuning.moves)
         self.followers: list[Callable[[Edit], None]] = []
         self.on_roll_back: Callable[[set[bytes]], None] | None = None
         self.on_failure: Callable[[Unavailable], None] | None = None
-        """Called when the store is poisoned, after everything that waited was answered."""
+        """Called when the store is poisoned, after all parked answers."""
         self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
@@ -104,8 +104,8 @@ class Executing(Reading):
         self._streams = Streams(
             storage, clock, limits.producer_idle_ms, self, self.faults, tuning.streams, limits.max_loaded_bytes
         )
-        outcomes = Outcomes(self._streams.publish, self._roll_back, self._fail)
-        self._committer = Committer(storage, clock, outcomes, self.faults, tuning.commit, commit_executor)
+        callbacks = CommitCallbacks(self._streams.publish, self._roll_back, self._fail)
+        self._committer = Committer(storage, clock, callbacks, self.faults, tuning.commit, commit_executor)
         if storage.refusal:
             self._committer.stop(storage.refusal)
         self._ownership = Ownership(storage, self._lose_folder, self.faults, tuning.ownership)
@@ -113,49 +113,49 @@ class Executing(Reading):
         self._quotas = Quotas(limits, usage, self.read_all, storage.count(QUOTA_RECORDS))
         self._usage = usage
         self.epoch = storage.epoch
-        """A number of the storage that is another one after a restore: then offsets may mean other bytes."""
+        """A number of the storage that changes with each restore: offsets may mean other bytes afterwards."""
         if storage.blocking:
             self._reclaimer.sweep(first)
 
     @property
     def last_change(self) -> int:
-        """The number of the newest change: what an answer given now rests on."""
+        """The number of the newest change, on which an answer that is given now depends."""
         return self._committer.last
 
     @property
     def durable_change(self) -> int:
-        """The number up to which every change is durable."""
+        """The number up to which all changes are durable."""
         return self._committer.durable
 
     @property
     def pending_secs(self) -> float:
-        """For how long the oldest change that is not durable yet has waited."""
+        """For how long the oldest pending change has waited."""
         since = self._committer.pending_since
         return 0.0 if since is None else self.clock.elapsed() - since
 
     @property
     def stalled_secs(self) -> float:
-        """For how long changes have waited without any progress; 0 while that is not unusually long."""
+        """For how long changes have waited without any progress; 0 while that is below the bound for a stall."""
         secs = self._committer.silent_secs
         return 0.0 if secs is None or secs < self.tuning.commit.stall_secs else secs
 
     @property
     def damaged_streams(self) -> int:
-        """How many stored streams are known to be damaged."""
+        """How many stored streams are marked as damaged."""
         return self._storage.damaged_streams
 
     @property
     def failure(self) -> Unavailable | None:
-        """Why the storage takes no more writes, if it does not."""
+        """The reason why the storage takes no more writes; None while it takes them."""
         return self._committer.failure
 
     def verify_ownership(self) -> str | None:
-        """Ask whether the storage may still be written to. If not, take no more writes, and say why."""
+        """Verify that this process still owns the store. If not, take no more writes, and give the reason."""
         self._ownership.verify()
         return self._ownership.lost
 
     def _lose_folder(self, reason: str) -> None:
-        """Take no more writes and remove nothing. What waits to become durable fails."""
+        """Take no more writes and remove no files. Pending changes fail."""
         self._reclaimer.stop()
         self._committer.poison(reason)
 
@@ -164,7 +164,7 @@ class Executing(Reading):
         self._committer.park(change, answer)
 
     def new_id(self, prefix: str) -> str:
-        """Give an id that nobody can guess."""
+        """Give an id that can't be guessed."""
         return prefix + self.clock.token()
 
     def new_incarnation(self) -> int:
@@ -172,11 +172,11 @@ class Executing(Reading):
         return self._incarnations.next(self.clock.now())
 
     def exists(self, name: bytes) -> bool:
-        """Tell whether something has a name, in the newest state."""
+        """Tell whether a stream has a name, in the newest state."""
         return self._streams.stream(name) is not None
 
     def follow_subscriptions(self, find: Callable[[bytes], Subscription | None]) -> None:
-        """Let decisions see the subscriptions that `find` knows, by the names of their records."""
+        """Let decisions find subscriptions with `find`, by the names of their records."""
         self._streams.subscriptions = find
 
     @overload
@@ -210,9 +210,9 @@ class Executing(Reading):
     def execute(self, command: Delete | Expire | DeleteBucket) -> Deleted | Untouched: ...
 
     def execute(self, command: Command | SubscriptionCommand) -> Outcome:
-        """Decide on a command and set its change on its way, or raise why not.
+        """Decide on a command and submit its change, or raise the refusal.
 
-        The answer, a refusal too, may be told when `last_change` is durable.
+        The answer, or the refusal, may be sent when `last_change` is durable.
         """
         if self._committer.failure:
             self._require_storage()
@@ -238,7 +238,7 @@ class Executing(Reading):
         return decision.outcome
 
     def require_incarnation(self, name: bytes, expected: bytes) -> None:
-        """Refuse a change that is meant for another stream which had, or has, this name."""
+        """Refuse a change that names another incarnation of the stream."""
         stream = self._streams.stream(name)
         if stream:
             require_incarnation(expected, stream.head.identity, self.epoch)
@@ -254,7 +254,7 @@ class Executing(Reading):
             raise self._committer.failure.with_traceback(None)
 
     def _check_limits(self, edit: Edit) -> None:
-        """Refuse a change that brings too much. What it brings is in its last edit: those before it only clear."""
+        """Refuse a change that exceeds a limit. Only its last edit adds data: the edits before it remove streams."""
         if not isinstance(edit, Write):
             return
         self.limits.check(edit, self._storage)
@@ -267,14 +267,14 @@ class Executing(Reading):
             self._check_new_producer(edit.head.identity.name, producer_bytes(edit.producer_id, edit.producer))
 
     def _check_new_producer(self, name: bytes, size: int) -> None:
-        """Refuse a producer that there is no memory for, or whose bucket has too many for its quota."""
-        if self._streams.is_cramped(name):
+        """Refuse a new producer if memory is short, or if its bucket has too many for its quota."""
+        if self._streams.lacks_memory_for_producers(name):
             raise TooManyProducers("the server has no memory for more producers of this bucket now")
         if self._quotas.active:
             self._quotas.check_producers(name, self._streams.producer_bytes.beside(name) + size)
 
     def _check_wake(self, change: Change) -> None:
-        """Refuse a wake that its wake stream has no room for. It counts for its tenant, whose limits do not stop it."""
+        """Refuse a wake that its wake stream has no room for. It counts for its bucket, whose limits do not stop it."""
         self._check_limits(change[0])
         for edit in change[1:]:
             if isinstance(edit, Write):
@@ -283,7 +283,7 @@ class Executing(Reading):
             self._quotas.follow(change, self._quotas.measure(change))
 
     def _execute_due(self, command: Expire | Trim) -> None:
-        """Do what time asks for. What is damaged stays, for whoever asks for it to be told."""
+        """Expire or trim a stream. A damaged one stays, so that its readers get an error and not a 404."""
         if not self.failure:
             with contextlib.suppress(StreamDamaged):
                 self.execute(command)
@@ -306,19 +306,19 @@ class Executing(Reading):
         if self.followers:
             self.faults.each(Callback.FOLLOWER, self.followers, edit)
         try:
-            # Guarded in place, as every append comes here.
+            # Guarded without `Faults.run`, because every append comes here.
             self._upkeep.follow(stream, edit, before)
-        except Exception:  # noqa: BLE001 - what it missed is found by the patrol, or when the stream is loaded
+        except Exception:  # noqa: BLE001 - the patrol, or the next load of the stream, finds what it missed
             self.faults.note(Callback.FOLLOWER)
 
     def _roll_back(self, changes: list[Change]) -> None:
-        """Forget changes that there was no room for. An expiry among them is tried again when there may be."""
+        """Forget changes that there was no room for. Expiries among them are tried again later."""
         not_before = self.clock.now() + self.tuning.upkeep.retry_ms
         for stream in self._streams.roll_back(changes):
             self._upkeep.watch_again(stream, not_before)
         self._quotas.forget_changes()
         if self.on_roll_back:
-            # The engine's own state is rolled back by now.
+            # The callback comes last: it may read the engine's state, which is rolled back by now.
             names = {edit.head.identity.name for change in changes for edit in change}
             self.faults.run(Callback.ROLL_BACK, self.on_roll_back, names)
 

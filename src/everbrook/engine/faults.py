@@ -1,10 +1,9 @@
-"""Faults: exceptions in callbacks, which must stop nothing but the callback itself.
+"""Faults: exceptions in callbacks, which must not stop anything but the callback itself.
 
-Everything that shares the loop with others runs through here: what comes in a later turn, after a time, periodically,
-from another thread, or one of many after the other. A callback that raises is a bug of its own part. The exception is
-counted by the kind of the callback and logged with its stack; the others go on, and what is periodic comes again. A
-callback may fail at every change, so the log gets one stack of each kind in a while, with the number of those that it
-left out; the count has all of them.
+Every callback that shares the event loop with others runs through here: in a later turn, after a delay, periodically,
+from another thread, or in a sequence. An exception in a callback is a bug. It is counted by the kind of the callback
+and logged with its stack; the other callbacks run, and a periodic one runs again. A callback may fail at every change,
+so the log gets at most one stack of each kind per second, with the number of those left out. The count has all of them.
 """
 
 import logging
@@ -23,65 +22,66 @@ Argument = TypeVar("Argument")
 
 
 class Callback(StrEnum):
-    """What raised."""
+    """The kinds of callbacks."""
 
     ACCEPT = "accept"
-    """Connections that are taken in, and encrypted."""
+    """Accepting connections, and their TLS handshakes."""
     ANSWER = "answer"
-    """An answer that waited for its change to be durable."""
+    """A parked answer, called when its change is durable."""
     BACKUP = "backup"
     """The end of a backup's lease."""
     BETWEEN_GROUPS = "between_groups"
+    """A call between two groups of changes, such as taking a pin."""
     CERTIFICATE = "certificate"
-    """A look at the files of the certificate."""
+    """The check of the files of the certificate."""
     COMMIT = "commit"
     """A step of the committer. It is the only kind after which the store takes no more writes."""
     CONNECTION = "connection"
-    """What one connection is due: its timeouts, and requests that waited."""
+    """A timeout of a connection, or a request of it that waited."""
     DELIVERY = "delivery"
-    """A webhook that is sent."""
+    """The delivery of a webhook."""
     EVICTION = "eviction"
-    """Idle streams that leave memory."""
+    """The eviction of idle streams from memory."""
     FAILURE = "failure"
-    """Who was told that the store takes no more writes."""
+    """The notification that the store takes no more writes."""
     FOLLOWER = "follower"
-    """Somebody who follows what becomes durable."""
+    """A follower of durable changes."""
     HEARTBEAT = "heartbeat"
-    """What systemd is told."""
+    """The watchdog message to systemd."""
     LIVE = "live"
     """A live read in a turn of its own: catching up, a keep-alive, its end."""
     LOCK = "lock"
-    """A look at the lock of the store."""
+    """The check of the lock of the store."""
     METRICS = "metrics"
-    """What is measured in the background."""
+    """A measurement in the background."""
     OTHER = "other"
-    """Anything else that runs on the loop."""
+    """Any other callback on the loop."""
     OVERLOAD = "overload"
-    """The beat by which overload is noticed."""
+    """The periodic measurement of the overload control."""
     READER = "reader"
     """A reader at the tail of a stream."""
     REGISTRY = "registry"
-    """The stream of all streams."""
+    """An append to the registry, the stream of all streams."""
     RESPONSE = "response"
-    """An answer that is put together in several turns, or in a thread."""
+    """A response that is made in several turns, or in a thread."""
     RIGHTS = "rights"
-    """A look at whether a live read may go on."""
+    """The check whether a live read is still authorized."""
     ROLL_BACK = "roll_back"
-    """Who was told which changes there was no room for."""
+    """The notification that changes were rolled back for want of room."""
     SPACE = "space"
-    """What is given back that nobody retains any more."""
+    """The removal of bytes that no stream retains any more."""
     STALL = "stall"
-    """The watch over a disk that does not answer."""
+    """The watch for a disk that does not answer."""
     SUBSCRIPTION = "subscription"
-    """A wake, a lease, or the look for news at the start."""
+    """A wake, a lease, or the search for new messages at the start."""
     TIMER = "timer"
     """Upkeep: an expiry, a retention policy, the patrol."""
     UPLOAD = "upload"
-    """A snapshot on its way into the store."""
+    """The upload of a snapshot."""
 
 
 Intercept = Callable[[Callback, Callable[..., object], tuple[object, ...]], object]
-"""Makes a call in place of the guard, and may raise what the call itself does not."""
+"""Makes a call in place of the guard. A test raises exceptions in it."""
 
 
 class Faults:
@@ -99,13 +99,13 @@ class Faults:
     # Now
 
     def run(self, kind: Callback, callback: Callable[..., object], *args: object) -> Exception | None:
-        """Run a callback. Gives its exception, which is noted, if it raises one."""
+        """Run a callback. Gives the exception that it raised, which is counted and logged, or None."""
         try:
             if self.intercept is None:
                 callback(*args)
             else:
                 self.intercept(kind, callback, args)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it stops nothing else
+        except Exception as error:  # noqa: BLE001 - a fault must not stop other callbacks
             self.note(kind)
             return error
         return None
@@ -117,9 +117,9 @@ class Faults:
         argument: Argument,
         failed: Callable[[], object] | None = None,
     ) -> None:
-        """Run callbacks one after the other, with one argument: as `run` does, and faster where there are many.
+        """Run callbacks one after the other with one argument. It does what `run` does, faster for many callbacks.
 
-        `failed` is called after an exception, before the next callback is asked for.
+        `failed` is called after an exception, before the next callback is taken from the iterable.
         """
         for callback in callbacks:
             try:
@@ -127,7 +127,7 @@ class Faults:
                     callback(argument)
                 else:
                     self.intercept(kind, callback, (argument,))
-            except Exception:  # noqa: BLE001 - one that fails stops no other
+            except Exception:  # noqa: BLE001 - a fault must not stop the other callbacks
                 self.note(kind)
                 if failed:
                     self._recover(kind, failed)
@@ -140,7 +140,7 @@ class Faults:
             await work()
             if self.intercept is not None:
                 self.intercept(kind, bool, ())
-        except Exception:  # noqa: BLE001 - whatever it is, it stops nothing else
+        except Exception:  # noqa: BLE001 - a fault must not stop other callbacks
             self.note(kind)
             if failed:
                 self._recover(kind, failed)
@@ -157,19 +157,19 @@ class Faults:
         more = f" ({unlogged} more since the last such line)" if unlogged else ""
         logger.exception("a callback failed: %s%s", kind, more)  # noqa: LOG004 - the caller handles it
 
-    # In a turn of its own. `failed` is called, without arguments, after an exception: it puts right what depends on
+    # In a later turn. `failed` is called, without arguments, after an exception: it restores the state that depends on
     # the callback having run.
 
     def soon(
         self, kind: Callback, callback: Callable[..., object], *args: object, failed: Callable[[], object] | None = None
     ) -> Timer:
-        """Run a callback after what is running now."""
+        """Run a callback in the next turn of the loop."""
         return self._scheduler.call_soon(self._run, kind, callback, failed, *args)
 
     def soon_threadsafe(
         self, kind: Callback, callback: Callable[..., object], *args: object, failed: Callable[[], object] | None = None
     ) -> Timer:
-        """Run a callback soon, from another thread."""
+        """Run a callback in the next turn of the loop. Any thread may call."""
         return self._scheduler.call_soon_threadsafe(self._run, kind, callback, failed, *args)
 
     def later(
@@ -180,7 +180,7 @@ class Faults:
         *args: object,
         failed: Callable[[], object] | None = None,
     ) -> Timer:
-        """Run a callback after a time."""
+        """Run a callback after `delay_secs`."""
         return self._scheduler.call_later(delay_secs, self._run, kind, callback, failed, *args)
 
     def every(
@@ -190,13 +190,13 @@ class Faults:
         callback: Callable[[], object],
         failed: Callable[[], object] | None = None,
     ) -> Timer:
-        """Run a callback again and again, whatever becomes of it, until the timer that this gives is cancelled."""
+        """Run a callback periodically, even if it raises, until the timer that this gives is cancelled."""
         return Periodic(self._scheduler, pause_secs, self.guarded(kind, callback, failed))
 
     def guarded(
         self, kind: Callback, callback: Callable[..., object], failed: Callable[[], object] | None = None
     ) -> Callable[..., None]:
-        """Give a callback that raises nothing, for those who call it themselves."""
+        """Give a guarded callback, which raises nothing, for a caller outside of the scheduler."""
         return partial(self._run, kind, callback, failed)
 
     def _run(
@@ -208,12 +208,12 @@ class Faults:
     def _recover(self, kind: Callback, failed: Callable[[], object]) -> None:
         try:
             failed()
-        except Exception:  # noqa: BLE001 - whatever it is, it stops nothing else
+        except Exception:  # noqa: BLE001 - a fault must not stop other callbacks
             self.note(kind)
 
 
 class Periodic:
-    """Calls back again and again, with a pause after each call."""
+    """A periodic timer, with a pause after each call."""
 
     __slots__ = ("_call", "_pause_secs", "_scheduler", "_timer")
 
@@ -229,16 +229,16 @@ class Periodic:
 
     def _wait(self) -> None:
         pause = self._pause_secs
-        self._timer = self._scheduler.call_later(pause() if callable(pause) else pause, self._come, self._call)
+        self._timer = self._scheduler.call_later(pause() if callable(pause) else pause, self._fire, self._call)
 
-    def _come(self, call: Callable[[], object]) -> None:
+    def _fire(self, call: Callable[[], object]) -> None:
         due = self._timer
         call()
         if self._timer is due and due is not None:
             self._wait()
 
     def cancel(self) -> None:
-        """Call back no more."""
+        """Stop calling."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

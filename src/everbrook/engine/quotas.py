@@ -1,8 +1,8 @@
-"""Quotas: how much the whole store and each bucket may hold. The engine decides, so that they are exact.
+"""Quotas: bounds of the whole store and of each bucket. The engine enforces them at the decision, so they are exact.
 
-A bucket's own quota is kept in a record beside the streams, and is that of the name: who may delete a bucket and create
-it again must not be rid of its bound by that. What holds less than before, or as much, is never refused. Subscriptions
-and producers are bounded by the same quota beside the streams, so that none takes the others' room.
+A bucket's own quota is stored in a record under the bucket's name. It outlives the bucket: otherwise a client could
+remove its quota by deleting and creating the bucket. A change that adds nothing is never refused. Subscriptions and
+producers have the same bounds as streams, but are counted separately, so that none takes the room of the others.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ from everbrook.protocol.path import bucket_of
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):
-    """What a bucket may hold. What is None is as the settings say."""
+    """The quota of a bucket. For a bound of None the settings apply."""
 
     max_bytes: int | None = None
     max_streams: int | None = None
@@ -38,10 +38,10 @@ _stored = msgspec.json.Decoder(list[StoredQuota])
 
 
 class Quotas:
-    """Refuses changes that would hold too much."""
+    """Refuses changes that would exceed a quota."""
 
     def __init__(self, limits: Limits, usage: Usage, read: Callable[[bytes], Iterator[bytes]], known: int) -> None:
-        """Take how to read a record, and how many buckets have a quota of their own."""
+        """`read` gives the messages of a record. `known` is the number of buckets with a quota of their own."""
         self._limits = limits
         self._usage = usage
         self._read = read
@@ -63,7 +63,7 @@ class Quotas:
         return last
 
     def set(self, bucket_id: bytes, stored: StoredQuota | None) -> None:
-        """Take over a quota that is on its way to the disk, or that there is none any more."""
+        """Set the quota of a bucket, whose change is pending; None if it was removed."""
         self.active = True
         self._own[bucket_id] = stored
 
@@ -74,14 +74,16 @@ class Quotas:
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
     def measure(self, change: Change) -> Differences:
-        """Give by how much a change makes more or less of what is held: what to `follow` once it is on its way."""
+        """Give by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
         for name in {edit.head.identity.name for edit in change}:
             self._measure(bucket_of(name))
         return self._usage.differences(change)
 
     def check(self, change: Change) -> Differences:
-        """Measure a change, and refuse it if it would hold too much. What the server writes by itself is not refused:
-        acks and quotas, without which nobody could make room.
+        """Measure a change, and refuse it if it would exceed a quota.
+
+        The server's own records, such as acks and quotas, are not refused by the bound of the store: without them no
+        client could make room.
         """
         differences = self.measure(change)
         for scope, more in differences.items():
@@ -94,7 +96,7 @@ class Quotas:
         return differences
 
     def _measure(self, bucket_id: bytes | None) -> None:
-        """See that what is bounded is measured: what a change does to it is known only then."""
+        """Measure the usage that is bounded, so that the differences of a change are computed for it."""
         if self._limits.max_total_bytes < UNLIMITED:
             self._usage.of(EVERYTHING)
         if bucket_id is not None and min(self.bounds(bucket_id)) < UNLIMITED:
@@ -116,18 +118,18 @@ class Quotas:
             raise BucketFull(f"the bucket {quoted(bucket_id)} holds at most {max_streams} streams")
 
     def check_producers(self, name: bytes, size: int) -> None:
-        """Refuse a producer of a stream if those of its bucket would take more bytes of memory than streams may hold.
+        """Refuse a new producer of a stream if the producers of its bucket would exceed the quota with their memory.
 
-        They are counted where their streams are in memory, beside the streams.
+        Producers of loaded streams are counted, separately from the bytes of the streams.
         """
         bucket_id = bucket_of(name)
         if bucket_id is not None and size > (most := self.bounds(bucket_id)[0]):
             raise BucketFull(f"the producers of the bucket {quoted(bucket_id)} take at most {most} bytes of memory")
 
     def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
-        """Refuse more subscriptions below a stream root than there may be, or that name more than they may.
+        """Refuse subscriptions below a stream root that exceed the bounds of their number or bytes.
 
-        A bucket has no more of them than it may have streams, and no more bytes in them than in its streams.
+        The bounds of a bucket's subscriptions are those of its streams.
         """
         count, size = held.streams + more.streams, held.size + more.size
         if more.streams and count > self._limits.max_subscriptions:
@@ -145,17 +147,17 @@ class Quotas:
             raise BucketFull(f"the bucket {quoted(bucket_id)} has at most {max_streams} subscriptions")
 
     def follow(self, change: Change, differences: Differences) -> None:
-        """Count a change that is on its way."""
+        """Count a pending change."""
         self._usage.follow(change, differences)
 
     def forget_changes(self) -> None:
-        """Measure and load again: changes came to nothing."""
+        """Measure usage and load quotas again, after pending changes were rolled back."""
         self._own.clear()
         self._usage.forget()
 
     def forget_bucket(self, bucket_id: bytes) -> None:
-        """Count again what a bucket holds: it is gone. Its quota stays."""
+        """Measure the usage of a deleted bucket again. Its quota stays."""
         self._usage.forget(bucket_id)
         if self._own.get(bucket_id) is None:
-            # Nothing is remembered of it. A quota of its own outlives it, and may not be durable yet.
+            # Only the absence of a quota is forgotten. A quota of its own outlives the bucket, and may be pending.
             self._own.pop(bucket_id, None)

@@ -1,6 +1,6 @@
-"""A stream in memory: the state that decisions see, the state that readers see, and who waits for more.
+"""A stream in memory: the state that decisions see, the state that readers see, and the feed of its live readers.
 
-`head` is the newest state, `committed` the newest durable one. They differ by the changes on their way to the disk.
+`head` is the newest state, `committed` the newest durable one. They differ by the pending changes.
 """
 
 from collections import Counter
@@ -55,17 +55,17 @@ class Stream:
 
     @property
     def followed(self) -> bool:
-        """Whether somebody waits at the tail."""
+        """Whether a live reader waits at the tail."""
         return bool(self.feed)
 
     def producer(self, producer_id: bytes) -> Producer | None:
-        """Give what the stream remembers of a producer."""
+        """Give the state of a producer, if the stream knows it."""
         return self.producers.get(producer_id)
 
     def idle_producers(self, now: int) -> tuple[bytes, ...]:
-        """Give the producers that have been silent for longer than they are remembered, if that is bounded.
+        """Give the producers that may be forgotten: those that have been idle for longer than `producer_idle_ms`.
 
-        One with a position is always remembered: its writer resumes from it.
+        A producer with a position is never forgotten: its writer resumes from the position.
         """
         if self.producer_idle_ms is None:
             return ()
@@ -75,46 +75,47 @@ class Stream:
 
     @property
     def idle(self) -> bool:
-        """Whether the stream can leave memory and come back from the storage as it is.
+        """Whether the stream can be evicted and loaded again unchanged.
 
-        Nothing of it is on its way or waited for, and no read has postponed its end, which only memory knows.
+        It has no pending changes and no live readers, and no read has postponed its expiry, which is kept in memory
+        only.
         """
         if self.lineage.unapplied or self.pending_forks or self.feed:
             return False
         return not self.head.identity.slides or self.touched_at <= self.head.written_at
 
     def count_fork(self, change: int) -> None:
-        """Count a fork that came or went; it is not durable yet."""
+        """Count a fork that was made or removed by a pending change."""
         self.fork_count += change
         self.pending_forks += 1
 
     def write(self, write: Write) -> None:
-        """Take over the state that a change on its way to the disk will have made durable."""
+        """Apply a pending write to the newest state."""
         self.head = write.head
         self.touched_at = max(self.touched_at, write.head.written_at)
         self.lineage.unapplied.append(write)
         for producer_id in write.forgotten:
             self.producer_bytes -= producer_bytes(producer_id, self.producers.pop(producer_id))
         if write.producer_id is not None and write.producer is not None:
-            # In the order of their last appends, so that the idle ones come first.
+            # Move the producer to the end: the dictionary is in the order of last appends, the idle ones first.
             before = producer_bytes(write.producer_id, self.producers.pop(write.producer_id, None))
             self.producer_bytes += producer_bytes(write.producer_id, write.producer) - before
             self.producers[write.producer_id] = write.producer
 
     def remember(self, producers: Mapping[bytes, Producer]) -> None:
-        """Take over what the storage remembers of producers."""
+        """Set the producers to those of the storage."""
         self.producers = dict(producers)
         self.producer_bytes = producers_bytes(self.producers)
 
     def commit(self) -> None:
-        """Show readers the oldest change on its way, which is durable now."""
+        """Show the oldest pending change, which is durable now, to readers."""
         self.committed = self.lineage.unapplied.pop(0).head
         self.lineage.applied = self.committed.tail
         if self.feed:
             self.feed.wake()
 
     def end(self, error: ProtocolError) -> None:
-        """Tell those who read the stream, now and later, that it has ended."""
+        """End the stream for present and later readers with an error."""
         self.ended = error
         if self.feed:
             self.feed.end(error)
@@ -136,27 +137,27 @@ class Stream:
         return self.lineage.append_end(offset)
 
     def seek(self, offset: int, count: int, bound: int) -> int:
-        """Go `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
+        """Move `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
         return self.lineage.seek(offset, count, bound)
 
     def first_since(self, start: int, end: int, time: int) -> int:
-        """Give where the first message between two boundaries begins that was appended at `time` or later."""
+        """Give the start of the first message between two boundaries that was appended at `time` or later."""
         return self.lineage.first_since(start, end, time)
 
 
 class ProducerBytes:
-    """About how much memory the producers of loaded streams take, in all and by bucket."""
+    """Counts about how much memory the producers of loaded streams take, in all and by bucket."""
 
     def __init__(self) -> None:
         self.all = 0
         self._by_bucket = Counter[bytes | None]()
 
     def beside(self, name: bytes) -> int:
-        """Give what those take whose streams are in the bucket of this one, or are in none as it is."""
+        """Give the bytes of the producers in the bucket of a stream. The base surface counts as one bucket."""
         return self._by_bucket[bucket_of(name)]
 
     def add(self, stream: Stream, more_bytes: int) -> None:
-        """Count more, or less, for a stream."""
+        """Count more bytes for a stream, or fewer if negative."""
         if more_bytes:
             bucket_id = bucket_of(stream.head.identity.name)
             self.all += more_bytes

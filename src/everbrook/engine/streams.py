@@ -1,8 +1,7 @@
-"""The streams in memory: as decisions see them, as readers see them, and how they come and go.
+"""The streams in memory: their newest state for decisions, their durable state for readers, their loading and eviction.
 
-`newest` is the state that includes every change on its way to the disk, `visible` the durable one. A stream is loaded
-when it is first asked for. Where the storage can bring it back, it leaves memory again when it has been idle for long
-and others need the room.
+`newest` is the state that includes pending changes, `visible` the durable one. A stream is loaded at its first use. If
+the storage can load it again, it is evicted when it is idle and memory is short.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -28,20 +27,20 @@ from everbrook.storage.memory import STREAM_BYTES
 
 
 class Observer(Protocol):
-    """Somebody who follows what becomes of the streams in memory."""
+    """The interface of an observer of the streams in memory."""
 
     def arrived(self, stream: Stream) -> None:
         """A stream was created or loaded."""
 
     def left(self, stream: Stream) -> None:
-        """A stream was dropped, or left memory."""
+        """A stream was dropped or evicted."""
 
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
         """An edit is durable, and readers see it. `before` is the head that it replaced."""
 
 
 class Streams:
-    """The `View` of decisions, and what readers find."""
+    """Keeps the streams in memory. It is the `View` of decisions."""
 
     def __init__(
         self,
@@ -53,11 +52,10 @@ class Streams:
         tuning: StreamsTuning = DEFAULT_TUNING.streams,
         max_loaded_bytes: int = MAX_LOADED_BYTES,
     ) -> None:
-        """Tell `observer` of every stream that comes or goes, and of every edit that becomes durable.
+        """Report every loaded and evicted stream, and every durable edit, to `observer`.
 
-        Where the storage can bring streams back, those in memory take about `max_loaded_bytes`.
-
-        A stream that was loaded counts as touched when the server started: after a crash nobody knows who read it.
+        If the storage can load streams again, those in memory take about `max_loaded_bytes`. A loaded stream counts as
+        used when the server started, because uses by readers are not stored.
         """
         self._storage = storage
         self._clock = clock
@@ -71,9 +69,9 @@ class Streams:
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
         self._arriving: dict[int, Stream] = {}
-        self._crowded = False
+        self._eviction_scheduled = False
         self.damaged: set[int] = set()
-        """The incarnations of streams that were loaded and are damaged: they take nothing more."""
+        """The incarnations of loaded streams that are damaged: they take no more data."""
         self.subscriptions: Callable[[bytes], Subscription | None] = lambda _: None
 
     @property
@@ -83,12 +81,14 @@ class Streams:
 
     @property
     def loaded_bytes(self) -> int:
-        """About how much memory streams take that are loaded, with their producers."""
+        """About how much memory the loaded streams take, with their producers."""
         return STREAM_BYTES * len(self._visible) + self.producer_bytes.all
 
-    def is_cramped(self, name: bytes) -> bool:
-        """Tell whether streams take more memory than they may although idle ones leave it, and the producers of this
-        stream's bucket have an eighth of it: others are not refused for what it holds.
+    def lacks_memory_for_producers(self, name: bytes) -> bool:
+        """Tell whether a new producer of a stream must be refused.
+
+        It must if loaded streams exceed their memory in spite of evictions, and the producers of this stream's bucket
+        take more than an eighth of it. So a bucket with few producers is not refused for the memory of others.
         """
         share = self._max_loaded_bytes // 8
         if not self._storage.blocking or self.loaded_bytes <= self._max_loaded_bytes + share:
@@ -102,7 +102,7 @@ class Streams:
 
     @property
     def arriving(self) -> int:
-        """How many streams were created by changes that are not durable yet."""
+        """How many streams were created by pending changes."""
         return len(self._arriving)
 
     def residents(self) -> tuple[Stream, ...]:
@@ -117,14 +117,14 @@ class Streams:
         return stream
 
     def visible(self, name: bytes) -> Stream | None:
-        """Give a stream of which something is durable, for a reader."""
+        """Give a stream that has a durable state, for a reader."""
         stream = self._visible.get(name)
         if stream is None and name not in self._newest:
             stream = self._load(name)
         return stream
 
     def listed(self, prefix: bytes, after: bytes, limit: int, now: int) -> list[tuple[bytes, Head | None]]:
-        """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
+        """Give the living streams whose names begin with `prefix`, in order. A damaged one has no head."""
         listed: list[tuple[bytes, Head | None]] = []
         go_on_after: bytes | None = after
         while go_on_after is not None and len(listed) < limit:
@@ -135,13 +135,13 @@ class Streams:
     def list_some(
         self, prefix: bytes, after: bytes, limit: int, now: int
     ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
-        """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
+        """Give the living streams among the next `limit` names, and the name to continue after, if there are more."""
         found = self._storage.scan(prefix, after, limit)
         living = [(name, head) for name, head in found if head is None or self.lives(head, now)]
         return living, found[-1][0] if len(found) == limit else None
 
     def lives(self, head: Head, now: int) -> bool:
-        """Tell whether a stream has neither been deleted nor run out of time, without loading it."""
+        """Tell whether a stream is neither deleted nor expired, without loading it."""
         if head.deleted or not head.identity.mortal:
             return not head.deleted
         stream = self._visible.get(head.identity.name)
@@ -151,7 +151,7 @@ class Streams:
         return end is None or now < end
 
     def newest_some(self, prefix: bytes, after: bytes, limit: int, now: int) -> tuple[list[Head], bytes | None]:
-        """Do what `list_some` does, but give the newest heads. Those that are not durable yet are not among them."""
+        """Do what `list_some` does, but give the newest heads. Streams without a durable state are left out."""
         found, go_on_after = self.list_some(prefix, after, limit, now)
         heads: list[Head] = []
         for name, head in found:
@@ -170,7 +170,7 @@ class Streams:
         ]
 
     def heads(self, prefix: bytes) -> Iterator[Head]:
-        """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""
+        """Give the newest heads of all streams whose names begin with `prefix`, deleted and expired ones included."""
         after = b""
         while found := self._storage.scan(prefix, after, self._tuning.counting_slice):
             for name, head in found:
@@ -205,14 +205,14 @@ class Streams:
             return True
         after = prefix
         while found := self._storage.scan(prefix, after, self._tuning.population_slice):
-            # What is visible and not among the newest is about to be dropped.
+            # A stream that is visible and not among the newest is being dropped.
             if any(name in self._newest or name not in self._visible for name, _ in found):
                 return True
             after = found[-1][0]
         return False
 
     def _load(self, name: bytes) -> Stream | None:
-        """Bring a stream in from the storage, its sources first: a lineage rests on theirs."""
+        """Load a stream from the storage, its sources first: the lineage of a fork refers to that of its source."""
         record = self._storage.load(name)
         if record is None:
             return None
@@ -226,7 +226,7 @@ class Streams:
             stream = self._adopt(link.head)
             self._refresh(stream, link)
             self._newest[link.head.identity.name] = self._visible[link.head.identity.name] = stream
-        self._look_for_a_crowd()
+        self._schedule_eviction()
         return self._newest[name]
 
     def _adopt(self, head: Head) -> Stream:
@@ -242,7 +242,7 @@ class Streams:
         return stream
 
     def _refresh(self, stream: Stream, record: Record) -> None:
-        """Set a stream to what the storage has of it."""
+        """Set a stream to its state in the storage."""
         stream.head = stream.committed = record.head
         before = stream.producer_bytes
         stream.remember(record.producers)
@@ -252,17 +252,17 @@ class Streams:
         if stream.damage:
             self.damaged.add(record.head.identity.incarnation)
 
-    def _look_for_a_crowd(self) -> None:
-        if not self._storage.blocking or self._crowded:
+    def _schedule_eviction(self) -> None:
+        if not self._storage.blocking or self._eviction_scheduled:
             return
         if len(self._visible) > self._tuning.max_resident or self.loaded_bytes > self._max_loaded_bytes:
-            self._crowded = True
-            # Later: whoever is at work may still need them.
-            self._faults.soon(Callback.EVICTION, self.trim, failed=self._end_trim)
+            self._eviction_scheduled = True
+            # In a later turn, because the code that runs now may still use the streams.
+            self._faults.soon(Callback.EVICTION, self.evict, failed=self._eviction_failed)
 
-    def trim(self) -> None:
-        """Let idle streams go, those first that came first; the others get another turn."""
-        self._crowded = False
+    def evict(self) -> None:
+        """Evict idle streams in the order in which they were loaded. A stream in use moves to the end of that order."""
+        self._eviction_scheduled = False
         before = len(self._visible)
         for name in list(islice(self._visible, self._tuning.eviction_slice)):
             stream = self._visible.pop(name)
@@ -273,31 +273,31 @@ class Streams:
             else:
                 self._visible[name] = stream
         if len(self._visible) < before:
-            self._look_for_a_crowd()
+            self._schedule_eviction()
 
     def _leave(self, stream: Stream) -> None:
         self.producer_bytes.add(stream, -stream.producer_bytes)
         self._observer.left(stream)
 
-    def _end_trim(self) -> None:
-        """Let the next stream that comes have others leave: this time it failed."""
-        self._crowded = False
+    def _eviction_failed(self) -> None:
+        """Allow the next load to schedule an eviction again, after one that failed."""
+        self._eviction_scheduled = False
 
     # Changes
 
     def require_whole(self, change: Change) -> None:
-        """Refuse a change that adds to a damaged stream. It may be deleted."""
+        """Refuse a change of a damaged stream, unless it deletes the stream."""
         for edit in change:
             incarnation = edit.head.identity.incarnation
             known = incarnation in self.damaged or self._storage.damage_of(incarnation)
             if known and isinstance(edit, Write) and not edit.head.deleted:
                 name = edit.head.identity.name
                 error = StreamDamaged(f"the stream at {quoted(name)} is damaged and takes no changes")
-                self._dismiss(name, incarnation, error)
+                self._end_feed(name, incarnation, error)
                 raise error
 
     def note_damage(self, stream: Stream, error: Damaged) -> None:
-        """Note what was found in reading a stream: it, or what it was forked from, takes nothing more."""
+        """Note damage that a read has found: the damaged stream, perhaps a source of `stream`, takes no more data."""
         self.damaged.add(error.incarnation)
         identity = stream.committed.identity
         while identity.incarnation != error.incarnation and identity.fork:
@@ -305,16 +305,16 @@ class Streams:
             if source is None:
                 return
             identity = source.committed.identity
-        self._dismiss(identity.name, error.incarnation, error)
+        self._end_feed(identity.name, error.incarnation, error)
 
-    def _dismiss(self, name: bytes, incarnation: int, error: StreamDamaged) -> None:
-        """Tell those who wait at the tail of a damaged stream: nothing more will come."""
+    def _end_feed(self, name: bytes, incarnation: int, error: StreamDamaged) -> None:
+        """End the live reads of a damaged stream with the error: no more data will come."""
         stream = self._visible.get(name)
         if stream and stream.feed and stream.committed.identity.incarnation == incarnation:
             stream.feed.end(error)
 
     def prepare(self, change: Change) -> None:
-        """Take over a change that is on its way to the disk."""
+        """Apply a pending change to the newest state."""
         for edit in change:
             if isinstance(edit, Drop):
                 self._prepare_drop(edit)
@@ -326,7 +326,7 @@ class Streams:
             stream.write(edit)
             if stream.producer_bytes != before:
                 self.producer_bytes.add(stream, stream.producer_bytes - before)
-                self._look_for_a_crowd()
+                self._schedule_eviction()
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
@@ -342,7 +342,7 @@ class Streams:
             source.count_fork(-1)
 
     def publish(self, change: Change) -> None:
-        """Show readers a change that is durable now."""
+        """Apply a durable change to the state that readers see."""
         for edit in change:
             if isinstance(edit, Drop):
                 self._publish_drop(edit)
@@ -351,7 +351,7 @@ class Streams:
                 identity = edit.head.identity
                 self._visible[identity.name] = self._arriving.pop(identity.incarnation)
                 self._settle_fork(edit)
-                self._look_for_a_crowd()
+                self._schedule_eviction()
             stream = self._visible[edit.head.identity.name]
             before = stream.committed
             stream.commit()
@@ -370,13 +370,13 @@ class Streams:
         self._observer.became_durable(stream, drop, stream.committed)
 
     def _settle_fork(self, edit: Write | Drop) -> None:
-        """A fork's entry under its source is durable now."""
+        """Count one pending fork less at the source: the fork, or its removal, is durable now."""
         fork = edit.head.identity.fork
         if fork and (source := self._visible.get(fork.source)):
             source.pending_forks -= 1
 
     def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
-        """Forget changes that the storage refused, all that are on their way. Gives the streams that they were of."""
+        """Forget all pending changes, which the storage refused. Gives the streams that they would have changed."""
         for arriving in self._arriving.values():
             self._leave(arriving)
         self._arriving.clear()

@@ -1,7 +1,7 @@
-"""Turns of long work: a slice in each turn of the loop, however many do long work at once, or have asked for much.
+"""Fair scheduling of long work: one slice in each turn of the event loop, from one bucket after the other.
 
-If each of them took a slice in every turn, a turn would last as long as all of those together, and a tenant would make
-others wait by asking over many connections. Buckets take turns with each other; the base surface counts as one.
+If every task took a slice in every turn, a turn would last as long as all slices together, and a tenant could delay the
+others with requests over many connections. The base surface counts as one bucket.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from everbrook.protocol.path import bucket_of
 
 
 class Turns:
-    """Whoever has another slice of long work to do waits here."""
+    """A round-robin queue of slices by bucket."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
@@ -21,31 +21,31 @@ class Turns:
 
     @property
     def waited_for(self) -> bool:
-        """Whether anybody waits."""
+        """Whether a slice waits."""
         return bool(self._waiting)
 
     def wait(self, name: bytes, call: Callable[[], object], failed: Callable[[], object]) -> None:
-        """Call when the turn has come of work on a name. `failed` is called after an exception."""
+        """Call `call` when it is the turn of the bucket of `name`. `failed` is called after an exception."""
         self._waiting.setdefault(bucket_of(name), deque()).append((call, failed))
         self._schedule()
 
     def _schedule(self) -> None:
         if self._waiting and not self._scheduled:
             self._scheduled = True
-            self._faults.soon(Callback.RESPONSE, self._take, failed=self._go_on)
+            self._faults.soon(Callback.RESPONSE, self._take, failed=self._schedule_next)
 
-    def _go_on(self) -> None:
+    def _schedule_next(self) -> None:
         self._scheduled = False
         self._schedule()
 
     def _take(self) -> None:
-        """Take a slice of the bucket that has waited longest."""
+        """Run a slice of the bucket that has waited longest."""
         bucket_id = next(iter(self._waiting))
         waiting = self._waiting.pop(bucket_id)
         call, failed = waiting.popleft()
         if waiting:
-            # Behind the others.
+            # The bucket goes to the end of the queue.
             self._waiting[bucket_id] = waiting
-        self._go_on()
+        self._schedule_next()
         if self._faults.run(Callback.RESPONSE, call):
             failed()

@@ -1,7 +1,7 @@
 """Appending and closing (§5.2, §5.3).
 
-The order of the refusals is the specification's: closed first, so that a writer always learns of it, then the
-producer, then the content type, then Stream-Seq, and last whether the tail is where the writer believes it to be.
+The order of the refusals is the specification's: first a closed stream, so that a writer always learns of it, then the
+producer, the content type and Stream-Seq, and last the expected tail.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def parse_stream_seq(text: bytes | None) -> bytes | None:
 
 
 def parse_expected_tail(if_match: bytes | None) -> int | None:
-    """Read the `If-Match` of an append: the offset at which it is to begin. `*` is any."""
+    """Read the `If-Match` of an append: the expected tail. `*` stands for any."""
     if if_match is None or if_match == b"*":
         return None
     text = if_match.removeprefix(b'"').removesuffix(b'"')
@@ -71,8 +71,8 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
         require_same_append(known, claim, command.position)
         if command.body:
             return Decision(Duplicate(stream.head, known))
-        # The sequence was used for data. The stream closes all the same: readers would wait for ever for a close that
-        # its writer was told of.
+        # The sequence number was used for data. The stream is closed all the same: the writer takes the answer for a
+        # success, and without the close its readers would wait for ever.
         closed, _, _ = _append(stream.head, command)
         return Decision(Closed(closed, known), (Write(closed),))
     producer = accept(known, claim, command.now)
@@ -85,7 +85,7 @@ def _decide_claimed(stream: StreamView, command: Append, claim: Claim) -> Decisi
 
 
 def _decide_closed(stream: StreamView, command: Append) -> Decision:
-    """Answer an append to a closed stream: only what repeats the close succeeds (§5.2.1)."""
+    """Answer an append to a closed stream: only a repetition of the close succeeds (§5.2.1)."""
     head, claim = stream.head, command.claim
     known = stream.producer(claim.producer_id) if claim else None
     if claim and known:

@@ -1,16 +1,16 @@
-"""Incarnations (ours): which of the streams that had a name, one after the other, an answer or a request is about."""
+"""Incarnations (an extension): tell a stream from those that had its name before."""
 
 from everbrook.protocol.errors import IncarnationMismatch, quoted
 from everbrook.protocol.state import Identity
 
 
 def format_incarnation(identity: Identity, epoch: int) -> bytes:
-    """Name a stream. `epoch` is that of the store: a restore brings back streams that are not what they were."""
+    """Write the value of `Stream-Incarnation`. It depends on the epoch of the store, so that a restore changes it."""
     return b"%x" % (identity.incarnation ^ epoch)
 
 
 def require_incarnation(expected: bytes, identity: Identity, epoch: int) -> None:
-    """Refuse a request that is meant for another stream which had, or has, this name."""
+    """Refuse a request that names another incarnation of the stream."""
     told = format_incarnation(identity, epoch)
     if expected.lower() != told:
         raise IncarnationMismatch(

@@ -1,7 +1,7 @@
-"""Positions of producers (ours): where in its source a producer is, stored with the append that brought it there.
+"""Positions of producers (an extension): where in its source a producer is, stored atomically with its append.
 
-Who takes over from an earlier writer begins a new epoch and names the position that it resumes from. If another one is
-stored by then, it is refused and told that one: an old writer that is still alive can't slip in between.
+A writer that takes over from an earlier run begins a new epoch and names the position that it resumes from. If the
+stored position differs by then, because the earlier run is still alive, the append is refused with the stored one.
 """
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from everbrook.protocol.state import Claim, Producer
 
 MAX_POSITION_BYTES = 1024
 NOWHERE = b""
-"""What a producer resumes from that has stored no position."""
+"""The value of `Producer-Resumes-From` for a producer without a stored position."""
 
 
 def parse_position(text: bytes | None) -> bytes | None:
@@ -23,7 +23,7 @@ def parse_position(text: bytes | None) -> bytes | None:
 
 
 def parse_resumed(text: bytes | None) -> bytes | None:
-    """Read `Producer-Resumes-From`: a position, or nothing where none is stored."""
+    """Read `Producer-Resumes-From`: a position, or an empty text if none is stored."""
     return _bounded(b"Producer-Resumes-From", text)
 
 
@@ -34,22 +34,23 @@ def _bounded(header: bytes, text: bytes | None) -> bytes | None:
 
 
 def format_producer(producer: Producer) -> Headers:
-    """Give the headers that tell how far a producer has come."""
+    """Give the headers that describe the state of a producer."""
     told = ((b"Producer-Epoch", b"%d" % producer.epoch), (b"Producer-Seq", b"%d" % producer.seq))
     return told if producer.position is None else (*told, (b"Producer-Position", producer.position))
 
 
 def require_same_append(known: Producer, claim: Claim, position: bytes | None) -> None:
-    """Refuse the number of the last append with another position: another writer uses the same epoch."""
+    """Refuse the sequence number of the last append with another position: another writer uses the same epoch."""
     if position is not None and claim.seq == known.seq and position != known.position:
         raise PositionMoved(
-            f"Producer-Seq {claim.seq} was used with another position: another writer uses epoch {claim.epoch}",
+            f"Producer-Seq {claim.seq} was used with another position than {quoted(position)}: "
+            f"another writer uses epoch {claim.epoch}",
             format_producer(known),
         )
 
 
 def advance(accepted: Producer, known: Producer | None, command: Append) -> Producer:
-    """Give the state of a producer that is accepted its position, or refuse the one that it resumes from."""
+    """Add the position to the state of an accepted producer, or refuse the position that it resumes from."""
     stored, resumed = known.position if known else None, command.resumes_from
     told = format_producer(known) if known else ()
     if resumed is not None and resumed != (stored or NOWHERE):

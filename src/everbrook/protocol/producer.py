@@ -1,4 +1,4 @@
-"""Idempotent producers: epochs fence zombies, sequences find duplicates and gaps (§5.2.1)."""
+"""Idempotent producers: epochs fence superseded writers, sequence numbers find duplicates and gaps (§5.2.1)."""
 
 from everbrook.protocol.errors import EpochMustStartAtZero, InvalidHeader, SequenceGap, StaleEpoch, quoted
 from everbrook.protocol.state import Claim, Producer
@@ -29,7 +29,7 @@ def _parse_integer(header: bytes, text: bytes) -> int:
 
 
 def is_duplicate(known: Producer, claim: Claim) -> bool:
-    """Tell whether the stream holds this append already."""
+    """Tell whether the stream has this append already."""
     return claim.epoch == known.epoch and claim.seq <= known.seq
 
 

@@ -1,8 +1,8 @@
-"""Splits: a large batch of JSON messages is split before a decision needs it, a piece at a time (§9.1).
+"""Splitting a large batch of JSON messages before the decision on its append, one piece at a time (§9.1).
 
-To split a million messages takes longer than one turn of the loop may. A piece ends at a comma. Where that is not one
-between two messages, the piece within brackets is no JSON, because a text or a bracket is left open: it is tried again
-with more behind it. So the pieces are valid if and only if the batch is.
+To split a million messages takes longer than a turn of the event loop may. A piece ends at a comma. If that comma is
+not one between two messages, the piece in brackets is invalid JSON, because a string or a bracket is left open; then a
+longer piece is tried. So the pieces are valid if and only if the batch is.
 """
 
 from array import array
@@ -16,15 +16,15 @@ from everbrook.protocol.errors import InvalidJson, ProtocolError
 from everbrook.protocol.json_mode import MAX_BATCH_VALUES, SEPARATOR, split_messages
 
 PIECE_BYTES = 8 * 1024
-"""Of the shortest values, a piece of so many bytes takes less than half a millisecond."""
-# From so many values on, which take about 7 ms, a batch is split in pieces.
+"""The size of a piece. With the shortest values it takes less than half a millisecond."""
+# Batches with fewer values, which take up to 7 ms, are split at once.
 MANY_VALUES = 65_536
 LARGE_BYTES = 2 * MANY_VALUES
-"""A shorter body can't have so many values."""
+"""The length of the shortest body with so many values."""
 
 
 class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
-    """Where the messages of a large batch end. Their lengths, which the journal has, take as long to find again."""
+    """The ends of the messages of a large batch, with their lengths for the journal, which are slow to compute."""
 
     __slots__ = ("lengths",)
 
@@ -32,16 +32,16 @@ class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
 
 
 class Split(Struct, frozen=True):
-    """A batch as it is to be stored, with the lengths of its messages; or why it can't be."""
+    """A split batch: its stored bytes and the lengths of its messages, or the error that refuses it."""
 
     data: bytes = b""
     lengths: "array[int]" = array("I")
     error: ProtocolError | None = None
 
     def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
-        """Give the stored bytes, and where the messages end when they are appended at `tail`.
+        """Give the stored bytes, and the ends of the messages when they are appended at `tail`.
 
-        An array takes a third of the time of a tuple of as many numbers, and others copy it at once.
+        The ends are an array: it takes a third of the time of a tuple, and is copied in one step.
         """
         if self.error:
             raise self.error
@@ -51,11 +51,11 @@ class Split(Struct, frozen=True):
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
-    """Tell whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is better split in pieces."""
+    """Tell whether a body of at least `LARGE_BYTES` is a batch of JSON messages that is split in pieces."""
     content_type = headers.get(b"content-type")
     if content_type is None or parse_media_type(content_type) != JSON:
         return False
-    # One with even more values is refused before it is split.
+    # A batch with more than the maximum of values is refused without being split.
     return MANY_VALUES <= body.count(SEPARATOR) < MAX_BATCH_VALUES and body.lstrip().startswith(b"[")
 
 

@@ -1,10 +1,10 @@
-"""Producers: messages that arrive exactly once and in order, in batches, several of them under way at a time.
+"""Producers: append messages exactly once and in order, in batches, several of them in flight at a time.
 
     async with stream.producer() as producer:
         async for token in tokens:
             await producer.append(token)
 
-At the end of the block everything is in the stream, or an error says why not.
+At the end of the block all messages are in the stream, or an error is raised.
 """
 
 import os
@@ -29,7 +29,7 @@ IDLE_SECS = 1.0
 
 
 class AsyncProducer(Generic[T]):
-    """A writer of one stream. Requests are made in the background; what goes wrong there is raised by the next call."""
+    """A writer of one stream. It sends requests in the background; the next call raises their error, if one failed."""
 
     def __init__(
         self,
@@ -47,12 +47,15 @@ class AsyncProducer(Generic[T]):
         resume: bool = False,
         known_new: bool = False,
     ) -> None:
-        """Write to the stream at `url`, under an id of its own unless one is given.
+        """Write to the stream at `url`, under a new id unless one is given.
 
-        `known_new` says that nobody else uses this id in this epoch.
+        `known_new` says that no other producer uses this id in this epoch.
         """
         if resume and (id is None or epoch is not None or seq or auto_claim):
-            raise ValueError("resume=True needs an id, and finds its epoch by itself: no epoch, seq or auto_claim")
+            raise ValueError(
+                "resume=True needs an id and determines the epoch itself: give an id, and no epoch, seq or auto_claim; "
+                f"got {id=}, {epoch=}, {seq=}, {auto_claim=}"
+            )
         self._url = url
         self._codec = codec
         self._ask_content_type = content_type
@@ -62,7 +65,8 @@ class AsyncProducer(Generic[T]):
         self._resumes = resume
         self._opening = Condition()
         if epoch is None:
-            # Later than any that a producer of this name has claimed, unless a clock is wrong: then it is fenced first.
+            # The time is above every epoch that a producer of this id has claimed. If a clock was wrong and it is not,
+            # the first append is fenced, and the next epoch is claimed.
             epoch = time_ns() // 1000 if auto_claim else 0
         self._production = Production(f"everbrook-{uuid4()}" if id is None else id, epoch, seq, batching)
         self._changed = Condition()
@@ -78,8 +82,8 @@ class AsyncProducer(Generic[T]):
         )
         self._max_workers = batching.max_in_flight
         self._workers: list[Task] = []
-        self._working = 0
-        self._resting = 0
+        self._worker_count = 0
+        self._idle_count = 0
         self._error: Exception | None = None
         self._process = os.getpid()
         self._ended = False
@@ -87,25 +91,25 @@ class AsyncProducer(Generic[T]):
 
     @property
     def offset(self) -> str | None:
-        """Where the stream ended after the last batch that arrived."""
+        """The tail of the stream after the last batch that arrived."""
         return self._delivery.offset
 
     @property
     def position(self) -> str | None:
-        """Where in its source the last message that is in the stream was: an earlier run's, before this one writes.
+        """The position of the last message in the stream; that of an earlier run until this one has written.
 
-        It is known from the beginning of the `async with` block on. None says that nothing was written so far.
+        It is known from the beginning of the `async with` block on. None: this producer has not written yet.
         """
         return self._delivery.position
 
     @property
     def id(self) -> str:
-        """The name under which the server knows it."""
+        """The producer id."""
         return self._production.producer_id
 
     @property
     def epoch(self) -> int:
-        """The epoch that it writes in."""
+        """The epoch of the next append."""
         return self._production.epoch
 
     async def __aenter__(self) -> Self:
@@ -119,12 +123,13 @@ class AsyncProducer(Generic[T]):
         if error is None or isinstance(error, Exception | GeneratorExit):
             await self.detach()
         else:
-            self._ended = True  # an interrupt waits for nothing; what was taken is still sent in the background
+            self._ended = True  # an interrupt does not wait; messages taken so far are still sent in the background
 
     async def append(self, value: Any, *, position: str | None = None) -> None:
-        """Take a message to be sent. Waits only while too much waits to be sent already.
+        """Take a message to be sent. Waits only while the buffer is full.
 
-        `position` says where the message is in its source: it is stored with it, for the next run to go on behind it.
+        `position` says where the message is in its source. It is stored with the message, so that the next run can
+        continue behind it.
         """
         self._require_process()
         message = self._codec.encode(kind_of(await self._type()), value)
@@ -135,17 +140,17 @@ class AsyncProducer(Generic[T]):
                 await self._changed.wait_until(lambda: production.room or self._error is not None)
                 self._require_open()
             if production.add(message, monotonic(), position):
-                self._stir()
+                self._wake_workers()
 
     async def flush(self) -> str | None:
-        """Wait until everything that was appended so far is in the stream, and give the offset behind it."""
+        """Wait until all messages so far are in the stream, and give the offset after them."""
         self._require_process()
         async with self._changed:
             await self._finish()
         return self.offset
 
     async def close(self, value: Any = NOTHING, *, position: str | None = None) -> str | None:
-        """End the stream behind everything that was appended, with a last message if one is given."""
+        """Close the stream after all messages so far, with a last message if one is given."""
         self._require_process()
         message = None if value is NOTHING else self._codec.encode(kind_of(await self._type()), value)
         await self._type()
@@ -158,21 +163,21 @@ class AsyncProducer(Generic[T]):
         return self.offset
 
     async def detach(self) -> None:
-        """Send everything, and let the stream be."""
+        """Send all messages and end the producer, without closing the stream."""
         self._require_process()
         self._ended = True
         await self._end()
 
     async def _end(self) -> None:
-        """Wait until everything was sent or something has failed: then nothing goes on behind the caller's back."""
+        """Wait until all messages are sent or one has failed, and until no worker runs any more."""
         try:
             await self.flush()
         except Exception:
-            await self._leave()
+            await self._join_workers()
             raise
-        await self._leave()
+        await self._join_workers()
 
-    async def _leave(self) -> None:
+    async def _join_workers(self) -> None:
         for worker in self._workers:
             await worker.join()
 
@@ -184,14 +189,17 @@ class AsyncProducer(Generic[T]):
         return self._content_type
 
     async def _ask(self) -> str:
-        """Ask for the stream's type, and what the server knows of an earlier run of this producer."""
-        assert self._look_up is not None  # noqa: S101 - asked before
+        """Ask the server for the stream's content type and for the state of an earlier run of this producer."""
+        assert self._look_up is not None  # noqa: S101 - the caller has checked it
         production = self._production
         found = await self._look_up(production.producer_id)
         known = found.known
         if self._resumes:
             if not found.tells:
-                raise Unsupported("this server keeps no positions of producers: resume=True needs producer-position")
+                raise Unsupported(
+                    "this server does not store positions of producers (the extension producer-position), which "
+                    "resume=True needs"
+                )
             if known and known.position is None:
                 raise ProducerReused(
                     f"the producer {production.producer_id!r} has written without positions before: give another id"
@@ -211,7 +219,9 @@ class AsyncProducer(Generic[T]):
         return self._error is not None
 
     def _require_process(self) -> None:
-        """Refuse to work where its workers are not. The lock is not asked for: it may be held by one of them."""
+        """Refuse to work in a forked process, which has no workers. It must not take the lock, which a worker may have
+        held at the fork.
+        """
         if self._process != os.getpid():
             raise ClientError("this producer belongs to the process that this one was forked from: make another here")
 
@@ -224,20 +234,20 @@ class AsyncProducer(Generic[T]):
     async def _finish(self) -> None:
         production = self._production
         mark = production.mark()
-        self._stir()
+        self._wake_workers()
         await self._changed.wait_until(lambda: production.arrived(mark) or self._error is not None)
         if self._error is not None:
             for worker in self._workers:
                 worker.cancel()
             raise self._error
 
-    def _stir(self) -> None:
-        """Wake the workers, and take another on if none of them rests. Needs the lock."""
+    def _wake_workers(self) -> None:
+        """Wake the workers, and start another one if none of them is idle. The caller holds the lock."""
         self._changed.notify_all()
         if self._error is not None or not self._production.waiting:
             return
-        if not self._resting and self._working < self._max_workers:
-            self._working += 1
+        if not self._idle_count and self._worker_count < self._max_workers:
+            self._worker_count += 1
             self._workers = [worker for worker in self._workers if not worker.done]
             self._workers.append(spawn(self._work, name=f"producer of {self._url}"))
 
@@ -245,40 +255,40 @@ class AsyncProducer(Generic[T]):
         while (batch := await self._next()) is not None:
             try:
                 await self._delivery.deliver(batch)
-            except Exception as error:  # noqa: BLE001 - whoever appends, flushes or closes next is told
+            except Exception as error:  # noqa: BLE001 - the next call of append, flush or close raises it
                 await self._fail(error)
 
     async def _next(self) -> Batch | None:
-        """Wait for something to send. A worker without any leaves after a while, and when all is done."""
+        """Wait for a batch. Gives None, after which the worker ends, if there is none for a while or all are sent."""
         production = self._production
         async with self._changed:
             while self._error is None:
                 if production.ready(now := monotonic()):
                     batch = production.take()
-                    self._stir()
+                    self._wake_workers()
                     return batch
                 if production.idle and self._ended:
                     break
                 wait_secs = production.wait_secs(now)
-                if not await self._rest(wait_secs) and wait_secs is None:
+                if not await self._wait(wait_secs) and wait_secs is None:
                     break
-            self._working -= 1
+            self._worker_count -= 1
             return None
 
-    async def _rest(self, wait_secs: float | None) -> bool:
-        self._resting += 1
+    async def _wait(self, wait_secs: float | None) -> bool:
+        self._idle_count += 1
         try:
             if wait_secs is None:
                 return await self._changed.wait_until(self._begun, IDLE_SECS)
-            return await self._changed.wait_until(self._worth_a_look, wait_secs)
+            return await self._changed.wait_until(self._has_work, wait_secs)
         finally:
-            self._resting -= 1
+            self._idle_count -= 1
 
     def _begun(self) -> bool:
-        """Tell whether a batch has begun, which is to be waited for, or more."""
-        return self._worth_a_look() or self._production.wait_secs(monotonic()) is not None
+        """Tell whether a batch is ready, or has begun and will be ready in a known time."""
+        return self._has_work() or self._production.wait_secs(monotonic()) is not None
 
-    def _worth_a_look(self) -> bool:
+    def _has_work(self) -> bool:
         production = self._production
         return self._error is not None or production.ready(monotonic()) or (self._ended and production.idle)
 

@@ -1,5 +1,5 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/delivery.py: change that file, not this one.
-"""How a producer's batch gets into the stream: sent again until the server has taken it, in its place (§5.2.1)."""
+"""The delivery of a producer's batches: each is sent again until the server has accepted it (§5.2.1)."""
 
 import logging
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _DUPLICATE = 204
 
 
 class Delivery:
-    """The requests of one producer. Several may deliver at a time, each its own batch."""
+    """Sends the batches of one producer. Several workers may call `deliver` at a time, each with its own batch."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class Delivery:
         auto_claim: bool,
         known_new: bool,
     ) -> None:
-        """Deliver what is taken from a `production`, whose lock is `changed`, until it is `given_up`.
+        """Deliver batches of a `production`, whose lock is `changed`, until `given_up` tells that the producer failed.
 
-        `known_new` says that no producer of this name can have used its numbers before, or that this does not matter.
+        `known_new` says that no producer of this id can have used the same sequence numbers, or that this is harmless.
         """
         self._transport = transport
         self._url = url
@@ -50,28 +50,28 @@ class Delivery:
         self._written = False
         self.offset: str | None = None
         self.position: str | None = None
-        """What is stored of where the producer is in its source."""
+        """The stored position of the producer."""
 
     def deliver(self, batch: Batch) -> None:
-        """Send a batch until the server has taken it, or another has failed: then this one can't follow it."""
+        """Send a batch until the server has accepted it, or until another batch has failed, which this one follows."""
         attempts = self._transport.attempts(f"POST {self._url}")
         early = False
         while not self._given_up():
             try:
                 response = self._send(batch)
             except SequenceGap:
-                # It came before those that it follows. Once they are there it has to fit.
+                # The batch overtook earlier ones. Once those are accepted, another gap is an error.
                 if early and not self._production.follows(batch):
                     raise
                 early = True
-                self._predecessors(batch)
+                self._wait_for_predecessors(batch)
             except StaleEpoch as fence:
                 self._claim(batch, fence, uncertain=attempts.uncertain)
                 return
             except (ConnectionBroken, ProtocolError) as failure:
                 self._pause(attempts.delay_after(failure), failure)
             else:
-                _require_taken(response)
+                _require_stream(response)
                 self._require_own(batch, response)
                 if self._taken_for_another(batch, response, uncertain=attempts.uncertain):
                     self._take_over(batch, batch.epoch, uncertain=attempts.uncertain)
@@ -92,19 +92,19 @@ class Delivery:
             "Producer-Seq": str(batch.seq),
             **({"Content-Type": content_type} if batch.messages else {}),
             **({"Stream-Closed": "true"} if batch.closes else {}),
-            # Each batch names the position before it, so that no other writer of the same epoch gets between two.
+            # Each batch names the position before it, so that another writer of the same epoch can't append between.
             **({} if batch.resumes_from is None else {"Producer-Resumes-From": batch.resumes_from}),
             **({"Producer-Position": batch.position} if batch.position else {}),
         }
         body = join(kind_of(content_type), batch.messages) if batch.messages else None
         return self._transport.ask("POST", self._url, headers=headers, content=body)
 
-    def _predecessors(self, batch: Batch) -> None:
+    def _wait_for_predecessors(self, batch: Batch) -> None:
         with self._changed:
             self._changed.wait_until(lambda: self._given_up() or not self._production.follows(batch))
 
     def _require_own(self, batch: Batch, response: Answer) -> None:
-        """Refuse to take another writer's batches for those of this one, which resumed from the same position."""
+        """Raise `ProducerReused` if the answer shows batches of another writer that resumed from the same position."""
         last = int(_last_of(response, batch))
         if batch.resumes_from is not None and last >= self._production.next_seq:
             raise ProducerReused(
@@ -112,10 +112,10 @@ class Delivery:
             )
 
     def _taken_for_another(self, batch: Batch, response: Answer, *, uncertain: bool) -> bool:
-        """Tell whether the first batch was taken for one that a producer of this name has sent before.
+        """Tell whether the server took the first batch for a duplicate of one from an earlier producer of this id.
 
-        Under an epoch of its own it may be a repetition of its own, if an answer was lost: then it is the last that the
-        server knows of (§5.2.1).
+        If an answer was lost, it may be a duplicate of this producer's own batch. In an epoch that this producer has
+        claimed, that is so if its number is the last that the server knows (§5.2.1).
         """
         repeated = response.status_code == _DUPLICATE and "Stream-Closed" not in response.headers
         own = uncertain and self._auto_claim and not self._contested and _last_of(response, batch) == str(batch.seq)
@@ -132,37 +132,39 @@ class Delivery:
             self._changed.notify_all()
 
     def _claim(self, batch: Batch, fence: StaleEpoch, *, uncertain: bool) -> None:
-        """Take over from whoever was there before. Whoever comes once it has written is newer, and stays."""
+        """Claim the next epoch after a fence, unless this producer has written: then the fencing one is newer."""
         epoch = header_of(fence, "Producer-Epoch")
         if not self._auto_claim or epoch is None or self._written:
             raise fence
         self._take_over(batch, int(epoch), uncertain=uncertain)
 
     def _take_over(self, batch: Batch, epoch: int, *, uncertain: bool) -> None:
-        """Claim the next epoch, and send again what certainly did not arrive."""
+        """Claim the next epoch, and send the batches again, which certainly did not arrive."""
         name = self._production.producer_id
         if uncertain:
             raise AppendUncertain(
-                f"the producer {name!r} is not the only one of its name, and messages were under way: "
-                "they may have been appended or not"
+                f"another producer uses the id {name!r}, and messages were in flight: they may have been appended or "
+                "not; read the stream's end before you send them again"
             )
         if not self._auto_claim:
             raise ProducerReused(
                 f"the producer {name!r} has written in epoch {epoch} before, so this was taken for a repetition: "
-                "give a higher epoch, or auto_claim=True to take over"
+                "give a higher epoch, resume=True to go on where it was, or auto_claim=True to take over"
             )
         with self._changed:
-            # Others may claim the same epoch: its first batch has to be known as new again.
+            # Another producer may claim the same epoch, so a duplicate of the first batch must be recognized again.
             self.known_new, self._contested = False, True
             self._production.fenced(batch, epoch)
             self._changed.notify_all()
 
 
 def _last_of(response: Answer, batch: Batch) -> str:
-    """Give the last number that the server knows of this producer; one that does not say it means this batch's."""
+    """Give the last sequence number that the server knows of this producer; that of the batch if it does not say."""
     return response.headers.get("Producer-Seq", str(batch.seq))
 
 
-def _require_taken(response: Answer) -> None:
+def _require_stream(response: Answer) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
-        raise NotAStream("the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this a stream?")
+        raise NotAStream(
+            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is the URL that of a stream?"
+        )

@@ -1,1 +1,1 @@
-"""What one client, and all of them together, may ask of the server."""
+"""Limits on clients: rates, connections, live reads, load shedding. Quotas of stored bytes belong to the engine."""

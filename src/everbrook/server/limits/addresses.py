@@ -1,4 +1,4 @@
-"""Addresses as limits see them: those that one client has at will count as one."""
+"""Addresses as keys of limits: all addresses that one client can choose from count as one."""
 
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -8,9 +8,9 @@ IPV6_PREFIX_BITS = 64
 
 @lru_cache(maxsize=4096)
 def client_of(address: str) -> str:
-    """Give what stands for the client at an address. An IPv6 network of a customer (a /64) counts as one.
+    """Give the key of the client at an address. The IPv6 network of a customer (a /64) counts as one client.
 
-    An IPv4 address that is written as an IPv6 one is the same client.
+    An IPv4-mapped IPv6 address is the same client as the IPv4 address.
     """
     try:
         parsed = ip_address(address.partition("%")[0])

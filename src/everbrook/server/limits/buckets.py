@@ -1,8 +1,8 @@
-"""Token buckets: how often somebody may ask, and how much may be sent, in a time.
+"""Token buckets: bound the rate of requests or bytes by key.
 
-A bucket is one number: when it will be full again. So one that nobody has drawn from for a while is worth nothing and
-can be forgotten, and a table of them is bounded: the one that was used least recently goes first. Whoever owns more
-addresses than the table holds is not held by a bucket each; nor is memory.
+A bucket is one number: the time at which it will be full again. A full bucket needs no entry, and the table is bounded:
+the least recently used bucket is dropped first. So memory stays bounded, at the price that a client with more addresses
+than the table has entries escapes its buckets.
 """
 
 from collections import OrderedDict
@@ -12,7 +12,7 @@ MAX_BUCKETS = 65_536
 
 
 class Rate:
-    """So much in a second, in the long run, and as much at once as `burst_secs` bring."""
+    """A table of token buckets. Each is refilled by `per_sec` and holds what `burst_secs` bring."""
 
     __slots__ = ("_burst_secs", "_full_at", "_max_buckets", "_per_sec")
 
@@ -26,12 +26,12 @@ class Rate:
         return len(self._full_at)
 
     def wait_secs(self, key: Hashable, now: float) -> float:
-        """Tell in how many seconds something may be drawn; 0: now."""
+        """Tell in how many seconds a draw is allowed; 0: now."""
         full_at = self._full_at.get(key)
         return 0.0 if full_at is None else max(0.0, full_at - now - self._burst_secs)
 
     def draw(self, key: Hashable, amount: float, now: float) -> None:
-        """Draw. A bucket that is not empty gives whatever is asked, and owes it: no request is too large for ever."""
+        """Draw an amount. A bucket may go into debt, so that a request larger than a full bucket is possible too."""
         buckets = self._full_at
         full_at = max(buckets.get(key, now), now) + amount / self._per_sec
         buckets[key] = full_at

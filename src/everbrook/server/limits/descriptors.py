@@ -1,7 +1,7 @@
 """File descriptors: how many connections and open blobs fit beside the files that the server itself needs.
 
-A process that has no descriptor left can't open the next file of its journal. So the limit of the system
-(RLIMIT_NOFILE) is divided at the start, and what does not fit is refused before a file has to be.
+A process without a free descriptor can't open the next file of its journal. So the server divides the limit of the
+system (RLIMIT_NOFILE) at the start, and refuses connections and blobs before the files of the storage are affected.
 """
 
 import sys
@@ -12,19 +12,18 @@ from msgspec import Struct
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.settings import Settings
 
-# The standard streams, the event loop, logs, lookups of names, certificates, keys, metrics, traces.
+# For the standard streams, the event loop, logs, lookups of names, certificates, keys, metrics and traces.
 BASE_FILES = 64
-# What a storage opens at a time: LMDB, the journal, the segments that are read and those that a checkpoint writes, and
-# what backups pin.
+# For the storage: LMDB, the journal, the segments that reads and checkpoints keep open, and the files that backups pin.
 STORAGE_FILES = 192
-# The part of what is left that blobs get where not everything fits.
+# If not everything fits, blobs get this fraction (1/8) of the rest.
 BLOB_SHARE = 8
 MIN_BLOBS = 8
 MIN_CONNECTIONS = 16
 
 
 class Allotment(Struct, frozen=True):
-    """How many connections and open blobs there may be at a time, and how many descriptors that takes in all."""
+    """How many connections and open blobs there may be at a time, and the reserve for the server itself."""
 
     connections: int
     blobs: int
@@ -32,12 +31,12 @@ class Allotment(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """How many descriptors the process may come to need."""
+        """How many descriptors the process may need."""
         return self.connections + self.blobs + self.reserve
 
 
 def allot(settings: Settings, limit: int, tuning: ListenerTuning) -> Allotment:
-    """Divide the descriptors that the system allows. Without enough of them there are no connections."""
+    """Divide the descriptors that the system allows. If they are too few, no connections are allowed."""
     reserve, most = reserved(settings, tuning), settings.limits.max_connections
     free = max(0, limit - reserve)
     blobs = max(MIN_BLOBS, min(most, max(free // BLOB_SHARE, free - most)))
@@ -46,14 +45,14 @@ def allot(settings: Settings, limit: int, tuning: ListenerTuning) -> Allotment:
 
 
 def reserved(settings: Settings, tuning: ListenerTuning) -> int:
-    """Give how many descriptors the server keeps for what is neither an admitted connection nor a blob."""
+    """Give how many descriptors the server reserves beside admitted connections and blobs."""
     refused = tuning.max_turned_away + tuning.accepted_at_once
     handshakes = tuning.encryption.min_handshakes if settings.tls.configured else 0
     return BASE_FILES + refused + handshakes + settings.webhooks.max_concurrent + STORAGE_FILES
 
 
 def wanted(settings: Settings, tuning: ListenerTuning) -> int:
-    """Give how many descriptors let every connection have a blob open."""
+    """Give how many descriptors are enough for a blob per connection."""
     return allot(settings, sys.maxsize, tuning).total
 
 
@@ -63,24 +62,24 @@ def descriptor_limit() -> int:
 
 
 def largest_limit() -> int:
-    """Give to how many descriptors this process may raise its limit (the hard limit)."""
+    """Give the hard limit, up to which this process may raise its soft limit."""
     return _limits()[1]
 
 
 def raise_limit(count: int) -> None:
-    """Raise the soft limit to `count`, or as far as the system lets an ordinary process."""
+    """Raise the soft limit to `count`, or to the hard limit if that is lower."""
     soft, hard = _limits()
     if soft < count:
-        import resource  # noqa: PLC0415 - there is a limit, so there is this module
+        import resource  # noqa: PLC0415 - a finite limit means that the module exists
 
         _, given = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # macOS has a smaller limit of its own where the hard one is infinite, and refuses: the soft one stays then.
+        # macOS refuses more than a limit of its own, even if the hard limit is infinite: the soft limit stays then.
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(count, hard), given))
 
 
 def _limits() -> tuple[int, int]:
-    """Give the soft and the hard limit. A system without them has as many descriptors as anybody wants."""
+    """Give the soft and the hard limit. On a system without limits both are the largest integer."""
     try:
         import resource  # noqa: PLC0415 - not every system has it
     except ImportError:

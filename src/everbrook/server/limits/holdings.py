@@ -1,6 +1,7 @@
-"""Holdings: how many connections and live reads one address, identity or bucket has at a time (429).
+"""Concurrency limits: how many connections and live reads one address, identity or bucket has at a time (429).
 
-Each is entered under a key and left under the same one, exactly once; whoever has nothing any more is forgotten.
+Each is counted under a key at its begin and discounted under the same key at its end, exactly once. A key whose count
+is 0 is removed.
 """
 
 from collections.abc import Hashable
@@ -20,7 +21,7 @@ WAIT_SECS = 5
 
 
 class Shares:
-    """How many of something each has, up to `most`. Zero: as many as they like, and nothing is counted."""
+    """Counts by key, each up to `most`. Zero: there is no bound, and nothing is counted."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -30,11 +31,11 @@ class Shares:
         return len(self._held)
 
     def held(self, key: Hashable) -> int:
-        """Give how many somebody has."""
+        """Give the count of a key."""
         return self._held.get(key, 0)
 
     def has_room(self, key: Hashable | None) -> bool:
-        """Tell whether one more may be entered."""
+        """Tell whether the count of a key is below the bound."""
         return not self.most or key is None or self._held.get(key, 0) < self.most
 
     def enter(self, key: Hashable | None) -> None:
@@ -54,15 +55,15 @@ class Shares:
 
 
 Place = tuple[Hashable | None, Hashable | None, Hashable | None]
-"""By address, by identity and by bucket."""
+"""The keys under which a live read is counted: of its address, its identity and its bucket."""
 NO_PLACE: Place = (None, None, None)
 
 
 class Holdings:
-    """What is open at a time, by address, by identity and by bucket."""
+    """Counts open connections and live reads by address, identity and bucket, and refuses those beyond the bounds."""
 
     def __init__(self, limits: LimitSettings, proxies: Proxies) -> None:
-        """Count connections of trusted proxies for nobody, and their live reads for those who are behind them."""
+        """Connections of trusted proxies are not counted; live reads count for the clients behind them."""
         self._proxies = proxies
         most = limits.max_connections_per_address
         self.connections = Shares(ADDRESS_CONNECTIONS if most is None else most)
@@ -94,12 +95,12 @@ class Holdings:
         return key
 
     def close(self, key: Hashable | None, number: int) -> None:
-        """Count a connection no more, and not for the identity that it was of."""
+        """Discount a connection from its address and its identity."""
         self.connections.leave(key)
         self.identified.leave(self._identity_of.pop(number, None))
 
     def admit(self, request: Request) -> None:
-        """As a gate: count the connection of a request for the identity that the request is of, or refuse it."""
+        """As a gate: count the connection of a request for the identity of the request, or refuse the request."""
         number, key = request.peer.number, identity_of(request)
         if not number or request.path in PROBES or self._identity_of.get(number) == key:
             return
@@ -117,7 +118,7 @@ class Holdings:
     # Live reads
 
     def begin_reading(self, request: Request) -> Place:
-        """Count a live read, or refuse it. Gives what to `end_reading` with."""
+        """Count a live read, or refuse it. Gives the keys for `end_reading`."""
         if not self._counts_readers:
             return NO_PLACE
         by_address, by_identity, by_bucket = self.readers_by_address, self.readers_by_identity, self.readers_by_bucket
@@ -134,7 +135,7 @@ class Holdings:
         return place
 
     def end_reading(self, place: Place) -> None:
-        """Count a live read no more."""
+        """Discount a live read."""
         self.readers_by_address.leave(place[0])
         self.readers_by_identity.leave(place[1])
         self.readers_by_bucket.leave(place[2])
@@ -145,7 +146,7 @@ class Holdings:
 
 
 def _bucket_of(request: Request) -> bytes:
-    """Give the id of the bucket that a live read is of. The base surface, which has none, counts as one."""
+    """Give the id of the bucket of a live read. The base surface counts as one bucket, with an empty id."""
     if not request.path.startswith(BUCKET_ROOT):
         return b""
     return decode_path(request.path[len(BUCKET_ROOT) :].partition(b"/")[0])

@@ -1,9 +1,9 @@
-"""Long turns of the event loop: each is logged with what ran in it, and counted.
+"""Long turns of the event loop: each is logged with its cause, and counted.
 
-Nothing is measured for it on the way of a request. How long an answer took is known where answers are counted, and only
-one that took long is looked at here: how much of that time the thread of the loop has worked is asked of the overload
-control, which notes it with each beat. What the loop runs by itself is timed callback by callback. Under ASGI there is
-no beat, and the work on each request is measured.
+Requests need no extra measurement: the counters of answers know how long an answer took, and report a long one here.
+Whether the loop worked during that time comes from the overload control, which records the processor time of the loop
+periodically. Callbacks of the loop itself are timed one by one. Under ASGI there is no overload control, so the
+processor time of each request is measured.
 """
 
 import logging
@@ -21,31 +21,33 @@ LONG_SECS = 0.05
 
 
 class LongTurns:
-    """Hears of what took long, and finds out whether that was a turn of the loop."""
+    """Receives reports of long operations, and finds out whether they were long turns of the loop."""
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
         self._noted_at = 0.0
         self.worked: Callable[[], float | None] = lambda: None
-        """Tells for how many seconds the thread of the loop has worked since the last beat, where that is known."""
+        """Gives the processor time of the loop since the last beat of the overload control, if it is known."""
 
     def answered(self, operation: str, secs: float) -> None:
-        """Hear of an answer that was there so long after its request had come. It may have waited for something."""
+        """Report an answer that came `secs` after its request. It may have waited for a part of that time."""
         self._note(operation, operation, secs, self.worked() or 0.0)
 
     def handled(self, operation: str, worked_secs: float) -> None:
-        """Hear for how long the thread has worked on a request, where there is no beat: under another server's loop."""
+        """Report the processor time of a request, under ASGI."""
         if worked_secs >= LONG_SECS:
             self._note(operation, operation, worked_secs, worked_secs)
 
     def called(self, secs: float, callback: Callable[..., object], *args: object) -> None:
-        """Hear of a callback that took so long. While the server is idle nobody knows how much of that was work."""
+        """Report a callback that took `secs`. While the server is idle its processor time is unknown, and all of `secs`
+        counts.
+        """
         worked_secs = self.worked()
         self._note(BACKGROUND, _name_of(callback, args), secs, secs if worked_secs is None else worked_secs)
 
     def _note(self, label: str, cause: str, secs: float, worked_secs: float) -> None:
         now = monotonic()
-        # What was noted after this began was noted in the same turn: the answers behind it have waited for it.
+        # A long turn that was noted after this one began is the same turn: the later answers have waited for it.
         if worked_secs < LONG_SECS or self._noted_at >= now - secs:
             return
         self._noted_at = now
@@ -54,7 +56,7 @@ class LongTurns:
 
 
 def _name_of(callback: Callable[..., object], args: tuple[object, ...]) -> str:
-    """Name what was called. A guard or a timer is not what took long: what it calls is an argument of it."""
+    """Give the name of a callback. For a guard or a timer, it is that of the function that it calls, an argument."""
     if isinstance(callback, partial):
         return _name_of(callback.func, callback.args)
     if isinstance(getattr(callback, "__self__", None), Faults | Periodic):
@@ -63,7 +65,7 @@ def _name_of(callback: Callable[..., object], args: tuple[object, ...]) -> str:
 
 
 class TimedScheduler:
-    """The event loop, with its callbacks timed."""
+    """A scheduler that times the callbacks of the event loop."""
 
     def __init__(self, loop: Scheduler, turns: LongTurns) -> None:
         self._turns = turns

@@ -1,13 +1,13 @@
-"""Overload: what can't be done in good time is refused at once, so that the rest still is.
+"""Load shedding: refuses requests early under overload, so that admitted requests meet their deadline.
 
-The signals are delays, never rates: how long what has arrived waits for its turn, and how long it will be until a
-change is durable. The larger of them, in units of what it may be, is the strain. An overload begins when the strain was
-above 1 for a while: a burst is none. From then on a share of the busy connections is refused something and left alone
-for a while, in turns: so large a share that the strain would fall to `SOFT` if nothing else changed.
+The signals are delays, never rates: how long a request waits for its turn of the event loop, and how long a change
+waits until it is durable. The larger of the two, in units of its bound, is the strain. An overload begins when the
+strain has been above 1 for a window of time, so that a burst is not one. From then on a share of the busy connections
+is refused and then held, in turns: not read for a while. The share is so large that the strain would fall to `SOFT`.
 
-The delay of the loop is measured by a beat: by as much as it is late, everything that arrived meanwhile has waited.
-While nothing arrives there is no beat, so that an idle server sleeps. On a machine that is busy with other things, or
-with a disk that is, everything is late and nothing is overloaded: a delay counts only where there is much to be done.
+The delay of the loop is measured by a periodic timer, the beat: if it is late, all requests that arrived meanwhile have
+waited as long. While no requests arrive there is no beat, so that an idle server sleeps. If other programs use the
+processor or the disk, everything is late without an overload. So a delay counts only if many requests or changes wait.
 """
 
 from math import ceil, inf
@@ -23,23 +23,24 @@ from everbrook.server.limits.tuning import OverloadTuning
 from everbrook.server.observe.operations import follows
 
 WRITES = {b"POST", b"PUT"}
-# The strain up to which nobody is refused, and the one from which even those who follow are.
+# Below the first strain no connection is refused. From the second one on even live reads are.
 SOFT = 0.5
 HARD = 4.0
-# From so many reads between two beats on, it is their number that makes a beat late.
+# With fewer reads between two beats than this, the server is not the cause of a late beat.
 MANY_READS = 16
-# How many requests of one connection may be under way while there is strain.
+# How many requests of one connection may be unanswered while there is strain.
 MOST_AT_ONCE = 64
-# So much of what the disk did before is still believed in when it did less: a slow moment is not the end.
+# How fast the measured rate of the disk may fall: to this fraction per measurement, because one may be an outlier.
 KEPT = 0.7
-# How long a refused connection is left alone at most while there are few, and how many of them come back in a second.
+# The longest hold of a refused connection while few are held, and how many held connections return per second.
 HOLD_SECS = 0.8
 RETURNING_PER_SEC = 2000
+# Multiples of the golden ratio, modulo 1, are evenly spread (a low-discrepancy sequence).
 GOLDEN = 0.618033988749895
 
 
 class Control:
-    """Tells from the strain what share of the connections is refused. Times are arguments, to be replayed."""
+    """Decides from the strain which share of the connections is refused. Times are arguments, for replay in tests."""
 
     __slots__ = ("_seen_at", "_since", "_window_secs", "overloaded")
 
@@ -50,7 +51,7 @@ class Control:
         self.overloaded = False
 
     def observe(self, strain: float, now: float) -> None:
-        """Take in the strain. An overload begins and ends when the strain says so throughout a window."""
+        """Record the strain. An overload begins or ends when the strain has demanded it throughout a window."""
         silent = now - self._seen_at > self._window_secs
         self._seen_at = now
         if not (strain < SOFT if self.overloaded else strain > 1.0):
@@ -62,24 +63,25 @@ class Control:
             self._since = None
 
     def refuses(self, strain: float, held: int, busy: int) -> bool:
-        """Tell whether a connection is refused, if of `busy` ones so many are `held` already."""
+        """Tell whether one more connection is refused, if `held` of `busy` ones are held already."""
         if not self.overloaded or strain < SOFT:
             return False
-        # Rounded down: a client that is alone is not what there is too much of.
+        # Rounded down, so that a lone client is never refused.
         return held < int((1.0 - (SOFT / strain) ** 2) * busy)
 
 
 class Overload:
-    """Measures the delays while requests come, and counts the connections that ask for something.
+    """Measures the delays while requests arrive, and counts the busy connections.
 
-    `beat_at` is when the last beat was: never, while there is none. `limit_secs` is how long ago that may be before a
-    read is looked at: a long turn of the loop in its midst. While `calm`, no other is. `active` are the connections
-    that asked for something in this window, `before` those of the last one, and `held` those that are left alone.
-    `in_time` is how many changes become durable in the time that one may take, as far as that is known.
+    `beat_at` is the time of the last beat, infinite while there is none. While `calm`, the reads from connections are
+    admitted without a check, unless the last beat is longer ago than `limit_secs`: then the present turn of the loop is
+    long. `active` are the connections with requests in this window, `before` those of the last window, `held` those
+    that are refused and not read. `in_time` is how many changes become durable within the bound of their delay,
+    infinite while it is unknown.
     """
 
     def __init__(self, engine: Engine, wait_secs: float, commit_secs: float, tuning: OverloadTuning) -> None:
-        """Bound the delays. Zero: as large as they will."""
+        """`wait_secs` and `commit_secs` are the bounds of the two delays. Zero: there is no bound."""
         self._engine = engine
         self._tuning = tuning
         self._wait_secs = wait_secs or inf
@@ -100,17 +102,17 @@ class Overload:
         self._counted = 0
 
     def worked(self) -> float | None:
-        """Give for how many seconds the thread of the loop has worked since the last beat; None where there is none."""
+        """Give the processor time of the loop since the last beat; None while there is no beat."""
         return thread_time() - self._worked_secs if self.begun and self.beat_at < inf else None
 
     @property
     def begun(self) -> bool:
-        """Whether there was ever a beat to schedule."""
+        """Whether the beat was ever started."""
         return self._timer is not None
 
     @property
     def busy(self) -> int:
-        """How many connections ask for something, those included that are held."""
+        """How many connections are busy, held ones included."""
         return len(self.held) + max(len(self.active), len(self.before))
 
     @property
@@ -119,27 +121,27 @@ class Overload:
 
     @property
     def room(self) -> float:
-        """How many more changes are taken in, be it a burst or an overload: what is beyond would come too late."""
+        """How many more changes may be pending, in a burst as in an overload: later ones would miss their deadline."""
         return inf if self._engine.failure else max(self._tuning.few_changes, self.in_time) - self._pending
 
     @property
     def spare_changes(self) -> int:
-        """What is kept of a full queue for connections that wait for each answer: they did not fill it."""
+        """The room in a full queue for connections that wait for each answer: such connections did not fill it."""
         return self._tuning.few_changes
 
     def forget(self, connection: object) -> None:
-        """Count a connection no more."""
+        """Remove a connection from all counts."""
         for each in (self.active, self.before, self.held):
             each.discard(connection)
 
     def hold(self, connection: object) -> float:
-        """Count a connection as one that is left alone. Gives for how long."""
+        """Count a connection as held. Gives for how long it is held."""
         self.forget(connection)
         self.held.add(connection)
         return hold_secs(len(self.held))
 
     def start(self) -> None:
-        """Begin to beat: something has come."""
+        """Start the beat, because a request has arrived."""
         self.beat_at = self._read_at = self._counted_at = monotonic()
         self._worked_secs = thread_time()
         self._counted, self.in_time = self._engine.durable_change, inf
@@ -147,12 +149,12 @@ class Overload:
         self._timer = self._engine.faults.every(Callback.OVERLOAD, self._tuning.beat_secs, self._beat, self._skip)
 
     def stop(self) -> None:
-        """Beat no more."""
+        """Stop the beat."""
         if self._timer:
             self._timer.cancel()
 
     def _skip(self) -> None:
-        """Take a beat for one in time that failed: what it would have seen is not known."""
+        """Treat a beat that failed as one that was in time, because the delay is unknown."""
         self.beat_at = monotonic()
 
     def _beat(self) -> None:
@@ -173,30 +175,28 @@ class Overload:
             self.stop()
 
     def strain(self) -> float:
-        """Give how far beyond the bounds the delays are at this moment.
-
-        A turn of the loop in which very much is read is a long one: it is looked at in its midst, not only at its end.
-        """
+        """Give the strain at this moment, also within a long turn of the loop, before its late beat."""
         return self._observe(monotonic())
 
     def _observe(self, now: float) -> float:
         commits = self._commit_strain()
         strain = max(max(self.late_secs, self._late(now)) / self._wait_secs, commits)
         self.control.observe(strain, now)
-        # A queue that is too long is watched at once, though it may be a burst that passes.
+        # A queue of changes that is too long is checked at once, even if it is only a burst.
         self.calm = not self.control.overloaded and commits <= 1.0
         return strain
 
     def _commit_strain(self) -> float:
-        """Give how long a change would take to become durable that came now, or has taken if that is longer."""
+        """Give the expected or the present delay of changes, the larger one, in units of its bound."""
         pending = self._pending
         if pending < self._tuning.few_changes or self._engine.failure:
             return 0.0
         return max(self._engine.pending_secs / self._commit_secs, pending / max(self.in_time, self._tuning.few_changes))
 
     def _count_durable(self, now: float) -> None:
-        """Count how many changes become durable in the time that one may take, while there is always a queue of them:
-        otherwise it would be counted how many were asked for.
+        """Measure how many changes become durable within the bound of their delay.
+
+        The measurement counts only while changes queue up all the time: otherwise it would give the rate of arrivals.
         """
         secs, durable = now - self._counted_at, self._engine.durable_change
         if self._pending >= self._tuning.few_changes:
@@ -207,9 +207,9 @@ class Overload:
         self._counted_at, self._counted = now, durable
 
     def _late(self, now: float) -> float:
-        """Give how late the next beat is already by the loop's own work: what is read now may have waited that long.
+        """Give by how much the loop's own work delays the next beat: a request may have waited as long.
 
-        The rest of the delay was a wait for a processor that other programs had: refusing requests would not help.
+        The rest of the delay was a wait for a processor that other programs used: refusing requests would not help.
         """
         late_secs = now - self.beat_at - self._tuning.beat_secs
         if late_secs <= 0 or self.reads < MANY_READS:
@@ -218,19 +218,19 @@ class Overload:
 
 
 class Admission:
-    """One read from a connection under strain: what is in it is admitted as a whole, or not at all.
+    """Admission of the requests in one read from a connection under strain: they are admitted up to the first refusal.
 
-    What is refused first are writes and reads of the past. Readers that follow go on unless nothing else helps; probes,
-    acks of work and what ends something pass always. `refused` is the first request that does not go on, `flooding`
-    that more came behind it: who sent it does not wait for answers, and gets one for all of it.
+    Writes and catch-up reads are refused first, live reads only under the highest strain. Probes, acks and deletions
+    always pass. `refused` is the first refused request. `flooding` says that more requests follow it: the client does
+    not wait for answers, and gets one answer for all of them.
     """
 
     __slots__ = ("_changes", "_overload", "_refuses", "_room", "_spare", "_strain", "flooding", "refused")
 
     def __init__(self, overload: Overload, outstanding: int, *, returning: bool) -> None:
-        """Whoever returns after having been left alone is admitted: it is somebody else's turn to be.
+        """`returning`: the connection was held, and is admitted now, because it is the turn of others to be refused.
 
-        Whoever waits for many answers already has sent what comes now long ago: it is refused before others are.
+        A connection with many `outstanding` answers is refused before others: its requests have waited for long.
         """
         self._strain = strain = overload.strain()
         self._overload = overload
@@ -242,7 +242,7 @@ class Admission:
         self.flooding = False
 
     def admits(self, request: Request) -> bool:
-        """Tell whether a request goes on."""
+        """Tell whether a request is admitted."""
         if self.refused is not None:
             self.flooding = True
         elif not self._is_admitted(request):
@@ -261,14 +261,14 @@ class Admission:
         return not self._refuses and self._room >= 0 and (request.method not in WRITES or self._takes_change())
 
     def _takes_change(self) -> bool:
-        """Tell whether there is room for one more change; for the first of a read there may be where there is none."""
+        """Tell whether there is room for one more change. The first one in a read may use the spare room."""
         spare, self._spare = self._spare, 0
         self._changes -= 1
         return self._changes + spare >= 0
 
 
 def sheddable(request: Request) -> bool:
-    """Tell whether a request may be refused for there being too many."""
+    """Tell whether a request may be refused under overload."""
     if not request.path.startswith((STREAM_ROOT, BUCKET_ROOT)):
         return False
     if request.method in WRITES:
@@ -277,16 +277,16 @@ def sheddable(request: Request) -> bool:
 
 
 def hold_secs(held: int) -> float:
-    """Tell how long a refused connection is left alone when so many are.
+    """Tell how long a refused connection is held, if `held` connections are.
 
-    However many there are, so few come back in a second that refusing them again costs next to nothing. They do not
-    all come back at once.
+    The more are held, the longer: the number that returns per second is bounded, so that refusing them again costs
+    little. The times are spread, so that connections do not return together.
     """
     return _longest_secs(held) * (0.1 + 0.9 * _spread(held))
 
 
 def wait_secs(held: int) -> int:
-    """Tell a refused client in how many seconds it may ask again (`Retry-After`). Not all are told the same."""
+    """Give the `Retry-After` of a refused client. The values are spread, so that clients do not return together."""
     return ceil(_longest_secs(held) * (0.3 + _spread(held)))
 
 
@@ -295,5 +295,5 @@ def _longest_secs(held: int) -> float:
 
 
 def _spread(held: int) -> float:
-    """Give numbers between 0 and 1 that are far from those just before."""
+    """Give a number between 0 and 1 that is far from those of the preceding counts."""
     return (held * GOLDEN) % 1.0

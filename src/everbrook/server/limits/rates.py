@@ -1,9 +1,9 @@
-"""Rates: how often one address or one identity may ask, and how much it may append (429).
+"""Rate limits: how many requests per second an address or an identity may send, and how many bytes it may append (429).
 
-Addresses are looked at before a token is, so that guessing tokens is bounded too; identities after. A refusal draws
-nothing, and its `Retry-After` is when the same request would pass if nothing else came. A request whose head was
-admitted before its body came is counted then, and its bytes when they are there: all at once, or as they come where
-they are taken so. Who owes bytes is not asked for more.
+The gate for addresses runs before authentication, so that it bounds guesses of tokens too; the gate for identities runs
+after it. A refusal draws nothing, and its `Retry-After` is the time at which the same request would pass if no other
+came. If a request is admitted by its head, before its body arrives, the request is counted then and its bytes later:
+with the whole body, or piece by piece as a streamed body arrives. A key in debt for bytes is refused until it is paid.
 """
 
 from collections.abc import Callable, Hashable
@@ -23,10 +23,10 @@ Whose = Callable[[Request], Hashable | None]
 
 
 class RateGate:
-    """Bounds the requests, and the bytes of appends, of whoever `whose` says a request is of."""
+    """Bounds the requests and the appended bytes by key. `whose` gives the key of a request."""
 
     def __init__(self, whose: Whose, owner: str, requests: Rate | None, append_bytes: Rate | None) -> None:
-        """Take a bound or none for each. `owner` is what a refusal calls the one who is bounded."""
+        """A rate of None is no bound. `owner` is the word of a refusal for the key: an address or an identity."""
         self._whose = whose
         self._owner = owner
         self._requests = requests
@@ -34,7 +34,7 @@ class RateGate:
         self.refused = 0
 
     def admit(self, request: Request) -> None:
-        """Draw what the request costs, or refuse it."""
+        """Draw the cost of a request, or refuse it."""
         key = self._whose(request)
         if key is None or request.path in PROBES:
             return
@@ -49,7 +49,7 @@ class RateGate:
             self._append_bytes.draw(key, sent_bytes, now)
 
     def count(self, request: Request, sent_bytes: int) -> None:
-        """Draw bytes of a body that is taken as it comes. Its head was admitted."""
+        """Draw bytes of a streamed body, whose head was admitted before."""
         key = self._whose(request)
         if key is not None and self._append_bytes is not None:
             self._append_bytes.draw(key, sent_bytes, monotonic())
@@ -65,7 +65,7 @@ class RateGate:
 
 
 def _brings_bytes(request: Request) -> bool:
-    """Tell whether a request has a body, or one follows its head."""
+    """Tell whether a request has a body, even if it has not arrived yet."""
     if request.method not in BODIES:
         return False
     declared = b"transfer-encoding" in request.headers or request.headers.get(b"content-length", b"0") != b"0"
@@ -73,7 +73,7 @@ def _brings_bytes(request: Request) -> bool:
 
 
 def identity_of(request: Request) -> Hashable | None:
-    """Give what an identity is known by, if there is one that is not shared by many: addresses bound those."""
+    """Give the key of the identity of a request. None for an anonymous or a shared one, which addresses bound."""
     identity = request.identity
     return (identity.source, identity.subject) if identity and not identity.shared else None
 
@@ -106,7 +106,7 @@ def _gate(whose: Whose, owner: str, requests: int, append_bytes: int, burst_secs
     return RateGate(
         whose,
         owner,
-        # One request must always be possible: a bucket is never smaller than that.
+        # One request must always be possible, so a bucket holds at least one.
         Rate(requests, max(burst_secs - 1 / requests, 0.0)) if requests else None,
         Rate(append_bytes, burst_secs) if append_bytes else None,
     )

@@ -1,16 +1,16 @@
-"""Tuning of the overload control: timers and sizes that are not settings. Only tests choose others."""
+"""Tuning of the overload control: timers and sizes that are not settings. Tests choose other values."""
 
 from msgspec import Struct
 
 
 class OverloadTuning(Struct, frozen=True, kw_only=True):
-    """How delays are measured, and when one is an overload."""
+    """The timers and thresholds of the overload control."""
 
     beat_secs: float = 0.025
     """How often the lateness of the event loop is measured."""
 
     window_secs: float = 0.5
-    """How long an overload must last to be one, or to be over, and how long a connection that asked counts as busy."""
+    """How long the strain must last for an overload to begin or end. Also how long a connection counts as busy."""
 
     few_changes: int = 2048
-    """Fewer pending changes are not a queue: however slow the disk is, one sync is enough for them."""
+    """With fewer pending changes there is no overload, because one sync is enough for all of them."""

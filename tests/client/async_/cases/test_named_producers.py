@@ -59,7 +59,7 @@ async def test_where_nobody_tells_of_producers_a_first_answer_that_is_lost_is_to
     await produce(shaky, [1])
     proxy.arm(Edited(headers={"Stream-Extensions": None, "Producer-Epoch": None}), method="HEAD")
     proxy.arm(NeverSent(), method="POST")
-    with pytest.raises(AppendUncertain, match="'named' is not the only one of its name"):
+    with pytest.raises(AppendUncertain, match="another producer uses the id 'named'"):
         await produce(shaky, [4])
     assert writer.messages() == [1]
 

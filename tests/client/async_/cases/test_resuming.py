@@ -135,7 +135,7 @@ async def test_a_position_without_resuming_is_refused(writer: Writer, stream: As
 
 @pytest.mark.parametrize("beside", [{"epoch": 1}, {"seq": 1}, {"auto_claim": True}])
 async def test_resuming_finds_its_epoch_by_itself(stream: AsyncStream[object], beside: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="by itself"):
+    with pytest.raises(ValueError, match="determines the epoch"):
         stream.producer("copy", resume=True, **beside)  # type: ignore[arg-type]
 
 

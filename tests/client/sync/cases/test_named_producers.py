@@ -58,7 +58,7 @@ def test_where_nobody_tells_of_producers_a_first_answer_that_is_lost_is_told(
     produce(shaky, [1])
     proxy.arm(Edited(headers={"Stream-Extensions": None, "Producer-Epoch": None}), method="HEAD")
     proxy.arm(NeverSent(), method="POST")
-    with pytest.raises(AppendUncertain, match="'named' is not the only one of its name"):
+    with pytest.raises(AppendUncertain, match="another producer uses the id 'named'"):
         produce(shaky, [4])
     assert writer.messages() == [1]
 
