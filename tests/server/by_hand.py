@@ -8,6 +8,9 @@ from everbrook.server.application import Application
 from everbrook.server.assembly import limits_of, open_storage
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.listener import Listener
+from everbrook.server.observe.assembling import address_of_peer
+from everbrook.server.observe.audit import audit_of
+from everbrook.server.observe.observer import Observer
 from everbrook.settings import Settings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
@@ -55,7 +58,9 @@ class HandServer:
         settings = Settings(storage=StorageSettings(mode=mode, data_dir=str(folder)), limits=limits)
         storage = open_storage(settings)
         self.engine = Engine(storage, self._scheduler, clock, limits_of(settings), commit_executor=self._commits)
-        self._listener = Listener(Application(self.engine, settings))
+        # By a clock that stands every answer comes soon: one that took long would be counted in other lines.
+        observer = Observer(audit_of(settings.audit, address_of_peer), clock=lambda: 0.0)
+        self._listener = Listener(Application(self.engine, settings, observer=observer))
         self._wire, self._connection = self.connect()
 
     def connect(self) -> tuple[Wire, Connection]:

@@ -23,7 +23,7 @@ HEAD = GET.replace(b"GET", b"HEAD")
 
 
 WARM = range(50)
-# About 3 % above what is counted: versions of Python count a line or two differently.
+# At most 3 % above what is counted: versions of Python count a line or two differently.
 BUDGETS = {
     StorageMode.MEMORY: {"append": 310, "append as a producer": 370, "get": 245, "head": 214},
     StorageMode.ACID: {"append": 490, "append as a producer": 550, "get": 260, "head": 214},

@@ -43,13 +43,23 @@ class Observer:
     """Hears of everything. `answered` is None where nobody wants to know of answers."""
 
     def __init__(
-        self, audit: Audit, watchers: Sequence[Watcher] = (), tracer: Tracer | None = None, *, metered: bool = True
+        self,
+        audit: Audit,
+        watchers: Sequence[Watcher] = (),
+        tracer: Tracer | None = None,
+        *,
+        metered: bool = True,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Tell watchers of every answer; the audit log and the tracer are among them where they do anything."""
+        """Tell watchers of every answer; the audit log and the tracer are among them where they do anything.
+
+        `clock` is what the transports take the time of a request from.
+        """
         self.audit = audit
         self.counters = Counters()
         self.turns = LongTurns(self.counters)
-        self.tallies = Tallies(self.turns)
+        self.tallies = Tallies(self.turns, clock)
+        self._clock = clock
         self.deliveries = {True: 0, False: 0}
         self.delivery_secs = Histogram(BOUNDS_SECS)
         self.transport: Transport = NOTHING
@@ -72,7 +82,7 @@ class Observer:
 
     def _pass_on(self, request: Request, response: Response) -> Tally:
         tally = self.tallies.add(request, response)
-        secs = monotonic() - request.received if request.received else 0.0
+        secs = self._clock() - request.received if request.received else 0.0
         for watcher in self._watchers:
             try:
                 watcher.answered(request, response, secs)

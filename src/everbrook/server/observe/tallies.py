@@ -5,6 +5,7 @@ statuses, is left to whoever reads them.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable
 from time import monotonic
 
 from everbrook.server.exchange import Request, Response
@@ -70,9 +71,10 @@ NONE: dict[int, Tally] = {}
 class Tallies:
     """All tallies of a server, and how often each refusal was given."""
 
-    def __init__(self, turns: LongTurns) -> None:
+    def __init__(self, turns: LongTurns, clock: Callable[[], float] = monotonic) -> None:
         """Tell `turns` of answers that took long to be put together."""
         self.turns = turns
+        self._clock = clock
         self._tallies: dict[tuple[str, str, int], Tally] = {}
         self._plain: dict[bytes | str, dict[int, Tally]] = {method: {} for method in METHODS}
         self.refusals: dict[str, int] = {}
@@ -82,13 +84,13 @@ class Tallies:
         status = response.status
         tally = self._plain.get(request.operation or request.method, NONE).get(status) or self._find(request, status)
         received = request.received
-        secs = monotonic() - received if received else 0.0
+        secs = self._clock() - received if received else 0.0
         if secs <= SOON_SECS:
             tally.soon += 1
         else:
             tally.later[bisect_left(BOUNDS_SECS, secs)] += 1
             if secs >= LONG_SECS:
-                began = request.parked_at or monotonic()
+                began = request.parked_at or self._clock()
                 if began - received >= LONG_SECS:
                     self.turns.answered(tally.operation, began - received)
         tally.secs += secs
