@@ -90,7 +90,7 @@ def test_an_acid_store_without_its_base_is_told_to_need_a_backup(run: Run, store
     ran = run("repair", "--yes", "data")
     assert ran.code == 0
     assert "if there is a backup, restore that instead" in ran.err
-    assert "restore a backup to have the others back" in ran.out
+    assert "restore a backup to get the bytes that are lost" in ran.out
 
 
 def test_a_store_in_use_is_one_line_and_exit_code_1(run: Run, folder: Path) -> None:

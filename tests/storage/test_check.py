@@ -345,8 +345,8 @@ NEW = INCARNATION.pack(77)
         (lambda rows: rows.put("forks", TEXT + JSON, b""), "stream 0000000000000002 is no fork of"),
         (lambda rows: rows.put("forks", JSON + FORK, b""), "stream 0000000000000003 is no fork of"),
         (lambda rows: rows.put("forks", TEXT, b""), "the row can't be read"),
-        (lambda rows: rows.delete("mortal", MORTAL), "it can expire and is not among those that can"),
-        (lambda rows: rows.put("mortal", TEXT, b""), "it is not a stream that can expire"),
+        (lambda rows: rows.delete("mortal", MORTAL), "it has a lifetime or a retention policy, and no row in `mortal`"),
+        (lambda rows: rows.put("mortal", TEXT, b""), "no stream with a lifetime or a retention policy"),
         (lambda rows: rows.put("meta", b"applied", bytes(8)), "changes 1 to 26 are missing"),
         (lambda rows: rows.damage("meta", b"applied"), "its row of 'applied' can't be read"),
         (lambda rows: rows.put("meta", b"opened", b"{"), "how the store was opened last can't be read"),
@@ -372,19 +372,19 @@ def test_a_change_that_does_not_go_on_where_its_stream_was_is_found(store: Path)
     lost.first()
     lost.mortal.write(b"lost")
     add_record(store, pack_change((lost.mortal.write(b"after it"),)))
-    assert "change 31 of the journal does not go on where the stream ended, at 9" in inspect(store).damages[0]
+    assert "change 31 of the journal begins at 13, and the tail of the stream is 9" in inspect(store).damages[0]
 
 
 def test_a_change_of_a_stream_that_nothing_created_is_found(store: Path) -> None:
     draft = Draft(b"who", 99)
     draft.write(b"lost")
     add_record(store, pack_change((draft.write(b"after it"),)))
-    assert "change 31 of the journal is about a stream that nothing created" in inspect(store).damages[0]
+    assert "change 31 of the journal edits a stream that does not exist" in inspect(store).damages[0]
 
 
 def test_a_change_that_creates_a_stream_again_is_found(store: Path) -> None:
     add_record(store, pack_change((Draft(b"text", 1).write(b"anew"),)))
-    assert "change 31 of the journal creates a stream that is there" in inspect(store).damages[0]
+    assert "change 31 of the journal creates a stream that exists" in inspect(store).damages[0]
 
 
 def test_a_change_whose_messages_do_not_fill_it_is_found(store: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_change_whose_messages_do_not_fill_it_is_found(store: Path) -> None:
     streams.first()
     write = streams.mortal.write(b"ab", b"cd")
     add_record(store, pack_change((replace(write, ends=(10, 12)),)))
-    assert "change 31 of the journal has messages that do not fill it" in inspect(store).damages[0]
+    assert "change 31 of the journal has messages that do not fill its bytes" in inspect(store).damages[0]
 
 
 def test_a_fork_whose_source_ends_too_early_is_found(store: Path) -> None:

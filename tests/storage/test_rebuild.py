@@ -152,7 +152,7 @@ def test_an_acid_store_without_its_base_has_what_its_journal_has(acid: Path) -> 
     ruin(acid, "gone")
     lines = repair(acid, process=True)
     assert contents(acid) == {b"new": WHOLE[b"new"]}
-    assert "an acid store has its bytes in the base: restore a backup to have the others back" in lines
+    assert "an acid store has its bytes in the base: restore a backup to get the bytes that are lost" in lines
 
 
 def test_a_base_that_can_be_read_in_part_is_kept_aside(acid: Path) -> None:

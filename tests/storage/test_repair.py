@@ -73,7 +73,7 @@ def test_a_store_whose_journal_lost_changes_of_unknown_streams_takes_changes_aga
     clear_records(store, 27, 28)
     assert inspect(store).refusals
     lines = repair(store)
-    assert "what is left of the journal is taken into the base, and the store takes changes again" in lines
+    assert "the readable changes of the journal are in the base, and the store takes changes again" in lines
     cut = {b"text": b"first" + LARGE, b"json": b'1,"two",', b"fork": b"of the fork"}
     assert contents(store) == WHOLE | cut
     assert JOURNAL_NAME in lost_files(store)

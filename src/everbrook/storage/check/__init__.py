@@ -1,4 +1,4 @@
-"""Checking and repairing stores that no server uses: what is stored, and what of it is not what was written."""
+"""Checking and repairing stores that no server uses. The recovery of a store at its opening is not here."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""Copying a base of which only LMDB's own lists are damaged: that of its databases, or that of its free pages.
+"""Copying a base in which only LMDB's own lists are damaged: the list of databases, or the list of free pages.
 
-The trees of its databases are read page by page, without LMDB. Every row of them must be there: each page is filled by
-its rows without a gap, their keys rise, and they are as many as LMDB counts. So nothing is lost with the old file.
+The trees of the databases are read page by page, without LMDB. They must be complete: the rows fill each page without a
+gap, the keys increase, and the number of rows is the one that LMDB recorded. So the copy loses nothing.
 """
 
 import os
@@ -38,18 +38,18 @@ BATCH_ROWS = 5_000
 
 
 class _Damaged(Exception):
-    """A page is not one of a whole tree."""
+    """A page does not belong to an undamaged tree."""
 
 
 class _Tree(Value, frozen=True):
-    """Where a database begins, and how many rows it has."""
+    """The root page of a database, and the number of its rows."""
 
     root: int
     count: int
 
 
 class _Node(Value, frozen=True):
-    """An entry of a page: in a branch it leads to another page, in a leaf it is a row."""
+    """An entry of a page: in a branch page it leads to another page, in a leaf page it is a row."""
 
     key: bytes
     begin: int
@@ -58,8 +58,8 @@ class _Node(Value, frozen=True):
     end: int
 
 
-class LooseTrees:
-    """The trees of an LMDB file, without its own list of them."""
+class PageTrees:
+    """The trees of an LMDB file, read without LMDB."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb", buffering=0)
@@ -72,7 +72,7 @@ class LooseTrees:
         self._file.close()
 
     def databases(self) -> dict[bytes, _Tree] | None:
-        """Find the databases of a base: by their names, and one of another name by elimination."""
+        """Find the databases of a base by their names. One whose name is damaged is found by elimination."""
         try:
             self._page_bytes, root = self._begin()
             page = self._read(root * self._page_bytes, self._page_bytes)
@@ -91,8 +91,8 @@ class LooseTrees:
         rows = {name: DATABASE.unpack(row) for name, row in named.items()}
         return {name: _Tree(row[-1], row[-2]) for name, row in rows.items()}
 
-    def whole(self) -> bool:
-        """Tell whether every row is there."""
+    def complete(self) -> bool:
+        """Tell whether no row is missing."""
         databases = self.databases()
         try:
             return databases is not None and all(
@@ -111,7 +111,7 @@ class LooseTrees:
             yield key, value
 
     def _begin(self) -> tuple[int, int]:
-        """Give the size of pages, and the root of the list of databases."""
+        """Give the size of a page, and the root of the list of databases."""
         meta = newest_meta(self._file.fileno())
         if meta is None:
             raise _Damaged
@@ -143,7 +143,7 @@ class LooseTrees:
                 yield node.key, self._value(page, node)
 
     def _nodes(self, page: bytes, place: int, kind: int) -> Iterator[_Node]:
-        """Give the entries of a page as they lie one behind the other, up to its end."""
+        """Give the entries of a page in the order of their positions, up to the end of the page."""
         while place < len(page):
             low, high, flags, key_bytes = NODE.unpack_from(page, place)
             begin = place + NODE.size + key_bytes
@@ -167,27 +167,27 @@ class LooseTrees:
 
 
 def is_copyable(folder: Path) -> bool:
-    """Tell whether every row of the base of a store can be copied, though LMDB can't read it."""
+    """Tell whether every row of a store's base can be copied although LMDB can't read the file."""
     path = folder / BASE / DATA
     if not path.is_file():
         return False
-    with LooseTrees(path) as trees:
-        return trees.whole()
+    with PageTrees(path) as trees:
+        return trees.complete()
 
 
 def copy_base(folder: Path, parts: NewParts) -> str:
-    """Give a store a new base with the rows of its old one, which is set aside. Says what was done."""
+    """Replace the base of a store by a copy of its rows, and set the old base aside. Gives a line for the user."""
     parts.begin((BASE,))
-    with LooseTrees(folder / BASE / DATA) as trees:
+    with PageTrees(folder / BASE / DATA) as trees:
         try:
             _copy(trees, parts.draft / BASE)
         except lmdb.DiskError as error:
-            raise StoreError(f"{folder} has no room for a copy of its base: {error}") from error
+            raise StoreError(f"{folder} has no room for a copy of its base, free some space: {error}") from error
     parts.publish()
     return f"every row of the base is in a new file; the old one is kept in {LOST_AND_FOUND}"
 
 
-def _copy(trees: LooseTrees, base: Path) -> None:
+def _copy(trees: PageTrees, base: Path) -> None:
     with open_environment(base) as env:
         opened = {name: env.open_db(name) for name in Database.ALL}
         for name, tree in (trees.databases() or {}).items():

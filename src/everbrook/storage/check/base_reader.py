@@ -1,4 +1,4 @@
-"""Reading the base to check it: every row of every database, in order, and what LMDB can't read."""
+"""Reading the base for a check: gives every row of every database in order, and reports the errors of LMDB."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,7 +15,7 @@ from everbrook.storage.rows import DATA, INCARNATION, Database, place_of, readab
 
 
 class BaseReader:
-    """The base, read-only. Unless the store was `made` completely, a missing or incomplete file is no damage."""
+    """The base, read-only. `made`: the making of the store was completed, so a missing or incomplete file is damage."""
 
     def __init__(self, folder: Path, notebook: Notebook, *, made: bool) -> None:
         self._file = folder / BASE / DATA
@@ -67,12 +67,12 @@ class BaseReader:
         return None if value is None else bytes(value)
 
     def sealed(self, database: bytes, key: bytes) -> bytes | None:
-        """Give a value, if it is there and verifies."""
+        """Give a value without its checksum; None if it is missing or damaged."""
         value = self.get(database, key)
         return None if value is None else unseal(key, value)
 
     def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Give every row as it is stored, as long as they come in order and are no more than LMDB says."""
+        """Give every row as it is stored, until one is out of order or their number exceeds LMDB's count."""
         self._notebook.at(self._file, database.decode())
         if self._transaction is None or database not in self._databases:
             return
@@ -94,7 +94,7 @@ class BaseReader:
             self._unreadable(f"it has {seen} rows, and LMDB counts {count}")
 
     def with_prefix(self, database: bytes, prefix: bytes) -> Iterator[bytes]:
-        """Give the keys that begin with some bytes."""
+        """Give the keys that begin with `prefix`."""
         if self._transaction is None or database not in self._databases:
             return
         try:
@@ -104,7 +104,7 @@ class BaseReader:
             self._notebook.damage(f"LMDB can't read it: {error}", place_of(database, prefix))
 
     def head(self, incarnation: int) -> Head | None:
-        """Give the head of a stream, if it is there and can be read."""
+        """Give the head of a stream; None if it is missing or unreadable."""
         return readable_head(self.sealed(Database.STREAMS, INCARNATION.pack(incarnation)))
 
     def close(self) -> None:

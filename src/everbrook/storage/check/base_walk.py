@@ -1,11 +1,11 @@
-"""Walking LMDB's tree in a process of its own: LMDB trusts its pages, and damaged ones may end whoever reads them.
+"""Walking LMDB's tree in a process of its own, because a damaged page may end the process that reads it.
 
-A server does so beside its work. It does so before it opens the file if damage may be why the last server ended: the
-store was not closed, and no walk of that opening had found the tree whole. The walk reads only the last byte of each
-value, to see that the value is in the file: its checksum is verified when a server reads it.
+A server walks the tree beside its work. It walks before it opens the file if damage may be the reason why the last
+server ended: the store was not closed, and no walk of that opening had completed. The walk reads only the last byte of
+each value, to verify that the value is inside the file. The checksum of a value is verified when a server reads it.
 
-Beside a server each database is read as it is at one moment. LMDB then reuses no page that was in use at that moment,
-so a walk during which the file has grown too much is given up, and that database is begun again later.
+Beside a server each database is read in one transaction. Until its end LMDB does not reuse the pages of that moment. So
+a walk is given up if the file has grown too much meanwhile, and the walk of that database is tried again later.
 """
 
 import logging
@@ -32,16 +32,17 @@ logger = logging.getLogger(__name__)
 _UNREADABLE, _OUT_OF_ORDER, _GIVEN_UP = 10, 11, 12
 _PROBLEMS = {_UNREADABLE: "LMDB can't read its pages", _OUT_OF_ORDER: "its rows are not in order"}
 _ENDED = "its pages are so damaged that reading them ends a process"
-_BY_DAMAGE = {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE}
-"""How a process ends that reads damaged pages. Any other end, as for want of memory, proves nothing."""
-_NO_DAMAGE = (lmdb.ReadersFullError, lmdb.MapResizedError, lmdb.MemoryError, lmdb.LockError)
-"""Errors of LMDB that say nothing of its pages."""
+_DAMAGE_SIGNALS = {-signal.SIGBUS, -signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE}
+"""The exit codes of a process that read damaged pages. Any other code, such as for want of memory, proves nothing."""
+_OTHER_ERRORS = (lmdb.ReadersFullError, lmdb.MapResizedError, lmdb.MemoryError, lmdb.LockError)
+"""Errors of LMDB that are not about its pages."""
 WALKED = "walked"
+"""The name of the marker file beside the tree: it has the boot in which a walk found the tree undamaged."""
 _ADVICE = "everbrook check says more, everbrook repair mends it"
 
 
 def walk_base(folder: Path) -> str | None:
-    """Read every key of the base of a store. Gives what is wrong with its tree, if something is."""
+    """Read every key of a store's base. Gives what is wrong with its tree, or None."""
     problem = problem_of(folder / BASE / DATA)
     if problem:
         return problem
@@ -50,55 +51,55 @@ def walk_base(folder: Path) -> str | None:
 
 
 class WalkedOpening:
-    """Opens the base as a server does: its tree is walked before that or beside it.
+    """Opens the base for a server, and walks its tree before or afterwards.
 
-    A file beside the tree notes that a walk of this opening found it whole, and the boot of the machine: pages that
-    were whole then survive the end of a process, not that of a machine.
+    A marker file records that a walk of this opening found the tree undamaged, with the boot of the machine: a crash of
+    the process can't damage pages, a crash of the machine can.
     """
 
     def __init__(self, boot: str) -> None:
-        """`boot` identifies this run of the machine, if the system tells it."""
+        """`boot` is the id of this boot of the machine, empty if it is unknown."""
         self._boot = boot
-        self._whole = False
+        self._undamaged = False
 
     def open(self, base: Path) -> lmdb.Environment:
         """Open the environment in a folder. Raises `StoreError` if its tree was walked first and is damaged."""
-        noted = _take_note(base)
-        trusted = _was_closed(base.parent) or noted == self._boot != ""
-        self._whole = not (base / DATA).exists()
-        if not (trusted or self._whole):
+        marked = _remove_marker(base)
+        trusted = _was_closed(base.parent) or marked == self._boot != ""
+        self._undamaged = not (base / DATA).exists()
+        if not (trusted or self._undamaged):
             problem = walk_base(base.parent)
             if problem:
                 raise StoreError(f"{base / DATA} is damaged: {problem}; {_ADVICE}")
-            self._whole = True
+            self._undamaged = True
         return open_environment(base)
 
     def walk(self, base: Path, env: lmdb.Environment) -> "BackgroundWalk | None":
-        """Begin to walk the environment, unless its tree was walked before it was opened, or is new."""
-        if not self._whole:
+        """Begin to walk the environment, unless its tree is new or was walked before it was opened."""
+        if not self._undamaged:
             return BackgroundWalk(base, env, self._boot)
-        _note_whole(base, self._boot)
+        _write_marker(base, self._boot)
         return None
 
 
 def _was_closed(folder: Path) -> bool:
-    """Tell whether a store was closed: then it has no files of the journal."""
+    """Tell whether a store was closed. A closed store has no files of the journal."""
     journal = folder / JOURNAL
     return not (journal.is_dir() and any(map(parse_log_file, journal.iterdir())))
 
 
-def _take_note(base: Path) -> str:
-    """Give the boot in which a tree was found whole, and remove the note: it says nothing of what comes now."""
-    note = base / WALKED
-    if not note.exists():
+def _remove_marker(base: Path) -> str:
+    """Give the boot in the marker file, and remove the file: it does not hold for the opening that begins now."""
+    marker = base / WALKED
+    if not marker.exists():
         return ""
-    boot = note.read_text(encoding="utf-8", errors="replace")
-    note.unlink()
+    boot = marker.read_text(encoding="utf-8", errors="replace")
+    marker.unlink()
     return boot
 
 
-def _note_whole(base: Path, boot: str) -> None:
-    # Without the note, the next start walks first if this process is killed.
+def _write_marker(base: Path, boot: str) -> None:
+    # An error is harmless: without the marker, the next start walks first if this process is killed.
     with suppress(OSError):
         (base / WALKED).write_text(boot, encoding="utf-8")
 
@@ -113,7 +114,7 @@ class BackgroundWalk:
         self._boot = boot
         self._problem: str | None = None
         self.process: subprocess.Popen[bytes] | None = None
-        """The process that walks, until its end was noticed."""
+        """The process that walks, until its exit code was read."""
         try:
             self.process = _start(base, str(os.getpid()))
         except OSError as error:
@@ -123,23 +124,23 @@ class BackgroundWalk:
         logger.warning("the tree of %s was not walked: %s; everbrook check reads all of it", self._path, reason)
 
     def problem(self) -> str | None:
-        """Say what is wrong with the tree, if that is known by now."""
+        """Give what is wrong with the tree, if the walk has found damage so far."""
         code = self.process.poll() if self.process else None
         if code is not None:
             self.process = None
-            # A process that was killed leaves its moment in LMDB's table, and LMDB would keep its pages for ever.
+            # A killed process leaves its transaction in LMDB's reader table, and LMDB would never reuse its pages.
             self._env.reader_check()
             self._note(code)
         return self._problem
 
     def _note(self, code: int) -> None:
-        found = _ENDED if code in _BY_DAMAGE else _PROBLEMS.get(code)
+        found = _ENDED if code in _DAMAGE_SIGNALS else _PROBLEMS.get(code)
         if found:
             self._problem = f"{self._path} is damaged: {found}; {_ADVICE}"
         elif code == _GIVEN_UP:
             self._warn("it would have kept too many pages while the store was written to")
         elif code == 0:
-            _note_whole(self._path.parent, self._boot)
+            _write_marker(self._path.parent, self._boot)
         else:
             self._warn(f"the process that walks ended with code {code}")
 
@@ -152,21 +153,21 @@ class BackgroundWalk:
 
 
 def _start(base: Path, *parent: str) -> "subprocess.Popen[bytes]":
-    """Start a process that walks. `parent` is the process beside which it does so, if there is one."""
-    # Not by multiprocessing, which would import the main module of whoever has this server in their program.
+    """Start a process that walks. `parent` is the id of the server's process, if the walk is beside one."""
+    # Not by multiprocessing: it would import the main module of a program that embeds this server.
     walk = [sys.executable, "-m", __spec__.name, str(base), *parent]
     silent = subprocess.DEVNULL
-    # In a group of its own: an interrupt at the terminal is for the server.
+    # In a process group of its own, because an interrupt at the terminal is for the server only.
     return subprocess.Popen(walk, stdin=silent, stdout=silent, stderr=silent, process_group=0)  # noqa: S603
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """What bounds a walk beside a server."""
+    """The bounds of a walk beside a server."""
 
     growth_bytes: int = 256 << 20
-    """How much the file may grow during the walk of one database; a file of more than four times that by a quarter."""
+    """How much the file may grow during the walk of one database; a quarter of the file's size if that is more."""
     rows: int = 1 << 12
-    """How many rows are read between two looks at the bounds."""
+    """How many rows are read between two checks of the bounds."""
     tries: int = 3
     pause_secs: float = 60.0
     """How long to wait before a database is begun again."""
@@ -180,13 +181,13 @@ class TreeWalk:
     """Reads all keys of an environment in their order."""
 
     def __init__(self, env: lmdb.Environment, bounds: Bounds, wanted: Callable[[], bool]) -> None:
-        """`wanted` tells whether somebody still waits for the end."""
+        """`wanted` tells whether the server still waits for the walk."""
         self._env = env
         self._bounds = bounds
         self._wanted = wanted
 
     def run(self) -> int:
-        """Read. Gives the exit code that says what is wrong."""
+        """Read all keys. Gives the exit code, which says what is wrong."""
         try:
             with self._env.begin() as transaction:
                 names = [bytes(name) for name in transaction.cursor().iternext(keys=True, values=False)]
@@ -194,7 +195,7 @@ class TreeWalk:
                 return 0
         except _GivenUp:
             return _GIVEN_UP
-        except _NO_DAMAGE:
+        except _OTHER_ERRORS:
             raise
         except lmdb.Error:
             return _UNREADABLE
@@ -209,9 +210,10 @@ class TreeWalk:
         return self._in_order(database)
 
     def _in_order(self, database: "lmdb._Database") -> bool:
-        """Tell whether the keys of a database rise, are as many as LMDB counts, and are found where they are.
+        """Tell whether the keys of a database increase, are as many as LMDB counts, and are found by a search.
 
-        A damaged key in a branch of the tree leads to the wrong page: the rows are there in order, and none is found.
+        The search is needed because a damaged key in a branch page leads to the wrong page: the rows are in order, and
+        a search misses them.
         """
         with self._env.begin(buffers=True) as transaction:
             count, before = transaction.stat(database)["entries"], b""
@@ -221,14 +223,14 @@ class TreeWalk:
                 value = transaction.get(key, db=database)
                 if count == 0 or key <= before or value is None:
                     return False
-                # Behind the end of the file there is nothing to read, and that ends this process.
+                # Read the last byte: if it is beyond the end of the file, a signal ends this process.
                 bytes(value[-1:])
                 count, before = count - 1, key
                 if count % self._bounds.rows == 0:
-                    self._look(begin)
+                    self._check_bounds(begin)
         return count == 0
 
-    def _look(self, begin: int) -> None:
+    def _check_bounds(self, begin: int) -> None:
         if not self._wanted():
             sys.exit(_GIVEN_UP)
         grown = self._env.info()["last_pgno"] - begin
@@ -241,7 +243,7 @@ def _main(base: str, parent: str | None = None) -> int:
     if parent:
         os.nice(19)
     size = (Path(base) / DATA).stat().st_size
-    # With LMDB's lock, whoever writes leaves the pages alone that are read here.
+    # LMDB's lock file makes the writer keep the pages of this process's transaction.
     locked, map_bytes = parent is not None, max(MAP_BYTES, 2 * size)
     try:
         env = lmdb.open(base, map_bytes, readonly=True, lock=locked, create=False, max_dbs=16, readahead=False)

@@ -1,4 +1,4 @@
-"""Replaying the journal to check it: that each change can be read, and goes on where its streams were."""
+"""Replaying the journal for a check: verifies that each change can be parsed, and that it continues its streams."""
 
 from collections.abc import Mapping
 
@@ -11,25 +11,25 @@ from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.journal_scan import Recovered
 from everbrook.storage.recovery import replay
 
-NO_CHANGES = "a server takes no changes: a part of the journal is lost and it is not known which streams it was about"
+NO_CHANGES = "a server takes no changes: a part of the journal is lost, and the streams that it changed are unknown"
 
 
 class JournalReplay:
-    """The streams as they become by the changes in the journal."""
+    """The heads of the streams after the changes in the journal."""
 
     def __init__(self, base: BaseReader, notebook: Notebook, marks: Mapping[int, DamageMark]) -> None:
-        """Begin with the base. `marks` are the streams that are known to be damaged, of which nothing more is taken."""
+        """Begin with the heads in the base. The changes of streams in `marks` are ignored: they are damaged already."""
         self._base = base
         self._notebook = notebook
         self._marks = marks
         self._lost: set[int] = set()
         self.heads: dict[int, Head | None] = {}
-        """The streams that the journal has changed; None for those that it dropped."""
+        """The heads of the streams that the journal has changed; None for dropped ones."""
         self.forks: dict[int, list[Identity]] = {}
-        """The forks that it made, by their sources."""
+        """The forks that the journal has made, by their sources."""
 
     def take(self, recovered: Recovered, opened: Opened | None, boot: str) -> None:
-        """Follow the journal, as a server does when it starts."""
+        """Replay the journal as a server does when it starts."""
         recovered = self._prefix(recovered, opened, boot)
         self._notebook.tally.records = len(recovered.records)
         replay(recovered, self.head, self._follow, self._lose, self._refuse)
@@ -45,7 +45,7 @@ class JournalReplay:
             )
 
     def _prefix(self, recovered: Recovered, opened: Opened | None, boot: str) -> Recovered:
-        """Where the journal was not synced and the machine was restarted, its end may be lost: that is no damage."""
+        """Cut an unsynced journal before its first missing change after a machine crash: this loss is no damage."""
         if opened is None or opened.kept_in(boot):
             return recovered
         if recovered.damages:
@@ -57,7 +57,7 @@ class JournalReplay:
         self._notebook.refuse("a server does not start: a change in the journal can't be read")
 
     def head(self, incarnation: int) -> Head | None:
-        """Give a stream as the journal leaves it."""
+        """Give the head of a stream after the journal."""
         return self.heads[incarnation] if incarnation in self.heads else self._base.head(incarnation)
 
     def _follow(self, number: int, edit: Edit) -> None:
@@ -79,15 +79,17 @@ class JournalReplay:
     def _problem_of(self, write: Write) -> str | None:
         before = self.head(write.head.identity.incarnation)
         if write.created:
-            return "creates a stream that is there" if before else None
+            return "creates a stream that exists" if before else None
         if before is None:
-            return "is about a stream that nothing created"
+            return "edits a stream that does not exist"
         if before.tail != write.head.tail - len(write.data):
-            return f"does not go on where the stream ended, at {before.tail}"
-        return "has messages that do not fill it" if write.data and write.ends[-1:] != (write.head.tail,) else None
+            return f"begins at {write.head.tail - len(write.data)}, and the tail of the stream is {before.tail}"
+        return (
+            "has messages that do not fill its bytes" if write.data and write.ends[-1:] != (write.head.tail,) else None
+        )
 
     def _lose(self, damage: Damage) -> None:
-        """Note streams of which a change is lost: what is known of them ends here."""
+        """Report the streams that have lost a change as damaged from their present tail on."""
         if not damage.streams:
             self._notebook.damage(damage.problem, damage.place)
         for incarnation in damage.streams:

@@ -1,7 +1,7 @@
-"""Checking payload: that the chunks of each stream verify, follow one another up to its tail, and fit their indexes.
+"""Checking payload: the chunks of each stream must verify, be contiguous up to its tail, and match their indexes.
 
-The chunks in segments are compared with the rows of the base that locate them, and files without such a row are found.
-The snapshot of every stream is there, with its size and its digest.
+The chunks in segments are compared with the rows that locate them. Files without such a row are counted. The snapshot
+of every stream must have its size and its digest.
 """
 
 from collections.abc import Callable
@@ -44,81 +44,83 @@ from everbrook.storage.segments import (
 
 READ_BYTES = 1 << 20
 
-Tell = Callable[[int, int, str, str], None]
-"""Told that a stream can't be read from an offset on, why, and where that is."""
+ReportDamage = Callable[[int, int, str, str], None]
+"""Called with a damaged stream, the offset from which on it can't be read, the reason and the place."""
 
 
-class Followed(Struct):
-    """How far the chunks of a stream have been followed."""
+class ChunkProgress(Struct):
+    """How far the chunks of a stream have been checked."""
 
     incarnation: int
     head: Head | None
     end: int
     over: tuple[int, int] = (0, 0)
-    """The rest of the append that goes on in the next chunk, and its time."""
+    """The rest of an append that continues in the next chunk, and its time."""
 
 
 class ChunkCheck:
     """Checks the chunks of all streams, in the base and in segments."""
 
-    def __init__(self, folder: Path, base: BaseReader, notebook: Notebook, tell: Tell) -> None:
+    def __init__(self, folder: Path, base: BaseReader, notebook: Notebook, report_damage: ReportDamage) -> None:
         self._base = base
         self._notebook = notebook
-        self._tell = tell
+        self._report_damage = report_damage
         self._segments = SegmentCheck(folder, notebook)
 
     def run(self) -> None:
-        """Check that the chunks of each stream verify and follow one another up to its tail."""
-        followed: Followed | None = None
+        """Check all chunks, all indexes, and then the files of the segments."""
+        progress: ChunkProgress | None = None
         for key, row in self._base.rows(Database.CHUNKS):
             if len(key) != PLACE.size:
                 self._notebook.damage("the row can't be read", place_of(Database.CHUNKS, key))
                 continue
             incarnation, start = PLACE.unpack(key)
-            if followed is None or followed.incarnation != incarnation:
-                self._check_tail(followed)
-                followed = Followed(incarnation, self._base.head(incarnation), start)
-                if followed.head is None and self._base.get(Database.STREAMS, INCARNATION.pack(incarnation)) is None:
+            if progress is None or progress.incarnation != incarnation:
+                self._check_tail(progress)
+                progress = ChunkProgress(incarnation, self._base.head(incarnation), start)
+                if progress.head is None and self._base.get(Database.STREAMS, INCARNATION.pack(incarnation)) is None:
                     self._notebook.damage(f"its stream {incarnation:016x} is missing", place_of(Database.CHUNKS, key))
-            self._check_chunk(followed, key, row)
-        self._check_tail(followed)
+            self._check_chunk(progress, key, row)
+        self._check_tail(progress)
         self._check_indexes()
         self._segments.check_files(self._base)
 
-    def _check_chunk(self, followed: Followed, key: bytes, row: bytes) -> None:
+    def _check_chunk(self, progress: ChunkProgress, key: bytes, row: bytes) -> None:
         incarnation, start = PLACE.unpack(key)
         place, length, index = (
             place_of(Database.CHUNKS, key),
             chunk_length(row),
             self._base.sealed(Database.INDEXES, key),
         )
-        if start != followed.end:
-            self._tell(incarnation, min(start, followed.end), f"a chunk should begin at {followed.end}", place)
-        followed.end = start + length
-        problem = index_problem(index, length, followed)
+        if start != progress.end:
+            self._report_damage(incarnation, min(start, progress.end), f"a chunk should begin at {progress.end}", place)
+        progress.end = start + length
+        problem = index_problem(index, length, progress)
         if problem:
-            self._tell(incarnation, start, f"its index does not fit it: {problem}", place_of(Database.INDEXES, key))
+            self._report_damage(
+                incarnation, start, f"its index does not fit it: {problem}", place_of(Database.INDEXES, key)
+            )
             index = None
         if is_inline(row):
             data, checksums = inline_parts(row)
             damaged = damaged_block(key, data, 0, checksums)
             if damaged is not None:
-                self._tell(incarnation, start + damaged, "the checksum of a block is wrong", place)
+                self._report_damage(incarnation, start + damaged, "the checksum of a block is wrong", place)
             return
         located = parse_location(key, row)
         if located is None:
-            self._tell(incarnation, start, "the row of a chunk can't be read", place)
+            self._report_damage(incarnation, start, "the row of a chunk can't be read", place)
             return
-        identity = followed.head.identity if followed.head else None
+        identity = progress.head.identity if progress.head else None
         found = self._segments.problem_of(identity, key, *located, index)
         if found:
-            self._tell(incarnation, start + found[0], found[1], self._segments.place(incarnation, located[0]))
+            self._report_damage(incarnation, start + found[0], found[1], self._segments.place(incarnation, located[0]))
 
-    def _check_tail(self, followed: Followed | None) -> None:
-        if followed and followed.head and followed.end != followed.head.tail:
-            reason = f"its bytes end at {followed.end}, its tail is {followed.head.tail}"
-            place = place_of(Database.STREAMS, INCARNATION.pack(followed.incarnation))
-            self._tell(followed.incarnation, min(followed.end, followed.head.tail), reason, place)
+    def _check_tail(self, progress: ChunkProgress | None) -> None:
+        if progress and progress.head and progress.end != progress.head.tail:
+            reason = f"its bytes end at {progress.end}, its tail is {progress.head.tail}"
+            place = place_of(Database.STREAMS, INCARNATION.pack(progress.incarnation))
+            self._report_damage(progress.incarnation, min(progress.end, progress.head.tail), reason, place)
 
     def _check_indexes(self) -> None:
         for key, _ in self._base.rows(Database.INDEXES):
@@ -129,9 +131,9 @@ class ChunkCheck:
         self._segments.close()
 
 
-def index_problem(packed: bytes | None, size: int, followed: Followed) -> str | None:
-    """Say what is wrong with the index of a chunk of `size` bytes."""
-    over, followed.over = followed.over, (0, 0)
+def index_problem(packed: bytes | None, size: int, progress: ChunkProgress) -> str | None:
+    """Give what is wrong with the index of a chunk of `size` bytes, or None."""
+    over, progress.over = progress.over, (0, 0)
     if packed is None or unpack_extent(packed) is None:
         return "it is missing or can't be read"
     index = unpack_index(packed, 0)
@@ -145,7 +147,7 @@ def index_problem(packed: bytes | None, size: int, followed: Followed) -> str | 
     if over[0] and (appends[0], times[0]) != over:
         return "it does not go on with the append before it"
     if appends[-1] > size:
-        followed.over = (appends[-1] - size, times[-1])
+        progress.over = (appends[-1] - size, times[-1])
     return None
 
 
@@ -154,7 +156,7 @@ def _rising(ends: list[int]) -> bool:
 
 
 class SegmentCheck:
-    """Takes the chunks that are in segments, in the order of their rows, and then looks at the files."""
+    """Checks the chunks that are in segments, in the order of their rows, and then the list of files."""
 
     def __init__(self, folder: Path, notebook: Notebook) -> None:
         self._store = folder
@@ -172,7 +174,7 @@ class SegmentCheck:
     def problem_of(
         self, identity: Identity | None, key: bytes, location: Location, checksums: bytes, index: bytes | None
     ) -> tuple[int, str] | None:
-        """Compare a chunk with its row. Gives how many of its first bytes are readable, and what the others are."""
+        """Compare a chunk with its row. Gives the number of readable bytes and the problem of the next one, or None."""
         incarnation, start = PLACE.unpack(key)
         self._ends[incarnation, location.segment] = chunk_end(location)
         reader = self._open(incarnation, identity, location)
@@ -191,7 +193,7 @@ class SegmentCheck:
         return None
 
     def _check_copy(self, reader: Reader, key: bytes, location: Location, chunk: Chunk, checksums: bytes) -> None:
-        """Check what a segment has beside the bytes, for whoever decodes it without the base."""
+        """Check the copies of index and checksums in a segment, which allow to decode it without the base."""
         packed, data_from = pack_chunk(key, chunk, checksums)
         begin = location.position - data_from
         (incarnation, _), place = PLACE.unpack(key), self.place(PLACE.unpack(key)[0], location)
@@ -200,7 +202,7 @@ class SegmentCheck:
             self._notebook.damage(problem, place, (incarnation,))
 
     def _open(self, incarnation: int, identity: Identity | None, location: Location) -> Reader | None:
-        """Open the segment of a chunk, and check its header if it is another one than before."""
+        """Open the segment of a chunk, unless it is open, and check its header."""
         path = segment_path(self._folder, incarnation, location.segment)
         if path != self._path:
             self.close()
@@ -217,7 +219,7 @@ class SegmentCheck:
         return self._reader
 
     def check_files(self, base: BaseReader) -> None:
-        """Look at the files, when all chunks have been taken. What the base does not refer to, a crash has left."""
+        """Compare the files with the chunks, after all chunks. Files without references are remains of a crash."""
         removals: set[tuple[int, int]] = set()
         for key, sealed in base.rows(Database.REMOVALS):
             if not is_removal(key, sealed):
@@ -253,7 +255,7 @@ class SegmentCheck:
 
 
 def _is_of(header: bytes, identity: Identity) -> bool:
-    """Tell whether the header of a segment is that of a stream. Its source may have got another incarnation since."""
+    """Tell whether the header of a segment belongs to a stream. A repair may have changed the stream's source since."""
     found = parse_segment_header(header)
     return found is not None and (found.name, found.incarnation, found.content_type, found.created_at) == (
         identity.name,
@@ -264,14 +266,14 @@ def _is_of(header: bytes, identity: Identity) -> bool:
 
 
 class Expected(Struct, frozen=True):
-    """A blob that must be there, and the first stream that needs it."""
+    """A blob that must exist, and the first stream that needs it."""
 
     name: bytes
     snapshot: Snapshot
 
 
 class BlobCheck:
-    """Takes the streams of a store, and then looks at its blobs."""
+    """Collects the blobs that the streams of a store need, and then checks them."""
 
     def __init__(self, folder: Path, notebook: Notebook) -> None:
         self._folder = folder / BLOBS
@@ -289,7 +291,7 @@ class BlobCheck:
             self._inherited.add((snapshot.owner, snapshot.blob))
 
     def run(self) -> None:
-        """Check the blobs that the streams need, and count those that none does."""
+        """Check the blobs that streams need, and count the others."""
         for (owner, blob), expected in self._expected.items():
             self._check(blob_path(self._folder, owner, blob), expected)
         orphans = 0
@@ -316,7 +318,7 @@ class BlobCheck:
             self._notebook.damage(f"{whose} is not what was published: {damage.mark.reason}")
 
     def _digest(self, snapshot: Snapshot) -> bytes:
-        """Read a blob. Gives its SHA-256."""
+        """Read a blob, and give its SHA-256."""
         digest = sha256()
         with closing(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size)) as reader:
             while data := reader.read(READ_BYTES):
@@ -326,5 +328,5 @@ class BlobCheck:
 
 
 def _stored(snapshot: Snapshot | None) -> Snapshot | None:
-    """Give a snapshot if it has a blob."""
+    """Give a snapshot if it has a blob, or None."""
     return None if snapshot is None or snapshot.automatic else snapshot

@@ -1,6 +1,6 @@
-"""Rebuilding a store whose base can't be read: from its segments, which name their streams, and from its journal.
+"""Rebuilding a store whose base can't be read, from its segments, which name their streams, and from its journal.
 
-Every stream gets a new incarnation, since rows with the last bytes of it may be lost, and no producers.
+Every stream gets a new incarnation, because its last bytes may have been in lost rows. Producers are not restored.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,9 +40,10 @@ _MAX_HEADER_BYTES = 1 << 18
 
 
 class NewParts:
-    """Parts of a store that are made anew: in a draft beside the old ones, whose places they take when they are whole.
+    """Parts of a store that are rebuilt in a draft folder, and replace the old parts when they are complete.
 
-    The old ones are set aside. A crash before they are whole costs nothing, and after it the next repair does the rest.
+    The old parts are set aside. A crash before the draft is complete changes nothing; after a later crash the next
+    repair finishes the replacement.
     """
 
     def __init__(self, disk: Disk, folder: Path, lost: LostAndFound) -> None:
@@ -52,13 +53,13 @@ class NewParts:
         self.draft = folder / f"{REBUILT}.draft"
 
     def begin(self, parts: Iterable[str]) -> None:
-        """Make the folders of parts. What a crash has left there goes."""
+        """Make the folders of parts in a new draft. The remains of an interrupted repair are removed."""
         self._remove(self.draft)
         for part in parts:
             self._disk.make_folder(self.draft / part)
 
     def publish(self) -> None:
-        """Say that they are whole, and put them in their places."""
+        """Mark the draft as complete by renaming it, and move its parts to their places."""
         self._disk.sync_folder(self.draft / BASE)
         self._disk.sync_folder(self.draft)
         self._disk.rename(self.draft, self._folder / REBUILT)
@@ -66,7 +67,7 @@ class NewParts:
         self.finish()
 
     def finish(self) -> None:
-        """Put those that are whole in their places, if there are any."""
+        """Move the parts of a complete draft to their places, if there is one."""
         rebuilt = self._folder / REBUILT
         for part in (SEGMENTS, BLOBS, JOURNAL, BASE):
             if (rebuilt / part).is_dir():
@@ -87,15 +88,15 @@ class NewParts:
             self._disk.sync_folder(folder.parent)
 
 
-class Found(Struct):
-    """A stream that segments hold: its head as far as they tell, and the files."""
+class FoundStream(Struct):
+    """A stream that was found in segments: its head as far as they show it, and its files."""
 
     head: Head
     files: list[Path]
 
 
 class Rebuild:
-    """Makes a store anew."""
+    """Rebuilds a store."""
 
     def __init__(
         self,
@@ -112,15 +113,15 @@ class Rebuild:
         self._tuning = tuning
         self._new_incarnation = new_incarnation
         self._parts = parts
-        self._found: dict[int, Found] = {}
+        self._found: dict[int, FoundStream] = {}
         self._recent = Recent()
         self._ended: set[int] = set()
         self._begin: dict[int, int] = {}
-        """From which offsets on the bytes of streams are there."""
+        """The offsets from which on the bytes of streams exist."""
         self._last, self._last_use = 0, 0
 
     def run(self) -> list[str]:
-        """Make the store anew. Says which streams it has."""
+        """Rebuild the store. Gives lines for the user about its streams."""
         self._find_segments()
         self._replay_journal()
         lines = self._write_draft()
@@ -146,7 +147,7 @@ class Rebuild:
                 self._add(identity, paths)
 
     def _add(self, identity: Identity, paths: list[Path]) -> None:
-        """Follow the chunks of a stream as far as they are there."""
+        """Enter a stream with the chunks that are contiguous in its segments."""
         head: Head | None = None
         for chunk in self._chunks(identity, paths):
             if head is None:
@@ -156,10 +157,10 @@ class Rebuild:
                 head = Head(identity, chunk.start, identity.created_at, kept=kept)
             head = replace(head, tail=chunk.start + len(chunk.data), written_at=chunk.index.times[-1])
         if head:
-            self._found[identity.incarnation] = Found(head, paths)
+            self._found[identity.incarnation] = FoundStream(head, paths)
 
     def _chunks(self, identity: Identity, paths: list[Path]) -> Iterator[Chunk]:
-        """Give the chunks of a stream that follow one another."""
+        """Give the chunks of a stream up to the first gap."""
         end: int | None = None
         for path in paths:
             data = self._disk.read(path)
@@ -174,14 +175,14 @@ class Rebuild:
                 yield chunk
 
     def _replay_journal(self) -> None:
-        """Take what the journal has. Some of it may be in segments already."""
+        """Take the changes of the journal. Some of their bytes may be in segments too."""
         folder = self._folder / JOURNAL
         files = log_files(self._disk, folder)
         if not files:
             return
         first = min(file.first for file in files) - 1
         recovered = read_journal(self._disk, folder, self._manifest.salt, first, Needed())
-        # What can't be read of a change is left out.
+        # The rest of a change that can't be parsed is ignored.
         replay(recovered, self._head, self._take, lambda lost: self._ended.update(lost.streams), lambda *_: None)
         self._last = max(recovered.last, *(file.first for file in files))
         self._last_use = recovered.last_use
@@ -192,7 +193,7 @@ class Rebuild:
         return self._found[incarnation].head if incarnation in self._found else None
 
     def _take(self, _number: int, edit: Edit) -> None:
-        """Follow an edit, if everything before it is known. What is known already is left out."""
+        """Apply an edit if all bytes before it are known. Its bytes that are known already are left out."""
         incarnation, head = edit.head.identity.incarnation, self._head(edit.head.identity.incarnation)
         if isinstance(edit, Drop):
             self._found.pop(incarnation, None)
@@ -234,11 +235,11 @@ class Rebuild:
             yield f"stream {quoted(head.identity.name)} has the offsets {new.kept.earliest} to {new.tail}"
 
     def _moved(self, head: Head, moved: dict[int, Head]) -> Head:
-        """Give the head of the new incarnation of a stream. Its source comes before it."""
+        """Give the head of the new incarnation of a stream. Its source must have been moved before it."""
         old, fork = head.identity.incarnation, head.identity.fork
         source = moved.get(fork.source_incarnation) if fork else None
         if fork and source:
-            # What the source has lost, its forks have too.
+            # Bytes that the source has lost are lost for its forks too.
             floor = min(self._begin[fork.source_incarnation], fork.offset)
             kept, first_kept = (_plain(raised_kept(each, floor, 0)) for each in (head.kept, fork.kept))
             lost_from = inherited_loss(replace(head, kept=kept), fork, source.tail)
@@ -263,7 +264,7 @@ class Rebuild:
             checkpoint.commit()
 
     def _restored(self, identity: Identity, tail: int) -> Iterator[Chunk]:
-        """Give the chunks of a stream: those in segments, and those in the journal."""
+        """Give the chunks of a stream before its new tail: those of segments, then those of the journal."""
         found, run = self._found.get(identity.incarnation), self._recent.run(identity.incarnation)
         stored = self._chunks(identity, found.files) if found else iter(())
         recent = cut_run(run, self._tuning.chunk_bytes) if run else []
@@ -283,5 +284,5 @@ class Rebuild:
 
 
 def _plain(kept: Kept) -> Kept:
-    """Give what is kept without a snapshot that has bytes: they are not restored."""
+    """Remove a snapshot with bytes from what is kept: its blob is not restored."""
     return kept if kept.snapshot is None or kept.snapshot.automatic else without_snapshot(kept)

@@ -1,8 +1,8 @@
-"""Repairing a store: what can be read stays, what can't is kept aside, and the store is whole again.
+"""Repairing a store: keeps the readable data, and sets the damaged bytes aside.
 
-The steps follow one another, and each is done entirely or not at all: if the base can't be read, it is made anew; the
-journal is taken into the base; rows that follow from others are made anew; damaged streams are cut. A repair that was
-interrupted is run again, and goes on where the store is.
+The steps are atomic: if the base can't be read, it is rebuilt; the journal is taken into the base; rows that can be
+derived from others are written again; damaged streams are cut. An interrupted repair can be run again: it continues
+with the state of the store.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ from everbrook.storage.rows import INCARNATION, PLACE, Database, unseal
 from everbrook.storage.segments import pack_chunk, pack_segment_header, parse_segment_name, segment_path
 from everbrook.storage.tuning import DEFAULT_TUNING, StorageTuning
 
-# A later round mends damage that earlier ones could not see. The bound ends a repair that makes no progress.
+# A repair in one round may reveal further damage, for the next one. The bound ends a repair that makes no progress.
 MAX_ROUNDS = 3
 _TIME_SHIFT = 20
 
@@ -67,7 +67,7 @@ class Repair:
         tuning: StorageTuning = DEFAULT_TUNING,
         read: Read = read_store,
     ) -> None:
-        """Begin with the store in a folder. `now` is the time, `salt` a random number, as for a new store.
+        """Lock the store in a folder. `now` is the time, `salt` a random number for a new manifest.
 
         `read` checks the store.
         """
@@ -87,12 +87,12 @@ class Repair:
         self._lock.release()
 
     def check(self, progress: Progress) -> Report:
-        """Say what is damaged. A repair that was interrupted when it had rebuilt the store is finished first."""
+        """Check the store. If an interrupted repair had rebuilt parts of it, their replacement is finished first."""
         self._parts.finish()
         return self._read(self._folder, progress, inspect_store, self._boot)
 
     def run(self, report: Report, progress: Progress, *, drop: bool = False) -> Iterator[str]:
-        """Repair what a report names, and say what was done. `drop`: damaged streams are deleted, not cut."""
+        """Repair the damage in a report. Gives lines for the user. `drop`: damaged streams are deleted, not cut."""
         manifest = self._manifest()
         if not report.base_readable:
             yield from self._make_base(manifest)
@@ -106,22 +106,24 @@ class Repair:
         yield from self._set_unknown_aside(manifest)
 
     def _make_base(self, manifest: Manifest) -> Iterator[str]:
-        """Make the base anew: a copy of all rows if they are there, else what segments and the journal have."""
+        """Make a new base: a copy of all rows if they can be read, or a rebuild from segments and the journal."""
         if is_copyable(self._folder):
             yield copy_base(self._folder, self._parts)
             return
         rebuild = Rebuild(self._disk, self._folder, manifest, self._tuning, self._new_incarnation, self._parts)
         yield from rebuild.run()
         if manifest.mode == ACID.store:
-            yield "an acid store has its bytes in the base: restore a backup to have the others back"
+            yield "an acid store has its bytes in the base: restore a backup to get the bytes that are lost"
 
     def _new_incarnation(self) -> int:
-        """Give a number that no stream has had: they begin with the time, as the engine's do."""
+        """Give an unused incarnation. It begins with the time, like the engine's."""
         self._incarnation = max(self._incarnation + 1, self._now << _TIME_SHIFT)
         return self._incarnation
 
     def _manifest(self) -> Manifest:
-        """Give the manifest or its copy. If both are lost, make one: without the old salt the journal can't be read."""
+        """Give the copy of the manifest, or the manifest. If both are lost, write a new one: its new salt makes the
+        journal unreadable.
+        """
         found = find_manifest(self._disk, self._folder) if (self._folder / MANIFEST).is_file() else None
         mode = FILE_DURABLE.store if (self._folder / SEGMENTS).is_dir() else ACID.store
         manifest = self._manifest_copy() or found or Manifest(FORMAT, mode, self._salt)
@@ -130,12 +132,12 @@ class Repair:
         return manifest
 
     def _manifest_copy(self) -> Manifest | None:
-        """Give the copy in the base, which has a checksum, if it can be read."""
+        """Give the manifest's copy in the base, which has a checksum; None if it can't be read."""
         if walk_base(self._folder):
             return None
         with open_environment(self._folder / BASE) as env:
             try:
-                # Not made: the name of the database may be damaged, and the rows be there.
+                # `create=False`: if the name of the database is damaged, a new one would hide its rows.
                 database = env.open_db(Database.META, create=False)
             except lmdb.Error:
                 return None
@@ -147,7 +149,7 @@ class Repair:
     # The journal
 
     def _take_in_journal(self, manifest: Manifest, report: Report) -> Iterator[str]:
-        """Take what can be read of the journal into the base, as a server does when it is closed."""
+        """Take the readable changes of the journal into the base, as a server does when it is closed."""
         files = log_files(self._disk, self._folder / JOURNAL)
         self._disk.make_folder(self._folder / JOURNAL)
         with open_environment(self._folder / BASE) as env:
@@ -165,9 +167,12 @@ class Repair:
         refused, storage.refusal = storage.refusal, None
         storage.close()
         if log_files(self._disk, self._folder / JOURNAL):
-            raise StoreError(f"the journal of {self._folder} can't be taken into its base: is there room on the disk?")
+            raise StoreError(
+                f"the journal of {self._folder} can't be taken into its base: free some space on the disk, and run the "
+                "repair again"
+            )
         if refused:
-            yield "what is left of the journal is taken into the base, and the store takes changes again"
+            yield "the readable changes of the journal are in the base, and the store takes changes again"
 
     # The base
 
@@ -187,7 +192,7 @@ class Repair:
                     yield from cutter.drop(incarnation) if drop else cutter.cut(incarnation, stream.offset)
 
     def _mend_snapshots(self, base: LmdbBase, report: Report) -> Iterator[str]:
-        """Give up snapshots whose bytes are lost. What was cut in their favour stays cut."""
+        """Remove damaged snapshots. The bytes that retention removed because of them stay removed."""
         places = {damage.place for damage in report.damages if damage.place.startswith(f"{BLOBS}/")}
         if not places:
             return
@@ -205,7 +210,7 @@ class Repair:
                 self._lost.take(self._folder / place)
 
     def _set_unknown_aside(self, manifest: Manifest) -> Iterator[str]:
-        """Move segments that the base does not refer to away from those that it does."""
+        """Set segments aside to which the base does not refer."""
         if manifest.mode != FILE_DURABLE.store:
             return
         with closing(self._base(manifest)) as base:
@@ -217,7 +222,7 @@ class Repair:
 
 
 def _without_snapshots(head: Head, places: set[str]) -> Head:
-    """Give a head that does not refer to lost blobs."""
+    """Give a head without references to the blobs in `places`."""
 
     def mended(kept: Kept) -> Kept:
         snapshot = kept.snapshot
@@ -233,7 +238,7 @@ def _without_snapshots(head: Head, places: set[str]) -> Head:
 
 
 class _LockedDisk(OsDisk):
-    """The file system, for whoever has the lock of a store already."""
+    """The file system, with a lock that does nothing: the repair has locked the store already."""
 
     def lock(self, path: Path) -> Lock:  # noqa: ARG002 - the signature of a disk
         return _NoLock()
@@ -241,16 +246,16 @@ class _LockedDisk(OsDisk):
 
 class _NoLock:
     def release(self) -> None:
-        """Do nothing: whoever has the lock releases it."""
+        """The repair releases the lock itself."""
 
 
 def segments_of(base: LmdbBase) -> set[tuple[int, int]]:
-    """Give the segments that the base refers to: their streams, and the offsets that they are named by."""
+    """Give the segments that the base refers to: their incarnations and first offsets."""
     return {(PLACE.unpack(key)[0], location.segment) for key, location, _ in _located(base)}
 
 
 def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]:
-    """Write again what segments have beside the bytes. Streams that have lost bytes are left to be cut."""
+    """Write the headers, indexes and checksums in segments again. Streams with lost bytes are cut later."""
     damages = [damage for damage in report.damages if damage.place.startswith(f"{SEGMENTS}/")]
     for incarnation in sorted({stream for damage in damages for stream in damage.streams} - report.streams.keys()):
         head = base.head(incarnation)
@@ -276,7 +281,7 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
 
 
 def _located(base: LmdbBase, prefix: bytes = b"") -> Iterator[tuple[bytes, Location, bytes]]:
-    """Give the keys of the chunks that are in segments, where they are, and their checksums."""
+    """Give the keys, locations and checksums of the chunks in segments."""
     for key, row in base.rows(Database.CHUNKS, prefix):
         if not is_inline(row) and (located := parse_location(key, row)):
             yield key, *located

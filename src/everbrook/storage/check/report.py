@@ -1,7 +1,7 @@
-"""The report of a check: whether every byte of a store that should be there is what was written.
+"""The report of a check: which bytes of a store are missing or differ from those that were written.
 
-The store is read in a process of its own: LMDB trusts its file, and a damaged one may end the process that reads it.
-Then the damage is at the last place that the process reported.
+A process of its own reads the store, because a damaged file of LMDB may end its reader. If that happens, the damage is
+at the last place that the process reported.
 """
 
 import signal
@@ -43,7 +43,7 @@ BASE_UNREADABLE = f"a server does not start: {BASE}/{DATA} can't be read"
 
 
 class DamagedStream(Struct, frozen=True):
-    """A stream that has lost bytes: those from `offset` on. `tail` is None if its row is lost, and so all of it."""
+    """A stream that has lost its bytes from `offset` on. `tail` is None if its row is lost, and so the whole stream."""
 
     incarnation: int
     name: bytes | None
@@ -64,33 +64,33 @@ class DamagedStream(Struct, frozen=True):
 
 
 class KnownDamage(Struct, frozen=True):
-    """Why a server does not start or takes no changes, if so, and which streams are noted as damaged."""
+    """The damage that a store records: why a server does not start or takes no changes, and the damaged streams."""
 
     refusal: str | None = None
     streams: tuple[DamagedStream, ...] = ()
 
 
 class Remark(Struct, frozen=True):
-    """Something worth telling that is no damage."""
+    """A finding that is not damage."""
 
     text: str
 
 
 class Refusal(Struct, frozen=True):
-    """Why a server does not start on the store, or takes no changes, until it is repaired."""
+    """The reason why a server does not start on the store, or takes no changes, until it is repaired."""
 
     text: str
 
 
 class Position(Struct, frozen=True):
-    """What is being read, and how many bytes of the store have been so far."""
+    """The place that is being read, and how many bytes of the store have been read so far."""
 
     place: str
     read_bytes: int
 
 
 class Tally(Struct):
-    """How much there was to check."""
+    """The amount of checked data."""
 
     streams: int = 0
     stream_bytes: int = 0
@@ -102,7 +102,7 @@ class Tally(Struct):
 
 
 class Report(Struct):
-    """What a check found."""
+    """The findings of a check."""
 
     folder: Path
     mode: str
@@ -145,7 +145,7 @@ Read = Callable[[Path, Progress, Inspect, str], Report]
 
 
 class Notebook:
-    """What a checking process writes down for the one that waits for it."""
+    """Sends the findings of a checking process to the process that waits for it."""
 
     def __init__(self, folder: Path, write: Callable[[object], None]) -> None:
         self._folder = folder
@@ -156,19 +156,19 @@ class Notebook:
         self.tally = Tally()
 
     def at(self, file: Path, part: str = "") -> None:
-        """Say what is read next."""
+        """Report the place that is read next."""
         self._place = " ".join(filter(None, (str(file.relative_to(self._folder)), part)))
         self._write(Position(self._place, self._read_bytes))
 
     def advance(self, read_bytes: int) -> None:
-        """Count bytes that have been read, and tell now and then."""
+        """Count bytes that were read, and report them at intervals."""
         self._read_bytes += read_bytes
         if self._read_bytes - self._told_bytes >= TELL_EVERY_BYTES:
             self._told_bytes = self._read_bytes
             self._write(Position(self._place, self._read_bytes))
 
     def damage(self, problem: str, place: str = "", streams: tuple[int, ...] = ()) -> None:
-        """Say that something is not what was written: where we are, or at another place."""
+        """Report damage, at the present place unless another one is given."""
         self._write(Damage(place or self._place, problem, streams))
 
     def damaged_stream(self, stream: DamagedStream, place: str = "") -> None:
@@ -176,16 +176,16 @@ class Notebook:
         self.damage(str(stream), place, (stream.incarnation,))
 
     def refuse(self, text: str) -> None:
-        """Say why a server does not use the store as it is."""
+        """Report why a server does not use the store."""
         self._write(Refusal(text))
 
     def remark(self, text: str) -> None:
-        """Say something that is no damage."""
+        """Report a finding that is not damage."""
         self._write(Remark(text))
 
 
 def find_stores(folder: Path) -> list[Path]:
-    """Give the stores in a data folder, which may be one itself."""
+    """Give the stores in a data folder. The folder may be a store itself."""
     if not folder.is_dir():
         raise StoreError(f"{folder} is not a folder")
     places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
@@ -196,10 +196,10 @@ def find_stores(folder: Path) -> list[Path]:
 
 
 def check_store(folder: Path, progress: Progress, *, inspect: Inspect | None = None, boot: str | None = None) -> Report:
-    """Read a whole store. `progress` is told how many bytes have been read, and of how many.
+    """Check a store. `progress` is called with the number of bytes read so far, and of all bytes.
 
-    `inspect` reads the store in a process of its own and sends what it finds. The default is `inspect_store`. `boot`
-    identifies this run of the machine.
+    `inspect` reads the store in a process of its own and sends its findings. The default is `inspect_store`. `boot` is
+    the id of this boot of the machine.
     """
     lock = lock_folder(OsDisk(), folder)
     try:
@@ -233,7 +233,7 @@ def read_store(folder: Path, progress: Progress, inspect: Inspect, boot: str) ->
 
 
 def _mode_of(folder: Path) -> str:
-    """Give the kind of a store, and refuse one of another format."""
+    """Give the mode of a store, and refuse one of another format."""
     try:
         manifest = find_manifest(OsDisk(), folder)
     except StoreError:
@@ -258,7 +258,7 @@ def ending_of(code: int) -> str:
 
 
 def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
-    """Check a store, in a process of its own."""
+    """Check a store. This is the main function of the checking process."""
     from everbrook.storage.check.store import StoreCheck  # noqa: PLC0415 - the other process needs none of it
 
     notebook = Notebook(folder, outgoing.send)
@@ -268,9 +268,9 @@ def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
 
 
 def known_damage(folder: Path, *, boot: str | None = None) -> KnownDamage:
-    """Read what is noted in a store that no server uses. `StoreError` says that one does.
+    """Read the damage that a store records. Raises `StoreError` if a server uses the store.
 
-    `boot` identifies this run of the machine.
+    `boot` is the id of this boot of the machine.
     """
     disk = OsDisk()
     lock = lock_folder(disk, folder)
@@ -299,6 +299,6 @@ def _noted(disk: OsDisk, folder: Path, base: LmdbBase, boot: str) -> KnownDamage
     journal = read_journal(disk, folder / JOURNAL, salt, state.applied, state.needed)
     opened = parse_opened(state.opened)
     if opened and not opened.kept_in(boot):
-        # What the machine had not written when it went down is no damage.
+        # Changes that were not on the disk when the machine stopped are not damage.
         journal = journal.written_prefix()
     return KnownDamage(UNKNOWN_LOSS if journal.unknown else None, tuple(streams))

@@ -1,6 +1,7 @@
-"""Repairing rows of the base: what follows from streams is entered again, what belongs to none is set aside.
+"""Repairing rows of the base: rows that follow from the heads of streams are written again, and rows without a stream
+are set aside.
 
-It is one transaction, and run again it finds nothing left to do. The bytes of streams are not touched here.
+The repair is one transaction, and idempotent. The bytes of streams are not changed here.
 """
 
 from collections.abc import Iterator
@@ -22,11 +23,11 @@ _KEY_BYTES = {
     **dict.fromkeys((Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS), INCARNATION.size),
     **dict.fromkeys((Database.CHUNKS, Database.INDEXES), PLACE.size),
 }
-"""The databases that are keyed by streams, and the bytes of their keys; those of producers go on with their ids."""
+"""The databases that are keyed by streams, and the size of their keys; a key of a producer continues with its id."""
 
 
 class RowRepair:
-    """Repairs the rows of one base. Its journal has been taken in."""
+    """Repairs the rows of one base, after its journal was taken in."""
 
     def __init__(self, base: LmdbBase, cutter: StreamCut, lost: LostAndFound) -> None:
         self._base = base
@@ -35,7 +36,7 @@ class RowRepair:
         self._rows: Rows
 
     def run(self) -> Iterator[str]:
-        """Repair, and say what was done."""
+        """Repair the rows. Gives lines for the user."""
         with self._base.env.begin(write=True) as transaction:
             self._rows = Rows(transaction, self._base.databases)
             yield from self._set_streams_aside()
@@ -89,7 +90,7 @@ class RowRepair:
                     lost.add(incarnation)
             self._delete(database, broken)
         for head in self._heads():
-            # Two streams claim one name: the one that has it keeps it.
+            # If two streams claim one name, the one that the row of the name gives keeps it.
             holder = self._holder(head.identity.name)
             if holder != head.identity.incarnation and self._is(head.identity.name, holder):
                 lost.add(head.identity.incarnation)
@@ -162,7 +163,7 @@ class RowRepair:
         return [PLACE.unpack(key)[1] for key, _ in found]
 
     def _forked_heads(self) -> Iterator[Head]:
-        """Give the forks that are not entered under their sources."""
+        """Give the forks that have no row under their sources."""
         for head in self._heads():
             fork = head.identity.fork
             if (
@@ -208,7 +209,7 @@ class RowRepair:
 
 
 def repair_meta(env: lmdb.Environment, manifest: bytes, incarnation: int, *, journal_empty: bool) -> Iterator[str]:
-    """Make anew what the base says of itself where it can't be read.
+    """Replace the rows of the base's state that can't be read.
 
     `manifest` is the one in the store's folder, `incarnation` is larger than any that was used.
     """

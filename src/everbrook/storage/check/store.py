@@ -1,7 +1,7 @@
-"""Checking a store: every row of the base, the segments, the blobs and the journal, and that they fit together.
+"""Checking a store: every row of the base, the segments, the blobs and the journal, and their consistency.
 
-What a crash may leave is no damage: a write that was cut off, the files of a checkpoint that was not finished, blobs
-and segments that nothing refers to. The journal is read by the same scan as when a server starts.
+The remains of a crash are not damage: a torn write, the files of an unfinished checkpoint, blobs and segments without
+references. The journal is read by the same scan as when a server starts.
 """
 
 from collections.abc import Iterator
@@ -36,10 +36,10 @@ from everbrook.storage.rows import INCARNATION, PLACE, Database, parse_mark, pla
 
 
 class StoreCheck:
-    """One check of one store, in this process. LMDB may end it over a damaged page."""
+    """A check of a store, in this process. A damaged page of LMDB may end the process."""
 
     def __init__(self, folder: Path, notebook: Notebook, boot: str = "") -> None:
-        """Check the store in a folder. `boot` identifies this run of the machine."""
+        """Check the store in a folder. `boot` is the id of this boot of the machine."""
         self._folder = folder
         self._notebook = notebook
         self._boot = boot
@@ -51,7 +51,7 @@ class StoreCheck:
         self._replay = JournalReplay(self._base, notebook, self._marks)
 
     def run(self) -> None:
-        """Read everything and write down what does not verify."""
+        """Read everything, and report what does not verify."""
         try:
             if (self._folder / REBUILT).is_dir():
                 self._notebook.damage("a repair was interrupted: run it again", REBUILT)
@@ -69,7 +69,7 @@ class StoreCheck:
             self._check_mortal()
             self._chunks.run()
             self._blobs.run()
-            self._look_for_lost()
+            self._count_lost_and_found()
         finally:
             self._chunks.close()
             self._base.close()
@@ -77,7 +77,7 @@ class StoreCheck:
     # The store as a whole
 
     def _read_state(self) -> BaseState:
-        """Give what the base says of itself, as far as it can be read."""
+        """Give the state of the base, as far as it can be read."""
         meta: dict[bytes, bytes] = {}
         for key, sealed in self._base.rows(Database.META):
             value = unseal(key, sealed)
@@ -140,19 +140,19 @@ class StoreCheck:
                     incarnation, mark.offset, mark.reason, place_of(Database.DAMAGED, INCARNATION.pack(incarnation))
                 )
 
-    def _look_for_lost(self) -> None:
+    def _count_lost_and_found(self) -> None:
         folder = self._folder / LOST_AND_FOUND
         count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
         if count:
             self._notebook.remark(f"{count} files are in {LOST_AND_FOUND}/, where what was cut off or damaged is kept")
 
-    # Words
+    # Reports
 
     def _unreadable(self, database: bytes, key: bytes) -> None:
         self._notebook.damage("the row can't be read", place_of(database, key))
 
     def _damaged(self, incarnation: int, offset: int, reason: str, place: str) -> None:
-        """Say that the bytes of a stream can't be read from an offset on. The journal may have dropped it since."""
+        """Report that the bytes of a stream can't be read from an offset on. The journal may have dropped it since."""
         if incarnation in self._replay.heads and self._replay.heads[incarnation] is None:
             self._notebook.damage(f"{reason}; its stream {incarnation:016x} is dropped by the journal", place)
             return
@@ -192,14 +192,14 @@ class StoreCheck:
         return next((name for name, sealed in self._base.rows(Database.NAMES) if unseal(name, sealed) == packed), None)
 
     def _problems_around(self, head: Head) -> Iterator[str]:
-        """Give what does not fit a stream."""
+        """Give the inconsistencies between a stream and the rows about it."""
         identity, key = head.identity, INCARNATION.pack(head.identity.incarnation)
         if head.tail < identity.first_own_offset:
             yield f"its tail {head.tail} is before its first offset {identity.first_own_offset}"
         if head.kept.earliest > head.tail:
             yield f"its earliest offset {head.kept.earliest} is behind its tail {head.tail}"
         if identity.mortal and self._base.sealed(Database.MORTAL, key) is None:
-            yield "it can expire and is not among those that can"
+            yield "it has a lifetime or a retention policy, and no row in `mortal`"
         if self._base.sealed(Database.NAMES, identity.name) != key:
             yield "its name does not lead to it"
         if identity.fork:
@@ -224,7 +224,7 @@ class StoreCheck:
             self._damaged(now.identity.incarnation, lost_from, "its source ends before it was forked off", place)
 
     def _floor(self, head: Head) -> int:
-        """Give the offset from which on a stream's bytes must be there. What the journal has cut may be gone."""
+        """Give the offset from which on a stream's bytes must exist. Bytes that the journal has trimmed may be gone."""
         incarnation = head.identity.incarnation
         now = self._replay.head(incarnation)
         if now is None:
@@ -279,4 +279,4 @@ class StoreCheck:
             readable = len(key) == INCARNATION.size and unseal(key, sealed) is not None
             head = self._base.head(INCARNATION.unpack(key)[0]) if readable else None
             if head is None or not head.identity.mortal:
-                self._notebook.damage("it is not a stream that can expire", place_of(Database.MORTAL, key))
+                self._notebook.damage("no stream with a lifetime or a retention policy", place_of(Database.MORTAL, key))

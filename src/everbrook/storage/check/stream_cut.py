@@ -1,8 +1,8 @@
-"""Cutting damaged streams: what can be read of one becomes another incarnation with the same name.
+"""Cutting damaged streams: the readable part of a stream becomes a new incarnation with the same name.
 
-So an offset never means other bytes under the same incarnation. The new one has the bytes, boundaries and times up to
-the damage; producers, the stream sequence and the closure belonged to what is lost. The streams that were forked off it
-follow it; one that needs inherited bytes which are lost is cut there too.
+With a new incarnation, an offset never means other bytes of the same incarnation. It has the bytes, boundaries and
+times up to the damage. It has no producers, stream sequence and closure, because they described the lost part. Forks of
+the stream become forks of the new incarnation; a fork that inherits lost bytes is cut too.
 """
 
 from array import array
@@ -38,7 +38,7 @@ HeadOf = Callable[[int], Head | None]
 
 
 class StreamCut:
-    """Cuts and drops streams of one store, each with its forks in one transaction."""
+    """Cuts and drops streams of one store. Each stream and its forks are changed in one transaction."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class StreamCut:
         self._lost = lost
 
     def cut(self, incarnation: int, offset: int) -> Iterator[str]:
-        """Keep what a stream has before an offset. Says what became of it and of its forks."""
+        """Cut a stream at an offset. Gives lines for the user about it and its forks."""
         head = self._base.head(incarnation)
         if head is None:
             return
@@ -66,7 +66,7 @@ class StreamCut:
         recent = Recent()
         recent.apply(Drop(head))
         recent.apply(Write(new, created=True))
-        needy = self._move_forks(recent, head, new, available=chunks[-1][1] if chunks else 0)
+        forks_to_cut = self._move_forks(recent, head, new, available=chunks[-1][1] if chunks else 0)
         with self._checkpoint() as checkpoint:
             checkpoint.take(recent, {})
             for start, end in chunks:
@@ -74,7 +74,7 @@ class StreamCut:
             self._commit(checkpoint, new.identity.incarnation)
         aside = f"; {kept.name} has the bytes behind it" if kept else ""
         yield f"stream {quoted(head.identity.name)} ends at offset {new.tail} now, it was {head.tail}{aside}"
-        for fork, lost_from in needy:
+        for fork, lost_from in forks_to_cut:
             yield from self.cut(fork, lost_from)
 
     def drop(self, incarnation: int) -> Iterator[str]:
@@ -99,7 +99,7 @@ class StreamCut:
         return Checkpoint(self._base, self._tuning)
 
     def _commit(self, checkpoint: Checkpoint, incarnation: int) -> None:
-        """Commit, and then remove the segments of the old incarnation."""
+        """Commit a checkpoint, and then remove the segments of the old incarnation."""
         state = self._base.state()
         checkpoint.set_applied(state.applied, max(state.last_incarnation, incarnation))
         checkpoint.commit()
@@ -111,12 +111,12 @@ class StreamCut:
     # The new incarnation
 
     def _cut_head(self, head: Head, offset: int) -> tuple[Head, list[tuple[int, int]]]:
-        """Give the head of the new incarnation, and the ranges that it takes over, chunk by chunk."""
+        """Give the head of the new incarnation, and the ranges of bytes that it gets, one for each chunk."""
         identity, new = head.identity, self._new_incarnation()
         ranges = self._ranges(identity.incarnation, min(offset, head.tail))
         end = ranges[-1][1] if ranges else identity.first_own_offset
         if end < head.kept.earliest:
-            # Nothing that it retained can be read.
+            # No retained byte can be read.
             ranges, end = [], head.kept.earliest
         fork = identity.fork
         if fork and offset < fork.offset:
@@ -128,7 +128,7 @@ class StreamCut:
         ), ranges
 
     def _ranges(self, incarnation: int, offset: int) -> list[tuple[int, int]]:
-        """Give the ranges of the chunks of a stream that are readable before an offset, each up to a boundary."""
+        """Give the readable ranges of a stream's chunks before an offset, each up to a boundary."""
         ranges: list[tuple[int, int]] = []
         for start in self._starts(incarnation):
             if start >= offset or (ranges and ranges[-1][1] != start):
@@ -139,7 +139,7 @@ class StreamCut:
         return ranges
 
     def _readable_end(self, incarnation: int, start: int, offset: int) -> int:
-        """Give the last boundary in a chunk, up to an offset, before which it can be read."""
+        """Give the last boundary of a chunk, not greater than an offset, before which the chunk is readable."""
         try:
             index = self._base.chunks.index_at(incarnation, start)
         except Damaged:
@@ -155,12 +155,12 @@ class StreamCut:
         return [PLACE.unpack(key)[1] for key, _ in self._base.rows(Database.CHUNKS, INCARNATION.pack(incarnation))]
 
     def _chunk(self, incarnation: int, start: int, end: int, tail: int) -> Chunk:
-        """Read a range of a chunk, of a stream that ends at `tail` now."""
+        """Read a range of a chunk, for a stream whose new tail is `tail`."""
         index = clipped(self._base.chunks.index_at(incarnation, start), end, tail)
         return Chunk(start, self._base.chunks.read(incarnation, start, end), index)
 
     def _kept(self, kept: Kept, tail: int, old: int, new: int) -> Kept:
-        """Give what the new incarnation keeps of its past. Its own snapshot gets a copy under the new owner."""
+        """Give what the new incarnation keeps of its past. Its own snapshot is copied for the new owner."""
         snapshot = kept.snapshot
         if snapshot is None:
             return kept
@@ -186,8 +186,8 @@ class StreamCut:
     # Forks
 
     def _move_forks(self, recent: Recent, old: Head, new: Head, available: int) -> list[tuple[int, int]]:
-        """Enter the forks of a stream under its new incarnation. Gives those that have lost inherited bytes."""
-        needy: list[tuple[int, int]] = []
+        """Move the forks of a stream to its new incarnation. Gives those that have lost inherited bytes, and where."""
+        forks_to_cut: list[tuple[int, int]] = []
         source, target = old.identity.incarnation, new.identity.incarnation
         for incarnation in self._base.forks(source):
             head = self._base.readable_head(incarnation)
@@ -202,13 +202,13 @@ class StreamCut:
             recent.forked.setdefault(target, {})[incarnation] = None
             lost_from = inherited_loss(head, fork, max(available, new.identity.first_own_offset))
             if lost_from is not None:
-                needy.append((incarnation, lost_from))
-        return needy
+                forks_to_cut.append((incarnation, lost_from))
+        return forks_to_cut
 
     # Bytes that are set aside
 
     def keep_bytes(self, incarnation: int, start: int) -> Path | None:
-        """Keep the bytes of a stream from an offset on as they are, also those that do not verify."""
+        """Copy the bytes of a stream from an offset on to `lost+found`, even if they do not verify."""
         parts = ((first, data) for first, data in self._raw_chunks(incarnation) if first + len(data) > start)
         first_part = next(parts, None)
         if first_part is None:
@@ -229,13 +229,13 @@ class StreamCut:
 
 
 def inherited_loss(head: Head, fork: Fork, available: int) -> int | None:
-    """Give from where on inherited bytes are lost that a fork needs, if its source has them only up to an offset."""
+    """Give the offset from which on a fork has lost inherited bytes, if its source ends at `available`."""
     lost_from = max(available, head.kept.earliest)
     return lost_from if lost_from < fork.offset else None
 
 
 def without_snapshot(kept: Kept) -> Kept:
-    """Give what is kept of a past whose snapshot is lost: as if a policy had cut it."""
+    """Give what is kept of a past whose snapshot is lost, in the same form as after a retention policy."""
     if not kept.earliest:
         return Kept()
     time = kept.snapshot.published_at if kept.snapshot else 0
@@ -243,7 +243,7 @@ def without_snapshot(kept: Kept) -> Kept:
 
 
 def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Give a fork whose source is lost as a stream of its own, which keeps its own bytes, and what is forked off it."""
+    """Make a fork whose source is lost a stream without a source, with its own bytes. Gives it and its changed forks."""
     fork = head.identity.fork
     if fork is None:
         return
@@ -254,7 +254,7 @@ def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Give what is forked off a stream that begins later now, as far as that begins later too."""
+    """Give the forks below a stream that begins later now, as far as they begin later too."""
     for incarnation in forks(head.identity.incarnation):
         below = head_of(incarnation)
         fork = below.identity.fork if below else None
@@ -269,7 +269,7 @@ def _descendants(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
 
 
 def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
-    """Give what is kept of a past that is lost before an offset."""
+    """Give what is kept of a past whose bytes before `floor` are lost."""
     if kept.earliest >= floor:
         return kept
     if kept.snapshot and kept.snapshot.owner == owner and kept.snapshot.offset >= floor:
@@ -278,7 +278,7 @@ def raised_kept(kept: Kept, floor: int, owner: int) -> Kept:
 
 
 def clipped(index: MessageIndex, end: int, tail: int) -> MessageIndex:
-    """Give the index of a chunk up to an offset. An append that went on behind the new tail ends there."""
+    """Give the index of a chunk up to an offset. An append that went beyond the new tail ends there."""
     size, last = end - index.base, tail - index.base
     messages = array("I", (each for each in index.messages if each <= size))
     if index.appends is index.messages:
