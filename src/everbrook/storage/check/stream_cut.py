@@ -243,7 +243,7 @@ def without_snapshot(kept: Kept) -> Kept:
 
 
 def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Make a fork whose source is lost a stream without a source, with its own bytes. Gives it and its changed forks."""
+    """Give the offset from which on a fork has lost inherited bytes, if those of its source end at `available`."""
     fork = head.identity.fork
     if fork is None:
         return
