@@ -243,7 +243,7 @@ def without_snapshot(kept: Kept) -> Kept:
 
 
 def orphaned(head: Head, forks: Forks, head_of: HeadOf) -> Iterator[Head]:
-    """Give the offset from which on a fork has lost inherited bytes, if those of its source end at `available`."""
+    """Make a fork without its source a stream of its own, with its own bytes. Gives it and its changed forks."""
     fork = head.identity.fork
     if fork is None:
         return
