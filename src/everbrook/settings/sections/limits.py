@@ -35,8 +35,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             description=(
                 "Bytes of memory that the streams of one bucket may take in memory mode, with their snapshots and "
-                "producers; an append beyond is answered 413. Unset: a half of `max_memory_bytes`, so that no bucket "
-                "fills it alone. The durable modes have no such bound."
+                "producers; an append beyond is answered 413. Unset: half of `max_memory_bytes`, so that one bucket "
+                "can't fill it. The durable modes have no such bound."
             ),
             examples=[MEMORY_MODE_BYTES // 2],
         ),

@@ -29,9 +29,9 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Count,
         Meta(
             description=(
-                "Deliveries that are under way at a time. A quarter is for buckets that have none. Another bucket "
-                "begins one only while it has fewer than are free of the rest: half of them where it is alone. The "
-                "base surface counts as a bucket."
+                "Slots for concurrent deliveries. A quarter is reserved for buckets without a running delivery. Of the "
+                "rest a bucket takes a slot only while it holds fewer than are free; a bucket that is alone gets half "
+                "of them. The base surface counts as a bucket."
             )
         ),
     ] = 100
