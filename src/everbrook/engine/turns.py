@@ -16,21 +16,16 @@ class Turns:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
-        self._waiting: dict[bytes | None, deque[tuple[Callable[[], object], Callable[[], object]]]] = {}
+        self.waiting: dict[bytes | None, deque[tuple[Callable[[], object], Callable[[], object]]]] = {}
         self._scheduled = False
-
-    @property
-    def waited_for(self) -> bool:
-        """Whether a slice waits."""
-        return bool(self._waiting)
 
     def wait(self, name: bytes, call: Callable[[], object], failed: Callable[[], object]) -> None:
         """Call `call` when it is the turn of the bucket of `name`. `failed` is called after an exception."""
-        self._waiting.setdefault(bucket_of(name), deque()).append((call, failed))
+        self.waiting.setdefault(bucket_of(name), deque()).append((call, failed))
         self._schedule()
 
     def _schedule(self) -> None:
-        if self._waiting and not self._scheduled:
+        if self.waiting and not self._scheduled:
             self._scheduled = True
             self._faults.soon(Callback.RESPONSE, self._take, failed=self._schedule_next)
 
@@ -40,12 +35,12 @@ class Turns:
 
     def _take(self) -> None:
         """Run a slice of the bucket that has waited longest."""
-        bucket_id = next(iter(self._waiting))
-        waiting = self._waiting.pop(bucket_id)
+        bucket_id = next(iter(self.waiting))
+        waiting = self.waiting.pop(bucket_id)
         call, failed = waiting.popleft()
         if waiting:
             # The bucket goes to the end of the queue.
-            self._waiting[bucket_id] = waiting
+            self.waiting[bucket_id] = waiting
         self._schedule_next()
         if self._faults.run(Callback.RESPONSE, call):
             failed()

@@ -25,7 +25,7 @@ def answer_in_slices(engine: Engine, name: bytes, steps: Steps, refuse: Refuse) 
     It is work for the bucket that `name` is in. While others wait for their turn, even the first slice waits: otherwise
     those who ask at the same time would all take one in the same turn.
     """
-    given = None if engine.turns.waited_for else _take_slice(steps)
+    given = None if engine.turns.waiting else _take_slice(steps)
     return given if isinstance(given, Response) else Sliced(engine, name, steps, refuse, given)
 
 

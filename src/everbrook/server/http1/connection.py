@@ -119,7 +119,8 @@ class Connection(Leaving):
             # Empty lines are no request (RFC 9112 §2.2): who sends nothing else is idle.
             self._since = self._listener.now
             self._seen_body_bytes = 0
-        self._at_once = self._handled_at_once
+        # Whoever pipelines takes turns with those that wait already: each connection's own 32 would make a long turn.
+        self._at_once = 1 if self._engine.turns.waiting else self._handled_at_once
         overload.reads += 1
         parser.heard_at = now = monotonic()
         late_secs = now - overload.beat_at

@@ -79,7 +79,12 @@ class Requesting(Answering):
         if not self._resting:
             self._resting = True
             # A path need not have what follows a bucket's id.
-            self._engine.turns.wait(self._queued[0].path + b"/", self._end_rest, self._transport.abort)
+            name, engine = self._queued[0].path + b"/", self._engine
+            # Most of what was decided becomes durable first: a group of all that is pipelined would hold up others.
+            engine.when_durable(
+                engine.last_change - self._handled_at_once,
+                lambda _: engine.turns.wait(name, self._end_rest, self._transport.abort),
+            )
 
     def _end_rest(self) -> None:
         self._resting = False
