@@ -11,7 +11,7 @@ from msgspec import Struct
 from everbrook.protocol import Drop
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import DurableStorage, StorageFull, StoreError
-from everbrook.storage.check import Notebook, Report, StoreCheck
+from everbrook.storage.check import Findings, Report, StoreCheck
 from soak.flips.damage import Damaging
 from soak.flips.justification import Justified, justify
 from soak.flips.ledger import Ledger, written
@@ -80,7 +80,7 @@ def is_sound(folder: Path) -> bool:
     """Check a store, in this process."""
     report = Report(folder, "")
     try:
-        StoreCheck(folder, Notebook(folder, report.enter), BOOT).run()
+        StoreCheck(folder, Findings(folder, report.enter), BOOT).run()
     except StoreError:
         return False
     return report.sound

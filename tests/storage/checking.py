@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Change, Producer
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode, DurableStorage, OsDisk, Storage, StorageTuning
-from everbrook.storage.check import DamagedStream, Notebook, Report, StoreCheck, Tally
+from everbrook.storage.check import DamagedStream, Findings, Report, StoreCheck, Tally
 from everbrook.storage.rows import seal
 from tests.storage.drafts import Draft
 from tests.storage.engines import JOURNAL
@@ -126,14 +126,14 @@ class Checked(Struct):
 def inspect(store: Path, boot: str = BOOT) -> Checked:
     """Check a store in this process. Not for LMDB files whose pages are damaged: those may end it."""
     report = Report(store, "")
-    notebook = Notebook(store, report.enter)
-    StoreCheck(store, notebook, boot).run()
+    findings = Findings(store, report.enter)
+    StoreCheck(store, findings, boot).run()
     return Checked(
         [str(damage) for damage in report.damages],
         [remark.text for remark in report.remarks],
         [refusal.text for refusal in report.refusals],
         report.streams,
-        notebook.tally,
+        findings.tally,
     )
 
 

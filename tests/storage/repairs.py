@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from everbrook.protocol import Head
 from everbrook.storage import ACID, FILE_DURABLE, DurableStorage, StorageTuning
-from everbrook.storage.check import Notebook, Progress, Report, StoreCheck
+from everbrook.storage.check import Findings, Progress, Report, StoreCheck
 from everbrook.storage.check.repair import Repair
 from everbrook.storage.check.report import Inspect, read_store
 from tests.storage.checking import BOOT, LARGE, commit, flip, inspect, make_store, open_acid, open_files
@@ -73,7 +73,7 @@ def no_progress(_read_bytes: int, _total_bytes: int) -> None:
 def read_here(store: Path, _progress: Progress, _inspect: Inspect, boot: str) -> Report:
     """Check a store in this process, which is faster."""
     report = Report(store, "")
-    StoreCheck(store, Notebook(store, report.enter), boot).run()
+    StoreCheck(store, Findings(store, report.enter), boot).run()
     return report
 
 

@@ -202,7 +202,7 @@ class OsReader:
 class OsLock:
     """A lock of the operating system (`flock`), which releases it when the process ends, even by a kill.
 
-    The lock belongs to the file and not to its name: when somebody removes or replaces the file, a second process can
+    The lock belongs to the file and not to its name: when the file is removed or replaced, a second process can
     lock the new one. So the owner verifies periodically that the name still leads to the file that it has locked.
     """
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everbrook.storage.damage import Damage
 from everbrook.storage.disk import Disk
@@ -155,7 +156,7 @@ class _Reading:
             # The number in a damaged frame is lost, but records follow one another.
             number = item.number or number + 1
             if isinstance(item, Record):
-                self._records[number] = item if item.number else Record(*_fields(item, number))
+                self._records[number] = item if item.number else replace(item, number=number)
                 self._proven = max(self._proven, item.durable)
             else:
                 self._bodies[number] = (file, item)
@@ -214,7 +215,3 @@ class _Reading:
         data = log[kept : min(kept + _MAX_KEPT_BYTES, max((item.end for item in behind), default=0))].rstrip(b"\0")
         streams = {stream for item in behind if isinstance(item, Unreadable) for stream in item.streams}
         return Torn(file.path, kept, data, tuple(sorted(streams))) if data else None
-
-
-def _fields(item: Record, number: int) -> tuple[int, int, int, int, int, bytes]:
-    return item.position, item.end, number, item.durable, item.flags, item.body

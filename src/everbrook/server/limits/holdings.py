@@ -20,7 +20,7 @@ from everbrook.settings.sections.limits import ADDRESS_CONNECTIONS
 WAIT_SECS = 5
 
 
-class Shares:
+class BoundedCounts:
     """Counts by key, each up to `most`. Zero: there is no bound, and nothing is counted."""
 
     def __init__(self, most: int) -> None:
@@ -66,14 +66,14 @@ class Holdings:
         """Connections of trusted proxies are not counted; live reads count for the clients behind them."""
         self._proxies = proxies
         most = limits.max_connections_per_address
-        self.connections = Shares(ADDRESS_CONNECTIONS if most is None else most)
+        self.connections = BoundedCounts(ADDRESS_CONNECTIONS if most is None else most)
         self._spares_loopback = most is None
-        self.identified = Shares(limits.max_connections_per_identity)
-        self.readers_by_address = Shares(limits.max_readers_per_address)
-        self.readers_by_identity = Shares(limits.max_readers_per_identity)
-        self.readers_by_bucket = Shares(limits.max_readers_per_bucket)
+        self.identified = BoundedCounts(limits.max_connections_per_identity)
+        self.readers_by_address = BoundedCounts(limits.max_readers_per_address)
+        self.readers_by_identity = BoundedCounts(limits.max_readers_per_identity)
+        self.readers_by_bucket = BoundedCounts(limits.max_readers_per_bucket)
         every = (self.readers_by_address, self.readers_by_identity, self.readers_by_bucket)
-        self._counts_readers = any(shares.most for shares in every)
+        self._counts_readers = any(counts.most for counts in every)
         self._identity_of: dict[int, Hashable] = {}
 
     # Connections

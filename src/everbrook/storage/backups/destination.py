@@ -28,7 +28,7 @@ LATEST = "latest"
 LOCK = ".lock"
 _REMOVING = ".removing-"
 _DRAFT = f"{PARTIAL}-{LATEST}"
-# The root of a file system may have this folder, which does not belong to anybody's files.
+# The root of a file system may have this folder of its own: it does not count as a foreign file.
 _LOST = "lost+found"
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from everbrook.storage.check.repair import Repair as Repair
     from everbrook.storage.check.report import (
         DamagedStream as DamagedStream,
+        Findings as Findings,
         KnownDamage as KnownDamage,
-        Notebook as Notebook,
         Progress as Progress,
         Remark as Remark,
         Report as Report,
@@ -32,7 +32,7 @@ __getattr__, __dir__ = lazy_imports(
         ".base_copy": "is_copyable",
         ".base_walk": "BackgroundWalk WalkedOpening walk_base",
         ".repair": "Repair",
-        ".report": "DamagedStream KnownDamage Notebook Progress Remark Report Tally "
+        ".report": "DamagedStream KnownDamage Findings Progress Remark Report Tally "
         "check_store find_stores known_damage",
         ".store": "StoreCheck",
     },

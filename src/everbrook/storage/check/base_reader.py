@@ -7,7 +7,7 @@ from pathlib import Path
 import lmdb
 
 from everbrook.protocol.state import Head
-from everbrook.storage.check.report import BASE_UNREADABLE, Notebook
+from everbrook.storage.check.report import BASE_UNREADABLE, Findings
 from everbrook.storage.lmdb_base import is_plain_database
 from everbrook.storage.lmdb_pages import problem_of
 from everbrook.storage.manifest import BASE
@@ -17,13 +17,13 @@ from everbrook.storage.rows import DATA, INCARNATION, Database, place_of, readab
 class BaseReader:
     """The base, read-only. `made`: the making of the store was completed, so a missing or incomplete file is damage."""
 
-    def __init__(self, folder: Path, notebook: Notebook, *, made: bool) -> None:
+    def __init__(self, folder: Path, findings: Findings, *, made: bool) -> None:
         self._file = folder / BASE / DATA
-        self._notebook = notebook
+        self._findings = findings
         self._transaction: lmdb.Transaction | None = None
         self._env: lmdb.Environment | None = None
         self._databases: dict[bytes, lmdb._Database] = {}
-        notebook.at(self._file)
+        findings.at(self._file)
         problem = problem_of(self._file)
         if problem:
             if made:
@@ -48,8 +48,8 @@ class BaseReader:
         self._transaction = env.begin(buffers=True)
 
     def _unreadable(self, problem: str, place: str = "") -> None:
-        self._notebook.damage(problem, place)
-        self._notebook.refuse(BASE_UNREADABLE)
+        self._findings.damage(problem, place)
+        self._findings.refuse(BASE_UNREADABLE)
 
     @property
     def readable(self) -> bool:
@@ -73,7 +73,7 @@ class BaseReader:
 
     def rows(self, database: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Give every row as it is stored, until one is out of order or their number exceeds LMDB's count."""
-        self._notebook.at(self._file, database.decode())
+        self._findings.at(self._file, database.decode())
         if self._transaction is None or database not in self._databases:
             return
         before, seen = b"", 0
@@ -85,7 +85,7 @@ class BaseReader:
                     self._unreadable("its rows are not in order", f"{place_of(database, before)} and behind it")
                     return
                 before = bytes(key)
-                self._notebook.advance(len(value))
+                self._findings.advance(len(value))
                 yield before, bytes(value)
         except lmdb.Error as error:
             self._unreadable(f"LMDB can't read it: {error}", f"{place_of(database, before)} and behind it")
@@ -101,7 +101,7 @@ class BaseReader:
             for key, _ in with_prefix(self._transaction.cursor(self._databases[database]), prefix):
                 yield key
         except lmdb.Error as error:
-            self._notebook.damage(f"LMDB can't read it: {error}", place_of(database, prefix))
+            self._findings.damage(f"LMDB can't read it: {error}", place_of(database, prefix))
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream; None if it is missing or unreadable."""

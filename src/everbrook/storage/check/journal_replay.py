@@ -6,7 +6,7 @@ from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.base_state import Opened
 from everbrook.storage.check.base_reader import BaseReader
-from everbrook.storage.check.report import DamagedStream, Notebook
+from everbrook.storage.check.report import DamagedStream, Findings
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.journal_scan import Recovered
 from everbrook.storage.recovery import replay
@@ -17,10 +17,10 @@ NO_CHANGES = "a server takes no changes: a part of the journal is lost, and the 
 class JournalReplay:
     """The heads of the streams after the changes in the journal."""
 
-    def __init__(self, base: BaseReader, notebook: Notebook, marks: Mapping[int, DamageMark]) -> None:
+    def __init__(self, base: BaseReader, findings: Findings, marks: Mapping[int, DamageMark]) -> None:
         """Begin with the heads in the base. The changes of streams in `marks` are ignored: they are damaged already."""
         self._base = base
-        self._notebook = notebook
+        self._findings = findings
         self._marks = marks
         self._lost: set[int] = set()
         self.heads: dict[int, Head | None] = {}
@@ -31,15 +31,15 @@ class JournalReplay:
     def take(self, recovered: Recovered, opened: Opened | None, boot: str) -> None:
         """Replay the journal as a server does when it starts."""
         recovered = self._prefix(recovered, opened, boot)
-        self._notebook.tally.records = len(recovered.records)
+        self._findings.tally.records = len(recovered.records)
         replay(recovered, self.head, self._follow, self._lose, self._refuse)
         for damage in recovered.unknown:
-            self._notebook.damage(damage.problem, damage.place)
+            self._findings.damage(damage.problem, damage.place)
         if recovered.unknown:
-            self._notebook.refuse(NO_CHANGES)
+            self._findings.refuse(NO_CHANGES)
         if recovered.torn:
             torn = recovered.torn
-            self._notebook.remark(
+            self._findings.remark(
                 f"{torn.path.name} ends with {len(torn.data)} bytes of a write that a crash cut off, from byte "
                 f"{torn.position} on; it was never acknowledged, and the next start sets it aside"
             )
@@ -49,12 +49,12 @@ class JournalReplay:
         if opened is None or opened.kept_in(boot):
             return recovered
         if recovered.damages:
-            self._notebook.remark("the machine has been restarted since the last changes; some of them are lost")
+            self._findings.remark("the machine has been restarted since the last changes; some of them are lost")
         return recovered.written_prefix()
 
     def _refuse(self, number: int, error: Exception) -> None:
-        self._notebook.damage(f"change {number} can't be read, though its checksum is right: {error}")
-        self._notebook.refuse("a server does not start: a change in the journal can't be read")
+        self._findings.damage(f"change {number} can't be read, though its checksum is right: {error}")
+        self._findings.refuse("a server does not start: a change in the journal can't be read")
 
     def head(self, incarnation: int) -> Head | None:
         """Give the head of a stream after the journal."""
@@ -91,7 +91,7 @@ class JournalReplay:
     def _lose(self, damage: Damage) -> None:
         """Report the streams that have lost a change as damaged from their present tail on."""
         if not damage.streams:
-            self._notebook.damage(damage.problem, damage.place)
+            self._findings.damage(damage.problem, damage.place)
         for incarnation in damage.streams:
             if incarnation in self._lost or incarnation in self._marks:
                 continue
@@ -99,4 +99,4 @@ class JournalReplay:
             head = self.head(incarnation)
             reason = f"{damage.problem}, and what follows it"
             stream = DamagedStream.of(incarnation, head, head.tail if head else 0, reason)
-            self._notebook.damaged_stream(stream, damage.place)
+            self._findings.damaged_stream(stream, damage.place)

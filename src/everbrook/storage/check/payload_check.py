@@ -15,7 +15,7 @@ from msgspec import Struct
 from everbrook.protocol.errors import quoted
 from everbrook.protocol.state import Head, Identity, Snapshot
 from everbrook.storage.check.base_reader import BaseReader
-from everbrook.storage.check.report import Notebook
+from everbrook.storage.check.report import Findings
 from everbrook.storage.chunk import (
     BLOCK_BYTES,
     Chunk,
@@ -61,25 +61,25 @@ class ChunkProgress(Struct):
 class ChunkCheck:
     """Checks the chunks of all streams, in the base and in segments."""
 
-    def __init__(self, folder: Path, base: BaseReader, notebook: Notebook, report_damage: ReportDamage) -> None:
+    def __init__(self, folder: Path, base: BaseReader, findings: Findings, report_damage: ReportDamage) -> None:
         self._base = base
-        self._notebook = notebook
+        self._findings = findings
         self._report_damage = report_damage
-        self._segments = SegmentCheck(folder, notebook)
+        self._segments = SegmentCheck(folder, findings)
 
     def run(self) -> None:
         """Check all chunks, all indexes, and then the files of the segments."""
         progress: ChunkProgress | None = None
         for key, row in self._base.rows(Database.CHUNKS):
             if len(key) != PLACE.size:
-                self._notebook.damage("the row can't be read", place_of(Database.CHUNKS, key))
+                self._findings.damage("the row can't be read", place_of(Database.CHUNKS, key))
                 continue
             incarnation, start = PLACE.unpack(key)
             if progress is None or progress.incarnation != incarnation:
                 self._check_tail(progress)
                 progress = ChunkProgress(incarnation, self._base.head(incarnation), start)
                 if progress.head is None and self._base.get(Database.STREAMS, INCARNATION.pack(incarnation)) is None:
-                    self._notebook.damage(f"its stream {incarnation:016x} is missing", place_of(Database.CHUNKS, key))
+                    self._findings.damage(f"its stream {incarnation:016x} is missing", place_of(Database.CHUNKS, key))
             self._check_chunk(progress, key, row)
         self._check_tail(progress)
         self._check_indexes()
@@ -125,7 +125,7 @@ class ChunkCheck:
     def _check_indexes(self) -> None:
         for key, _ in self._base.rows(Database.INDEXES):
             if self._base.get(Database.CHUNKS, key) is None:
-                self._notebook.damage("an index without its chunk", place_of(Database.INDEXES, key))
+                self._findings.damage("an index without its chunk", place_of(Database.INDEXES, key))
 
     def close(self) -> None:
         self._segments.close()
@@ -158,11 +158,11 @@ def _rising(ends: list[int]) -> bool:
 class SegmentCheck:
     """Checks the chunks that are in segments, in the order of their rows, and then the list of files."""
 
-    def __init__(self, folder: Path, notebook: Notebook) -> None:
+    def __init__(self, folder: Path, findings: Findings) -> None:
         self._store = folder
         self._folder = folder / SEGMENTS
         self._disk = OsDisk()
-        self._notebook = notebook
+        self._findings = findings
         self._path: Path | None = None
         self._reader: Reader | None = None
         self._ends: dict[tuple[int, int], int] = {}
@@ -181,7 +181,7 @@ class SegmentCheck:
         if reader is None:
             return 0, "the file is missing"
         data = reader.read_at(location.position, location.length)
-        self._notebook.advance(len(data))
+        self._findings.advance(len(data))
         whole = len(data) if len(data) == location.length else len(data) // BLOCK_BYTES * BLOCK_BYTES
         damaged = damaged_block(key, data[:whole], 0, checksums)
         if damaged is not None:
@@ -199,7 +199,7 @@ class SegmentCheck:
         (incarnation, _), place = PLACE.unpack(key), self.place(PLACE.unpack(key)[0], location)
         if begin < 0 or reader.read_at(begin, len(packed)) != packed:
             problem = "the index or the checksums in the file are not those of the base; the bytes are whole"
-            self._notebook.damage(problem, place, (incarnation,))
+            self._findings.damage(problem, place, (incarnation,))
 
     def _open(self, incarnation: int, identity: Identity | None, location: Location) -> Reader | None:
         """Open the segment of a chunk, unless it is open, and check its header."""
@@ -207,7 +207,7 @@ class SegmentCheck:
         if path != self._path:
             self.close()
             self._path = path
-            self._notebook.at(path)
+            self._findings.at(path)
             try:
                 self._reader = self._disk.reader(path)
             except OSError:
@@ -215,7 +215,7 @@ class SegmentCheck:
             header = self._reader.read_at(0, location.position)
             if identity and not _is_of(header, identity):
                 problem = "its header is not that of its stream; the bytes are whole"
-                self._notebook.damage(problem, streams=(incarnation,))
+                self._findings.damage(problem, streams=(incarnation,))
         return self._reader
 
     def check_files(self, base: BaseReader) -> None:
@@ -223,12 +223,12 @@ class SegmentCheck:
         removals: set[tuple[int, int]] = set()
         for key, sealed in base.rows(Database.REMOVALS):
             if not is_removal(key, sealed):
-                self._notebook.damage("the row can't be read", place_of(Database.REMOVALS, key))
+                self._findings.damage("the row can't be read", place_of(Database.REMOVALS, key))
                 continue
             place: tuple[int, int] = PLACE.unpack(key)
             removals.add(place)
             if place in self._ends:
-                self._notebook.damage(f"segment {place[1]} of stream {place[0]:016x} is to be removed, and has chunks")
+                self._findings.damage(f"segment {place[1]} of stream {place[0]:016x} is to be removed, and has chunks")
         left = behind = unknown = 0
         for path in sorted(path for path in self._folder.rglob("*") if path.is_file()):
             parts = parse_segment_name(path.name)
@@ -239,14 +239,14 @@ class SegmentCheck:
             else:
                 left += parts not in removals
         if left:
-            self._notebook.remark(f"{left} segments hold nothing that the base refers to; a crash has left them")
+            self._findings.remark(f"{left} segments hold nothing that the base refers to; a crash has left them")
         if behind:
-            self._notebook.remark(
+            self._findings.remark(
                 f"{behind} segments go on behind what the base refers to: a checkpoint was not finished, and the next "
                 "one writes over it"
             )
         if unknown:
-            self._notebook.remark(f"{unknown} files in {SEGMENTS}/ are no segments")
+            self._findings.remark(f"{unknown} files in {SEGMENTS}/ are no segments")
 
     def close(self) -> None:
         if self._reader:
@@ -275,11 +275,11 @@ class Expected(Struct, frozen=True):
 class BlobCheck:
     """Collects the blobs that the streams of a store need, and then checks them."""
 
-    def __init__(self, folder: Path, notebook: Notebook) -> None:
+    def __init__(self, folder: Path, findings: Findings) -> None:
         self._folder = folder / BLOBS
         disk = OsDisk()
         self._blobs = FileBlobs(disk, self._folder, Hold(disk))
-        self._notebook = notebook
+        self._findings = findings
         self._expected: dict[tuple[int, int], Expected] = {}
         self._inherited: set[tuple[int, int]] = set()
 
@@ -298,24 +298,24 @@ class BlobCheck:
         for blobs in self._blobs.all():
             orphans += len(set(blobs) - self._expected.keys() - self._inherited)
         if orphans:
-            self._notebook.remark(f"{orphans} blobs belong to no snapshot; the next start removes them")
+            self._findings.remark(f"{orphans} blobs belong to no snapshot; the next start removes them")
 
     def _check(self, path: Path, expected: Expected) -> None:
         snapshot = expected.snapshot
         whose = f"the snapshot of stream {quoted(expected.name)} at offset {snapshot.offset}"
-        self._notebook.at(path)
+        self._findings.at(path)
         try:
             size, expected_bytes = path.stat().st_size, blob_file_bytes(snapshot.size)
             if size != expected_bytes:
-                self._notebook.damage(f"{whose} is a file of {size} bytes, and should have {expected_bytes}")
+                self._findings.damage(f"{whose} is a file of {size} bytes, and should have {expected_bytes}")
             elif self._digest(snapshot) != snapshot.digest:
-                self._notebook.damage(f"{whose} is not what was published: its SHA-256 is another")
+                self._findings.damage(f"{whose} is not what was published: its SHA-256 is another")
         except FileNotFoundError:
-            self._notebook.damage(f"{whose} is missing")
+            self._findings.damage(f"{whose} is missing")
         except OSError as error:
-            self._notebook.damage(f"{whose} can't be read: {error.strerror}")
+            self._findings.damage(f"{whose} can't be read: {error.strerror}")
         except Damaged as damage:
-            self._notebook.damage(f"{whose} is not what was published: {damage.mark.reason}")
+            self._findings.damage(f"{whose} is not what was published: {damage.mark.reason}")
 
     def _digest(self, snapshot: Snapshot) -> bytes:
         """Read a blob, and give its SHA-256."""
@@ -323,7 +323,7 @@ class BlobCheck:
         with closing(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size)) as reader:
             while data := reader.read(READ_BYTES):
                 digest.update(data)
-                self._notebook.advance(len(data))
+                self._findings.advance(len(data))
         return digest.digest()
 
 

@@ -144,7 +144,7 @@ Inspect = Callable[[Path, str, Connection], None]
 Read = Callable[[Path, Progress, Inspect, str], Report]
 
 
-class Notebook:
+class Findings:
     """Sends the findings of a checking process to the process that waits for it."""
 
     def __init__(self, folder: Path, write: Callable[[object], None]) -> None:
@@ -261,9 +261,9 @@ def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
     """Check a store. This is the main function of the checking process."""
     from everbrook.storage.check.store import StoreCheck  # noqa: PLC0415 - the other process needs none of it
 
-    notebook = Notebook(folder, outgoing.send)
-    StoreCheck(folder, notebook, boot).run()
-    outgoing.send(notebook.tally)
+    findings = Findings(folder, outgoing.send)
+    StoreCheck(folder, findings, boot).run()
+    outgoing.send(findings.tally)
     outgoing.close()
 
 

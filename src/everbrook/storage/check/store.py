@@ -16,7 +16,7 @@ from everbrook.storage.base_state import OPENED, BaseState, is_whole, parse_open
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.journal_replay import NO_CHANGES, JournalReplay
 from everbrook.storage.check.payload_check import BlobCheck, ChunkCheck
-from everbrook.storage.check.report import DamagedStream, Notebook
+from everbrook.storage.check.report import DamagedStream, Findings
 from everbrook.storage.check.stream_cut import inherited_loss
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.disk import OsDisk
@@ -38,24 +38,24 @@ from everbrook.storage.rows import INCARNATION, PLACE, Database, parse_mark, pla
 class StoreCheck:
     """A check of a store, in this process. A damaged page of LMDB may end the process."""
 
-    def __init__(self, folder: Path, notebook: Notebook, boot: str = "") -> None:
+    def __init__(self, folder: Path, findings: Findings, boot: str = "") -> None:
         """Check the store in a folder. `boot` is the id of this boot of the machine."""
         self._folder = folder
-        self._notebook = notebook
+        self._findings = findings
         self._boot = boot
         self._made = (folder / JOURNAL).is_dir()
-        self._base = BaseReader(folder, notebook, made=self._made)
-        self._chunks = ChunkCheck(folder, self._base, notebook, self._damaged)
-        self._blobs = BlobCheck(folder, notebook)
+        self._base = BaseReader(folder, findings, made=self._made)
+        self._chunks = ChunkCheck(folder, self._base, findings, self._damaged)
+        self._blobs = BlobCheck(folder, findings)
         self._marks: dict[int, DamageMark] = {}
-        self._replay = JournalReplay(self._base, notebook, self._marks)
+        self._replay = JournalReplay(self._base, findings, self._marks)
 
     def run(self) -> None:
         """Read everything, and report what does not verify."""
         try:
             if (self._folder / REBUILT).is_dir():
-                self._notebook.damage("a repair was interrupted: run it again", REBUILT)
-                self._notebook.refuse("a server does not start: a repair was interrupted")
+                self._findings.damage("a repair was interrupted: run it again", REBUILT)
+                self._findings.refuse("a server does not start: a repair was interrupted")
             state = self._read_state()
             manifest = self._settled_manifest(state.manifest)
             if manifest and self._base.readable:
@@ -82,8 +82,8 @@ class StoreCheck:
         for key, sealed in self._base.rows(Database.META):
             value = unseal(key, sealed)
             if value is None or not is_whole(key, value):
-                self._notebook.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
-                self._notebook.refuse("a server does not start: what the base says of itself can't be read")
+                self._findings.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
+                self._findings.refuse("a server does not start: what the base says of itself can't be read")
             else:
                 meta[key] = value
         return parse_state(meta)
@@ -91,39 +91,39 @@ class StoreCheck:
     def _settled_manifest(self, kept: bytes) -> Manifest | None:
         """Compare the manifest with its copy in the base, which wins."""
         path = self._folder / MANIFEST
-        self._notebook.at(path)
+        self._findings.at(path)
         manifest = find_manifest(OsDisk(), self._folder) if path.is_file() else None
         try:
             copy = parse_manifest(kept) if kept else None
         except msgspec.MsgspecError:
             copy = None
         if copy is None and manifest is None:
-            self._notebook.damage("it can't be read, and the base has no copy of it")
-            self._notebook.refuse("a server does not start: the manifest is lost")
+            self._findings.damage("it can't be read, and the base has no copy of it")
+            self._findings.refuse("a server does not start: the manifest is lost")
         elif copy is not None and manifest is None:
-            self._notebook.damage("it can't be read; the next start restores it from its copy in the base")
+            self._findings.damage("it can't be read; the next start restores it from its copy in the base")
         elif copy is not None and copy != manifest:
-            self._notebook.damage("it is not the one that the base has a copy of; the next start restores it")
+            self._findings.damage("it is not the one that the base has a copy of; the next start restores it")
         return copy or manifest
 
     def _replay_journal(self, state: BaseState, salt: int) -> None:
         journal = self._folder / JOURNAL
-        self._notebook.at(journal)
+        self._findings.at(journal)
         if not self._made:
             if state.applied:
-                self._notebook.damage("it is missing")
-                self._notebook.refuse("a server does not start: there is no journal")
+                self._findings.damage("it is missing")
+                self._findings.refuse("a server does not start: there is no journal")
             return
         opened = None
         try:
             opened = parse_opened(state.opened)
         except StoreError:
-            self._notebook.damage("how the store was opened last can't be read", place_of(Database.META, OPENED))
-            self._notebook.refuse(NO_CHANGES)
+            self._findings.damage("how the store was opened last can't be read", place_of(Database.META, OPENED))
+            self._findings.refuse(NO_CHANGES)
         self._replay.take(read_journal(OsDisk(), journal, salt, state.applied, state.needed), opened, self._boot)
         for head in filter(None, self._replay.heads.values()):
             self._count(head)
-        self._notebook.advance(sum(path.stat().st_size for path in journal.iterdir()))
+        self._findings.advance(sum(path.stat().st_size for path in journal.iterdir()))
 
     def _read_marks(self) -> None:
         for key, sealed in self._base.rows(Database.DAMAGED):
@@ -144,24 +144,24 @@ class StoreCheck:
         folder = self._folder / LOST_AND_FOUND
         count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
         if count:
-            self._notebook.remark(f"{count} files are in {LOST_AND_FOUND}/, where what was cut off or damaged is kept")
+            self._findings.remark(f"{count} files are in {LOST_AND_FOUND}/, where what was cut off or damaged is kept")
 
     # Reports
 
     def _unreadable(self, database: bytes, key: bytes) -> None:
-        self._notebook.damage("the row can't be read", place_of(database, key))
+        self._findings.damage("the row can't be read", place_of(database, key))
 
     def _damaged(self, incarnation: int, offset: int, reason: str, place: str) -> None:
         """Report that the bytes of a stream can't be read from an offset on. The journal may have dropped it since."""
         if incarnation in self._replay.heads and self._replay.heads[incarnation] is None:
-            self._notebook.damage(f"{reason}; its stream {incarnation:016x} is dropped by the journal", place)
+            self._findings.damage(f"{reason}; its stream {incarnation:016x} is dropped by the journal", place)
             return
         head = self._replay.head(incarnation)
-        self._notebook.damaged_stream(DamagedStream.of(incarnation, head, offset, reason), place)
+        self._findings.damaged_stream(DamagedStream.of(incarnation, head, offset, reason), place)
 
     def _count(self, head: Head) -> None:
         first = max(head.identity.first_own_offset, head.kept.earliest)
-        self._notebook.tally.add(head.tail - min(head.tail, first))
+        self._findings.tally.add(head.tail - min(head.tail, first))
         self._blobs.add(head)
 
     # Rows of streams
@@ -175,14 +175,14 @@ class StoreCheck:
             (incarnation,), head = INCARNATION.unpack(key), readable_head(unseal(key, sealed), whole=True)
             if head is None or head.identity.incarnation != incarnation:
                 reason = "its row can't be read" if head is None else "its row is that of another stream"
-                self._notebook.damaged_stream(
+                self._findings.damaged_stream(
                     DamagedStream(incarnation, self._name_of(incarnation), 0, None, reason), place
                 )
                 continue
             if incarnation not in self._replay.heads:
                 self._count(head)
             for problem in self._problems_around(head):
-                self._notebook.damage(f"stream {quoted(head.identity.name)}: {problem}", place, (incarnation,))
+                self._findings.damage(f"stream {quoted(head.identity.name)}: {problem}", place, (incarnation,))
             self._check_first(head, place)
             self._check_inherited(head, place)
 
@@ -243,13 +243,13 @@ class StoreCheck:
         for name, sealed in self._base.rows(Database.NAMES):
             packed, place = unseal(name, sealed), place_of(Database.NAMES, name)
             if packed is None or len(packed) != INCARNATION.size:
-                self._notebook.damage(f"the row of name {quoted(name)} can't be read", place)
+                self._findings.damage(f"the row of name {quoted(name)} can't be read", place)
                 continue
             (incarnation,) = INCARNATION.unpack(packed)
             head = self._base.head(incarnation)
             if head is None or head.identity.name != name:
                 which = f"stream {incarnation:016x}"
-                self._notebook.damage(f"name {quoted(name)} leads to {which}, which is not it", place, (incarnation,))
+                self._findings.damage(f"name {quoted(name)} leads to {which}, which is not it", place, (incarnation,))
 
     def _check_producers(self) -> None:
         for key, sealed in self._base.rows(Database.PRODUCERS):
@@ -257,9 +257,9 @@ class StoreCheck:
             if packed is None or len(packed) != PRODUCER.size:
                 producer = quoted(key[INCARNATION.size :])
                 problem = f"the row of producer {producer} of stream {stream.hex()} can't be read"
-                self._notebook.damage(problem, place_of(Database.PRODUCERS, key))
+                self._findings.damage(problem, place_of(Database.PRODUCERS, key))
             elif self._base.get(Database.STREAMS, stream) is None:
-                self._notebook.damage("its stream is missing", place_of(Database.PRODUCERS, key))
+                self._findings.damage("its stream is missing", place_of(Database.PRODUCERS, key))
 
     def _check_forks(self) -> None:
         for key, sealed in self._base.rows(Database.FORKS):
@@ -270,7 +270,7 @@ class StoreCheck:
             fork = self._base.head(incarnation)
             entered = fork is not None and fork.identity.fork and fork.identity.fork.source_incarnation == source
             if not entered or self._base.get(Database.STREAMS, INCARNATION.pack(source)) is None:
-                self._notebook.damage(
+                self._findings.damage(
                     f"stream {incarnation:016x} is no fork of stream {source:016x}", place_of(Database.FORKS, key)
                 )
 
@@ -279,4 +279,4 @@ class StoreCheck:
             readable = len(key) == INCARNATION.size and unseal(key, sealed) is not None
             head = self._base.head(INCARNATION.unpack(key)[0]) if readable else None
             if head is None or not head.identity.mortal:
-                self._notebook.damage("no stream with a lifetime or a retention policy", place_of(Database.MORTAL, key))
+                self._findings.damage("no stream with a lifetime or a retention policy", place_of(Database.MORTAL, key))
