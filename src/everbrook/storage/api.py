@@ -227,9 +227,9 @@ class Storage(Protocol):
         """Give the stream's own messages that end after `start` and not after `end`."""
 
     def seek(self, incarnation: int, offset: int, count: int) -> tuple[int, int]:
-        """Go `count` of the stream's own messages on from an offset, backwards if negative, as far as they reach.
+        """Move `count` of the stream's own messages on from an offset, backwards if negative, as far as they reach.
 
-        Gives where that leads, and how many messages are left to go.
+        Gives the offset reached, and how many messages are left to go.
         """
 
     def discard(self, incarnation: int) -> None:
