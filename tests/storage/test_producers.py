@@ -1,11 +1,15 @@
 """The contract: what a stream remembers of its producers is kept with its data."""
 
+from pathlib import Path
+
 from msgspec.structs import replace
 
 from everbrook.protocol import Producer
 from everbrook.storage import Storage
+from tests.storage.checking import commit, inspect, open_acid, rows
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
+from tests.storage.repairs import repair
 
 FIRST = Producer(epoch=0, seq=0, seen_at=1)
 SECOND = Producer(epoch=0, seq=1, seen_at=2)
@@ -86,3 +90,28 @@ def test_producers_end_with_their_stream(store: Store) -> None:
     store.commit((stream.drop(),))
     store.commit((Draft(b"a", 2).write(b"2"),))
     assert producers(store.storage) == {}
+
+
+# Check and repair
+
+
+def placed_store(folder: Path) -> Path:
+    """A closed store with a stream that has a producer with a position."""
+    storage = open_acid(folder / "acid")
+    commit(storage, (Draft(b"a", 1).write(b"one", producer=(b"p", replace(FIRST, position=b"line 7"))),))
+    storage.close()
+    return folder / "acid"
+
+
+def test_a_check_accepts_the_position_of_a_producer(tmp_path: Path) -> None:
+    assert inspect(placed_store(tmp_path)).damages == []
+
+
+def test_a_repair_keeps_producers_with_positions(tmp_path: Path) -> None:
+    store = placed_store(tmp_path)
+    with rows(store) as base:
+        base.damage("names", b"a")
+    repair(store)
+    storage = open_acid(store)
+    assert producers(storage) == {b"p": replace(FIRST, position=b"line 7")}
+    storage.close()

@@ -16,7 +16,7 @@ import lmdb
 from everbrook.protocol.state import Head, Identity
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.manifest import BASE
-from everbrook.storage.packing import Unpacker, unpack_head, unpack_identity
+from everbrook.storage.packing import Unpacker, pack_producer, unpack_head, unpack_identity, unpack_producer
 
 INCARNATION = Struct(">Q")
 PLACE = Struct(">QQ")
@@ -190,6 +190,13 @@ def readable_head(packed: bytes | None, *, whole: bool = False) -> Head | None:
     with suppress(*UNREADABLE):
         return None if packed is None else parse_head(packed, whole=whole)
     return None
+
+
+def is_producer(packed: bytes | None) -> bool:
+    """Tell whether a row of the producers verifies and has one producer, with or without a position, and no more."""
+    with suppress(*UNREADABLE):
+        return packed is not None and pack_producer(unpack_producer(packed)) == packed
+    return False
 
 
 def is_removal(key: bytes, sealed: bytes) -> bool:

@@ -16,8 +16,18 @@ from everbrook.storage.chunk import LOCATION, is_inline
 from everbrook.storage.lmdb_base import LmdbBase
 from everbrook.storage.lost_found import LostAndFound
 from everbrook.storage.manifest import StoreError
-from everbrook.storage.packing import PRODUCER, pack_head, pack_identity
-from everbrook.storage.rows import INCARNATION, PLACE, Database, Rows, is_removal, seal, unseal, with_prefix
+from everbrook.storage.packing import pack_head, pack_identity
+from everbrook.storage.rows import (
+    INCARNATION,
+    PLACE,
+    Database,
+    Rows,
+    is_producer,
+    is_removal,
+    seal,
+    unseal,
+    with_prefix,
+)
 
 _KEY_BYTES = {
     **dict.fromkeys((Database.STREAMS, Database.MORTAL, Database.DAMAGED, Database.PRODUCERS), INCARNATION.size),
@@ -188,7 +198,7 @@ class RowRepair:
         wrong = []
         for key, sealed in self._all(Database.PRODUCERS):
             packed = unseal(key, sealed)
-            if packed is None or len(packed) != PRODUCER.size:
+            if not is_producer(packed):
                 wrong.append(key)
                 head = self._head(INCARNATION.unpack_from(key)[0])
                 name = quoted(head.identity.name) if head else "unknown"

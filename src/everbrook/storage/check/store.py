@@ -31,8 +31,16 @@ from everbrook.storage.manifest import (
     find_manifest,
     parse_manifest,
 )
-from everbrook.storage.packing import PRODUCER
-from everbrook.storage.rows import INCARNATION, PLACE, Database, parse_mark, place_of, readable_head, unseal
+from everbrook.storage.rows import (
+    INCARNATION,
+    PLACE,
+    Database,
+    is_producer,
+    parse_mark,
+    place_of,
+    readable_head,
+    unseal,
+)
 
 
 class StoreCheck:
@@ -254,7 +262,7 @@ class StoreCheck:
     def _check_producers(self) -> None:
         for key, sealed in self._base.rows(Database.PRODUCERS):
             packed, stream = unseal(key, sealed), key[: INCARNATION.size]
-            if packed is None or len(packed) != PRODUCER.size:
+            if not is_producer(packed):
                 producer = quoted(key[INCARNATION.size :])
                 problem = f"the row of producer {producer} of stream {stream.hex()} can't be read"
                 self._findings.damage(problem, place_of(Database.PRODUCERS, key))
