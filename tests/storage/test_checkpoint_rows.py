@@ -57,6 +57,17 @@ def test_segments_hold_only_full_chunks(tmp_path: Path, seed: int) -> None:
     storage.close()
 
 
+def test_a_long_append_is_joined_with_what_was_there_at_its_beginning_only(tmp_path: Path) -> None:
+    """To move the bounds of all its chunks takes as long as all of its messages."""
+    storage, stream = opened(tmp_path), Draft(b"a", 1)
+    write(storage, stream, 300)
+    commit(storage, (stream.write(*(b"%0100d" % number for number in range(40))),))
+    storage.settle()
+    assert [chunk_length(row) for row in storage.chunk_rows(1)] == [1_000, 300, 1_000, 1_000, 1_000]
+    assert_whole_from(storage, stream, 0, Random(1))
+    storage.close()
+
+
 def test_a_slow_stream_has_no_tiny_chunks_in_acid_mode(tmp_path: Path) -> None:
     storage, stream = opened(tmp_path, ACID), Draft(b"a", 1)
     for _ in range(100):

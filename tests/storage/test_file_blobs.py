@@ -190,7 +190,7 @@ def test_a_sync_that_fails_leaves_nothing(blobs: FileBlobs, faults: Counting, tm
 def test_a_finished_blob_takes_no_more(blobs: FileBlobs) -> None:
     draft = blobs.begin(3, 1)
     draft.finish()
-    with pytest.raises(ValueError, match="takes no more"):
+    with pytest.raises(ValueError, match="nothing can be written"):
         draft.write(b"x")
 
 

@@ -5,6 +5,7 @@ journal and removes the segments that no row refers to any more.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Self
 
 import msgspec
@@ -116,13 +117,13 @@ class Checkpoint:
         tail = self._inline_tail(incarnation, chunks[0].start)
         inline_bytes = sum(len(chunk.data) for chunk in (*tail, *chunks))
         if self._in_segments and inline_bytes >= self._chunk_bytes:
-            whole = tail[0] if tail else chunks.pop(0)
-            for chunk in (*tail[1:], *chunks):
-                whole = joined(whole, chunk)
+            if tail:
+                # Only the first one is cut again: to move the bounds of all takes as long as all of them.
+                chunks = cut_chunk(reduce(joined, (*tail, chunks[0])), self._chunk_bytes) + chunks[1:]
             for chunk in tail:
                 for database in (Database.CHUNKS, Database.INDEXES):
                     self._rows.delete(database, PLACE.pack(incarnation, chunk.start))
-            self._write_segments(identity, cut_chunk(whole, self._chunk_bytes))
+            self._write_segments(identity, chunks)
             return
         last = tail[-1] if tail else None
         if (
