@@ -59,7 +59,7 @@ def test_segments_hold_only_full_chunks(tmp_path: Path, seed: int) -> None:
 
 def test_a_long_append_is_joined_with_what_was_there_at_its_beginning_only(tmp_path: Path) -> None:
     """To move the bounds of all its chunks takes as long as all of its messages."""
-    storage, stream = opened(tmp_path), Draft(b"a", 1)
+    storage, stream = opened(tmp_path), Draft(b"a", 1, json=True)
     write(storage, stream, 300)
     commit(storage, (stream.write(*(b"%0100d" % number for number in range(40))),))
     storage.settle()
