@@ -1,4 +1,8 @@
-"""Where a reader keeps how far it has come, so that the next run of a program goes on there."""
+"""Where a reader keeps how far it has come, so that the next run of a program goes on there.
+
+What is kept is a text without spaces: the offset, and behind an `@` the incarnation of the stream if the server tells
+it.
+"""
 
 import os
 import threading

@@ -30,6 +30,8 @@ class Page(Struct, frozen=True, dict=True):
     """Whether offsets count the bytes of the stream, so that each message's is known."""
     codec: Codec[Any] = _ANY
     told_altered: bool = False
+    incarnation: str = ""
+    """Which of the streams that had this name it is of, if the server tells."""
 
     @property
     def kind(self) -> Kind:
@@ -109,6 +111,7 @@ def page_of(asked: str, status: int, headers: Mapping[str, str], body: bytes, co
         cursor=headers.get("Stream-Cursor"),
         exact=is_exact(headers),
         codec=codec,
+        incarnation=headers.get("Stream-Incarnation", ""),
     )
 
 

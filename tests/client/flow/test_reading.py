@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from everbrook.client import Mode
 from everbrook.client.content import Codec
@@ -294,3 +295,26 @@ def test_a_page_that_leads_nowhere_is_not_read_for_ever() -> None:
     read = reading("0000000000000002")
     with pytest.raises(InvalidAnswer, match="ends at 0000000000000002, where it began"):
         read.took(page("0000000000000002", "0000000000000002"))
+
+
+def test_a_page_of_another_incarnation_is_not_taken() -> None:
+    """A cache or an old server may answer without comparing."""
+    stands = reading("-1")
+    stands.took(replace(page("-1", "0000000000000003"), incarnation="a"))
+    assert stands.ask().headers == {"Stream-Incarnation": "a"}
+    with pytest.raises(StreamRewound, match="has incarnation b"):
+        stands.took(replace(page("0000000000000003", "0000000000000005"), incarnation="b"))
+
+
+def test_an_offset_is_kept_with_its_incarnation() -> None:
+    stands, again = reading("-1"), reading("-1")
+    assert stands.kept("0000000000000003") == "0000000000000003"
+    stands.took(replace(page("-1", "0000000000000003"), incarnation="a"))
+    again.resume(stands.kept("0000000000000003"))
+    assert (again.offset, again.incarnation) == ("0000000000000003", "a")
+
+
+def test_events_are_of_the_incarnation_that_their_answer_tells() -> None:
+    events = EventPages("-1", "application/json", {"Stream-Incarnation": "a"}, Codec())
+    (found,) = events.feed(event(b"[1]", Control("0000000000000003", up_to_date=True)))
+    assert found.incarnation == "a"

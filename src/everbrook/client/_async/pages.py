@@ -20,8 +20,9 @@ from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.flow.reading import Ask, Live, Reading
 from everbrook.client.heads import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.client.refusals import header_of
 from everbrook.client.wire import AnswerLate, ConnectionBroken
-from everbrook.protocol.errors import BadRequest, OffsetGone, ProtocolError
+from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,8 @@ class AsyncPages:
                         yield page
                 reading.waited(ask, monotonic() - began, news=news)
                 await self._slow_down()
+            except IncarnationMismatch as other:
+                raise reading.replaced(header_of(other, "Stream-Incarnation")) from other
             except OffsetGone as gone:
                 await self._behind_snapshot(gone)
             except (ConnectionBroken, ProtocolError, NotAStream) as failure:
@@ -98,7 +101,9 @@ class AsyncPages:
                     yield page
             return
         bound = {} if ask.live else {"max_bytes": str(self._transport.tuning.page_bytes)}
-        response = await self._transport.ask("GET", self._url, query=ask.query | bound, timeout_secs=ask.timeout_secs)
+        response = await self._transport.ask(
+            "GET", self._url, query=ask.query | bound, headers=ask.headers, timeout_secs=ask.timeout_secs
+        )
         yield page_of(
             ask.query.get("offset", self._reading.offset),
             response.status_code,
@@ -111,7 +116,7 @@ class AsyncPages:
         count = 0
         try:
             async with self._transport.open(
-                "GET", self._url, query=ask.query, headers=_EVENTS, timeout_secs=ask.timeout_secs
+                "GET", self._url, query=ask.query, headers=_EVENTS | ask.headers, timeout_secs=ask.timeout_secs
             ) as response:
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     if self._reading.fall_back():

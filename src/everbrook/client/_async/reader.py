@@ -136,7 +136,7 @@ class AsyncReader(Generic[T]):
 
     async def _save(self, offset: str) -> None:
         if self._offsets is not None:
-            await resolve(partial(self._offsets.save, offset))
+            await resolve(partial(self._offsets.save, self._reading.kept(offset)))
             self._saved_at = monotonic()
 
     async def _save_now_and_then(self) -> None:
@@ -156,7 +156,7 @@ class AsyncReader(Generic[T]):
     async def _kept(self) -> AsyncGenerator[Page]:
         """Give the pages that say something, from where the last run of the program stopped."""
         if self._offsets is not None and (kept := await resolve(self._offsets.load)):
-            self._reading.move(kept)
+            self._reading.resume(kept)
         async with aclosing(self._pages.each()) as pages:
             async for page in pages:
                 news = not page.empty or page.closed or (page.up_to_date and not self._caught_up)

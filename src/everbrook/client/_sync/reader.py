@@ -137,7 +137,7 @@ class Reader(Generic[T]):
 
     def _save(self, offset: str) -> None:
         if self._offsets is not None:
-            resolve(partial(self._offsets.save, offset))
+            resolve(partial(self._offsets.save, self._reading.kept(offset)))
             self._saved_at = monotonic()
 
     def _save_now_and_then(self) -> None:
@@ -157,7 +157,7 @@ class Reader(Generic[T]):
     def _kept(self) -> Generator[Page]:
         """Give the pages that say something, from where the last run of the program stopped."""
         if self._offsets is not None and (kept := resolve(self._offsets.load)):
-            self._reading.move(kept)
+            self._reading.resume(kept)
         with closing(self._pages.each()) as pages:
             for page in pages:
                 news = not page.empty or page.closed or (page.up_to_date and not self._caught_up)

@@ -21,6 +21,7 @@ from everbrook.protocol.sse import Decoder, Event, decode_base64
 Mode = Literal["auto", "sse", "long-poll"]
 
 _SENTINELS = {BEGINNING, NOW}
+_OF = "@"
 
 
 class Live(Enum):
@@ -36,6 +37,7 @@ class Ask(Struct, frozen=True):
     query: dict[str, str]
     live: Live | None
     timeout_secs: float | None = None
+    headers: dict[str, str] = {}
 
 
 class Reading:
@@ -51,8 +53,9 @@ class Reading:
         codec: Codec[Any],
         tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
-        """Begin at an offset, or where `start` says (`last`, `at`, `skip`)."""
-        self.offset = offset
+        """Begin at an offset, which may be one that was kept, or where `start` says (`last`, `at`, `skip`)."""
+        self.offset, _, self.incarnation = offset.partition(_OF)
+        """`incarnation` tells which of the streams that had this name it reads, once it is known."""
         self.content_type = ""
         self.up_to_date = False
         self.closed = False
@@ -80,8 +83,17 @@ class Reading:
             return True
         return self._mode is None and self.up_to_date
 
+    def kept(self, offset: str) -> str:
+        """Give an offset as it is kept for another run: with the incarnation that it is of, if that is known."""
+        return f"{offset}{_OF}{self.incarnation}" if self.incarnation else offset
+
+    def resume(self, kept: str) -> None:
+        """Go on where another run has ended."""
+        offset, _, self.incarnation = kept.partition(_OF)
+        self.move(offset)
+
     def move(self, offset: str) -> None:
-        """Go on elsewhere: at an offset that was kept, or behind a snapshot."""
+        """Go on elsewhere in the same stream."""
         self.offset, self._start, self._cursor = offset, {}, None
         self.up_to_date = False
 
@@ -90,15 +102,16 @@ class Reading:
         # `at` and `last` are beginnings of their own, and a server takes one; `skip` goes with any.
         begun = self._start.keys() & {"at", "last"}
         query = dict(self._start) if begun else {"offset": self.offset} | self._start
+        headers = {"Stream-Incarnation": self.incarnation} if self.incarnation else {}
         if self._until is not None:
             query["until"] = self._until
         if self._mode is None or not self.up_to_date:
-            return Ask(query, None)
+            return Ask(query, None, None, headers)
         query |= {"cursor": self._cursor} if self._cursor else {}
         if self._mode == "long-poll":
-            return Ask(query | {"live": "long-poll"}, Live.LONG_POLL, self._tuning.long_poll_secs)
+            return Ask(query | {"live": "long-poll"}, Live.LONG_POLL, self._tuning.long_poll_secs, headers)
         timeout_secs = self._tuning.silence_secs if self.events_seen else self._tuning.first_event_secs
-        return Ask(query | {"live": "sse"}, Live.SSE, timeout_secs)
+        return Ask(query | {"live": "sse"}, Live.SSE, timeout_secs, headers)
 
     def took(self, page: Page) -> None:
         """Move behind a page."""
@@ -109,14 +122,24 @@ class Reading:
                 f"the stream ends at offset {page.next_offset}, before {self.offset}, where this read stands: "
                 "it was deleted and created again, or its server lost data"
             )
+        if page.incarnation and self.incarnation and page.incarnation != self.incarnation:
+            raise self.replaced(page.incarnation)
         if page.next_offset == self.offset and not (page.empty or page.up_to_date or page.closed or self._start):
             raise InvalidAnswer(f"a page with messages of the stream ends at {page.next_offset}, where it began")
         # A page that leads nowhere is at the tail, whether the server says so or not: asking again gives the same.
         stands = page.next_offset == self.offset and page.empty
         self.offset, self._start, self._answered = page.next_offset, {}, True
+        self.incarnation = page.incarnation or self.incarnation
         self.content_type = page.content_type or self.content_type
         self.up_to_date, self.closed = page.up_to_date or page.closed or stands, page.closed
         self._cursor = page.cursor or self._cursor
+
+    def replaced(self, incarnation: str | None) -> StreamRewound:
+        """Give the error that another stream has the name."""
+        return StreamRewound(
+            f"the stream that was read up to offset {self.offset} had incarnation {self.incarnation} and was deleted: "
+            f"the one of this name has incarnation {incarnation}"
+        )
 
     def events(self, headers: Mapping[str, str]) -> "EventPages":
         """Begin to read the events of an answer."""
@@ -152,6 +175,7 @@ class EventPages:
         self._content_type = content_type
         self._base64 = headers.get("Stream-SSE-Data-Encoding", "").lower() == "base64"
         self._exact = is_exact(headers)
+        self._incarnation = headers.get("Stream-Incarnation", "")
         self._codec = codec
         self._decoder = Decoder()
         self._data: list[bytes] = []
@@ -178,6 +202,7 @@ class EventPages:
             cursor=control.stream_cursor,
             exact=self._exact,
             codec=self._codec,
+            incarnation=self._incarnation,
         )
         self._offset, self._data = page.next_offset, []
         self.count += 1

@@ -2,12 +2,15 @@
 """Follows (§5.7, §5.8): what is there, then what comes, the same in every mode and for every kind of content."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
+from everbrook.client.errors import StreamRewound
+from everbrook.client.offsets import FileOffsets
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 from tests.client.faults.writer import Writer
@@ -170,3 +173,25 @@ def test_all_modes_agree(writer: Writer, stream: Stream[object]) -> None:
     for reader in readers:
         reader.all()
     assert {reader.offset for reader in readers} == {writer.tail}
+
+
+def test_an_offset_that_was_kept_is_not_used_in_another_stream(
+    writer: Writer, stream: Stream[object], tmp_path: Path
+) -> None:
+    """The stream was deleted and made again, and has the same offsets."""
+    kept = FileOffsets(tmp_path / "kept")
+    for value in (b"1", b"2"):
+        writer.create("application/json", value).close()
+        if value == b"1":
+            assert stream.follow(offsets=kept).all() == [1]
+            stream.delete()
+    with pytest.raises(StreamRewound, match="was deleted"):
+        stream.follow(offsets=kept).all()
+
+
+def test_an_offset_that_was_kept_without_an_incarnation_is_used(
+    writer: Writer, stream: Stream[object], tmp_path: Path
+) -> None:
+    writer.create("application/json", b"1", b"2").close()
+    (tmp_path / "kept").write_text("0000000000000002\n")
+    assert stream.follow(offsets=FileOffsets(tmp_path / "kept")).all() == [2]
