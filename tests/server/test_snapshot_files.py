@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,12 @@ class Store:
         return RunningServer(self._settings, open_storage(self._settings))
 
     def blobs(self) -> list[int]:
-        """The sizes of all blobs."""
-        return [path.stat().st_size for path in self._folder.rglob("*.blob")]
+        """The sizes of all blobs. One may be removed while they are listed."""
+        sizes = []
+        for path in self._folder.rglob("*.blob"):
+            with suppress(FileNotFoundError):
+                sizes.append(path.stat().st_size)
+        return sizes
 
 
 @pytest.fixture(params=MODES, ids=lambda mode: mode.value)
