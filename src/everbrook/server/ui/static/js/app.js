@@ -52,7 +52,7 @@ const streamHash = (name, tab = "log") => `#/stream${name.split("/").map(encodeU
 
 function usePlace() {
   const [place, setPlace] = useState(parseHash);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => setPlace(parseHash());
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);
@@ -73,8 +73,9 @@ function applyTheme(theme) {
   else document.documentElement.dataset.theme = theme;
 }
 
+// At once, not after the next frame: a key that is pressed as soon as the page stands counts.
 function useKeys(actions) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (event) => {
       if (event.target.closest?.("input, textarea, select, dialog") || event.ctrlKey || event.metaKey || event.altKey) return;
       const action = actions[event.key];
@@ -90,8 +91,8 @@ function App() {
   const catalogue = useCatalogue();
   const [theme, setTheme] = useStored("theme", "system");
   const [dialog, setDialog] = useState(null);
-  useEffect(() => applyTheme(theme), [theme]);
-  useEffect(() => onTokenAsked(() => setDialog("token")), []);
+  useLayoutEffect(() => applyTheme(theme), [theme]);
+  useLayoutEffect(() => onTokenAsked(() => setDialog("token")), []);
   useEffect(() => catalogue.note(place.name), [catalogue, catalogue.listed, place.name]);
   useEffect(() => { document.title = `${place.name ? idOf(place.name) : PAGES.find(([id]) => id === place.page)[1]} · Everbrook`; }, [place]);
   useKeys({
