@@ -63,7 +63,7 @@ class Unsupported(ClientError):
 
 
 class StreamRewound(ClientError):
-    """A stream ends before an offset that was read of it: it was created anew, or its server lost data."""
+    """A stream ends before an offset that was read, or has another incarnation: it was created anew, or lost data."""
 
 
 class StateEnded(ClientError):

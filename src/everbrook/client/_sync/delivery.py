@@ -8,7 +8,7 @@ from everbrook.client._sync.concurrency import Condition
 from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
 from everbrook.client.content import join, kind_of
-from everbrook.client.errors import AppendUncertain, NotAStream, ProducerReused
+from everbrook.client.errors import AppendUncertain, InvalidAnswer, NotAStream, ProducerReused
 from everbrook.client.flow.producing import Batch, Production
 from everbrook.client.refusals import header_of
 from everbrook.client.wire import ConnectionBroken
@@ -105,8 +105,12 @@ class Delivery:
 
     def _require_own(self, batch: Batch, response: Answer) -> None:
         """Raise `ProducerReused` if the answer shows batches of another writer that resumed from the same position."""
-        last = int(_last_of(response, batch))
-        if batch.resumes_from is not None and last >= self._production.next_seq:
+        if batch.resumes_from is None:
+            return
+        last = _last_of(response, batch)
+        if not last.isdecimal():
+            raise InvalidAnswer(f"the answer to an append has the Producer-Seq {last!r}, which is no number")
+        if int(last) >= self._production.next_seq:
             raise ProducerReused(
                 f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
             )

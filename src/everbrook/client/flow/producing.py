@@ -146,7 +146,7 @@ class Production:
 
     def end(self, message: bytes | None, position: str | None = None) -> None:
         """Let the stream be closed behind everything that was added, with a last message if there is one."""
-        if message is not None:
+        if message is not None or position is not None:
             self._require_position(position)
         self._seal()
         self._position = position or self._position

@@ -135,10 +135,10 @@ class Reading:
         self._cursor = page.cursor or self._cursor
 
     def replaced(self, incarnation: str | None) -> StreamRewound:
-        """Give the error that another stream has the name."""
+        """Give the error that the stream has another incarnation."""
         return StreamRewound(
-            f"the stream that was read up to offset {self.offset} had incarnation {self.incarnation} and was deleted: "
-            f"the one of this name has incarnation {incarnation}"
+            f"the stream that was read up to offset {self.offset} had incarnation {self.incarnation}, "
+            f"and has incarnation {incarnation} now: it was created again, cut by a repair, or its server was restored"
         )
 
     def events(self, headers: Mapping[str, str]) -> "EventPages":

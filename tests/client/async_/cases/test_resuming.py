@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.errors import ProducerReused, Unsupported
+from everbrook.client.errors import InvalidAnswer, ProducerReused, Unsupported
 from everbrook.protocol.errors import PositionMoved, StaleEpoch
 from tests.client.faults.kinds import AnswerLost, Edited, Fault, NeverSent
 from tests.client.faults.proxy import Proxy
@@ -131,6 +131,17 @@ async def test_a_position_without_resuming_is_refused(writer: Writer, stream: As
     async with stream.producer() as producer:
         with pytest.raises(ValueError, match="resume=True"):
             await producer.append("a", position="1")
+        with pytest.raises(ValueError, match="resume=True"):
+            await producer.close(position="1")
+
+
+async def test_an_answer_with_an_invalid_number_is_refused(
+    writer: Writer, proxy: Proxy, shaky: AsyncStream[object]
+) -> None:
+    writer.create("application/json")
+    proxy.arm(Edited(headers={"Producer-Seq": "many"}), method="POST")
+    with pytest.raises(InvalidAnswer, match="'many', which is no number"):
+        await copy(shaky)
 
 
 @pytest.mark.parametrize("beside", [{"epoch": 1}, {"seq": 1}, {"auto_claim": True}])

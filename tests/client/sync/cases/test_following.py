@@ -185,7 +185,7 @@ def test_an_offset_that_was_kept_is_not_used_in_another_stream(
         if value == b"1":
             assert stream.follow(offsets=kept).all() == [1]
             stream.delete()
-    with pytest.raises(StreamRewound, match="was deleted"):
+    with pytest.raises(StreamRewound, match="created again"):
         stream.follow(offsets=kept).all()
 
 

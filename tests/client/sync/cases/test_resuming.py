@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from everbrook.client._sync.stream import Stream
-from everbrook.client.errors import ProducerReused, Unsupported
+from everbrook.client.errors import InvalidAnswer, ProducerReused, Unsupported
 from everbrook.protocol.errors import PositionMoved, StaleEpoch
 from tests.client.faults.kinds import AnswerLost, Edited, Fault, NeverSent
 from tests.client.faults.proxy import Proxy
@@ -120,8 +120,18 @@ def test_a_position_that_cant_be_sent_is_refused(
 
 def test_a_position_without_resuming_is_refused(writer: Writer, stream: Stream[object]) -> None:
     writer.create("application/json")
-    with stream.producer() as producer, pytest.raises(ValueError, match="resume=True"):
-        producer.append("a", position="1")
+    with stream.producer() as producer:
+        with pytest.raises(ValueError, match="resume=True"):
+            producer.append("a", position="1")
+        with pytest.raises(ValueError, match="resume=True"):
+            producer.close(position="1")
+
+
+def test_an_answer_with_an_invalid_number_is_refused(writer: Writer, proxy: Proxy, shaky: Stream[object]) -> None:
+    writer.create("application/json")
+    proxy.arm(Edited(headers={"Producer-Seq": "many"}), method="POST")
+    with pytest.raises(InvalidAnswer, match="'many', which is no number"):
+        copy(shaky)
 
 
 @pytest.mark.parametrize("beside", [{"epoch": 1}, {"seq": 1}, {"auto_claim": True}])
