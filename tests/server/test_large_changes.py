@@ -78,15 +78,38 @@ def commit_in_turns(server: HandServer, secs: float) -> None:
     server.take_turns()
 
 
-def test_while_others_write_a_bucket_pauses_between_large_changes(server: HandServer) -> None:
+@pytest.mark.parametrize("secs, pause_secs", [(0.1, 0.3), (5, 1)])
+def test_while_others_write_a_bucket_pauses_between_large_changes(
+    server: HandServer, secs: float, pause_secs: float
+) -> None:
     large, little = render(b"POST", b"/ds/greedy/text", LARGE), render(b"POST", b"/ds/modest/text", b"little")
     send(server, large, large, little)
     before = server.engine.last_change
+    commit_in_turns(server, secs)
+    assert server.engine.last_change == before
+    server.advance(pause_secs - 0.01)
+    assert server.engine.last_change == before
+    server.advance(0.02)
+    assert server.engine.last_change == before + 1
+
+
+def test_a_request_that_waits_for_the_end_of_a_pause_continues_after_it(server: HandServer) -> None:
+    """Two changes are under way when a third one has to wait. The second becomes durable during the pause."""
+    large, quarter = (render(b"POST", b"/ds/greedy/text", LARGE[:size]) for size in (len(LARGE), SHARE_BYTES // 4))
+    assert send(server, large, quarter, large, render(b"POST", b"/ds/modest/text", b"little")) == 3
+    before = server.engine.last_change
+    commit_in_turns(server, 0.1)
+    commit_in_turns(server, 0.1)
+    assert (server.engine.last_change, server.engine.durable_change) == (before, before)
+    server.advance(1)
+    assert server.engine.last_change == before + 1
+
+
+def test_a_bucket_does_not_pause_for_changes_of_its_own(server: HandServer) -> None:
+    large, quarter = (render(b"POST", b"/ds/greedy/text", LARGE[:size]) for size in (len(LARGE), SHARE_BYTES // 4))
+    assert send(server, large, quarter, large) == 2
+    before = server.engine.last_change
     commit_in_turns(server, 1)
-    assert server.engine.last_change == before
-    server.advance(2.9)
-    assert server.engine.last_change == before
-    server.advance(0.2)
     assert server.engine.last_change == before + 1
 
 

@@ -1,14 +1,15 @@
 """Large changes: how much of them a bucket may have on its way to the disk, and how much of the disk's time they take.
 
 Changes that wait form one group, and all of its answers wait for its last byte. So a tenant who appends megabytes waits
-for its own changes before its next one is decided, and the small changes of others are in the group before it. While
-others write, it waits three times as long as its change took. The base surface counts as one bucket.
+for its own changes before its next one is decided, and the small changes of others are in the group before it. If other
+changes were decided meanwhile, it pauses for three times as long as its change took. The base surface counts as one
+bucket.
 """
 
 from collections import deque
 from collections.abc import Callable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
@@ -18,15 +19,35 @@ from everbrook.server.slices import Wait
 SHARE_BYTES = 4 * 1024 * 1024
 """About what a slow disk takes in a tenth of a second. A change that is larger goes alone."""
 PAUSE = 3
-"""A quarter of the time is for the large changes of a bucket while others write."""
+"""A quarter of the time is for the large changes of a bucket while other changes are decided."""
+MAX_PAUSE_SECS = 1.0
+"""A disk that stalls must not make a client wait for several times as long."""
 
 
-class UnderWay(Struct, frozen=True):
+class LargeChange(Struct, frozen=True):
     """A large change that is not durable yet."""
 
-    change: int
+    number: int
     size: int
     begun: float
+
+
+class Share(Struct):
+    """The large changes of a bucket that are not durable yet, and the requests that wait for room."""
+
+    pending: deque[LargeChange] = field(default_factory=deque)
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    pausing: bool = False
+
+    def admits(self, size: int) -> bool:
+        """Tell whether a change of `size` bytes may be decided now."""
+        return not self.pausing and (not self.pending or size + sum(each.size for each in self.pending) <= SHARE_BYTES)
+
+    def resume(self) -> None:
+        """Let the waiting requests try again, each in a turn of its own."""
+        waiting, self.waiting = self.waiting, []
+        for go_on in waiting:
+            go_on()
 
 
 class LargeChanges:
@@ -34,39 +55,37 @@ class LargeChanges:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._under_way: dict[bytes | None, deque[UnderWay]] = {}
-        self._pausing: dict[bytes | None, list[Callable[[], None]]] = {}
+        self._shares: dict[bytes | None, Share] = {}
 
     def wait(self, name: bytes, size: int) -> Wait | None:
-        """Give what a change of `size` bytes has to wait for before it is decided, if there is something."""
-        bucket_id = bucket_of(name)
-        if bucket_id in self._pausing:
-            return self._pausing[bucket_id].append
-        under_way = self._under_way.get(bucket_id)
-        if not under_way or size + sum(each.size for each in under_way) <= SHARE_BYTES:
-            return None
-        first = under_way[0].change
-        # Whatever becomes of it. Who waits goes on in a turn of its own: the next group is on its way by then.
-        return lambda go_on: self._engine.when_durable(first, lambda _: go_on())
+        """Give what a change of `size` bytes must wait for before it is decided, or None."""
+        share = self._shares.get(bucket_of(name))
+        return None if share is None or share.admits(size) else share.waiting.append
 
     def note(self, name: bytes, size: int) -> None:
         """Count the newest change until it is durable or has failed."""
-        bucket_id, change = bucket_of(name), self._engine.last_change
-        noted = UnderWay(change, size, self._engine.clock.elapsed())
-        self._under_way.setdefault(bucket_id, deque()).append(noted)
-        self._engine.when_durable(change, lambda _: self._forget(bucket_id))
+        bucket_id, number = bucket_of(name), self._engine.last_change
+        share = self._shares.setdefault(bucket_id, Share())
+        share.pending.append(LargeChange(number, size, self._engine.clock.elapsed()))
+        self._engine.when_durable(number, lambda _: self._forget(bucket_id))
 
     def _forget(self, bucket_id: bytes | None) -> None:
-        under_way = self._under_way[bucket_id]
-        done = under_way.popleft()
-        by_others = self._engine.last_change - done.change - len(under_way)
-        if by_others and bucket_id not in self._pausing:
-            self._pausing[bucket_id] = []
+        share = self._shares[bucket_id]
+        done = share.pending.popleft()
+        others = self._engine.last_change - done.number - len(share.pending)
+        if others and not share.pausing:
+            share.pausing = True
             pause_secs = PAUSE * (self._engine.clock.elapsed() - done.begun)
-            self._engine.faults.later(Callback.RESPONSE, pause_secs, self._end_pause, bucket_id)
-        if not under_way:
-            del self._under_way[bucket_id]
+            self._engine.faults.later(Callback.RESPONSE, min(pause_secs, MAX_PAUSE_SECS), self._end_pause, bucket_id)
+        self._release(bucket_id)
 
     def _end_pause(self, bucket_id: bytes | None) -> None:
-        for go_on in self._pausing.pop(bucket_id):
-            go_on()
+        self._shares[bucket_id].pausing = False
+        self._release(bucket_id)
+
+    def _release(self, bucket_id: bytes | None) -> None:
+        share = self._shares[bucket_id]
+        if not share.pausing:
+            share.resume()
+            if not share.pending:
+                del self._shares[bucket_id]
