@@ -135,6 +135,11 @@ def test_another_input_is_appended_anew(run: Run, pipe: Pipe, values: str) -> No
     assert run("read", values).out == "1\n2\n3\n4\n"
 
 
+def test_an_empty_message_is_refused_and_not_left_out(run: Run, text: str) -> None:
+    assert run("append", text, "", "--producer", "me").code != 0
+    assert run("append", text, "a", "", "--producer", "you").code != 0
+
+
 def test_the_producer_of_another_program_is_refused(run: Run, pipe: Pipe, url: str, values: str) -> None:
     with Client(url) as client, client.stream(values).producer("me", resume=True) as producer:
         producer.append(1, position="line 1")

@@ -40,6 +40,11 @@ def test_a_duplicate_is_told_the_position(streams: Streams) -> None:
     assert outcome.producer.position == b"10"
 
 
+@pytest.mark.parametrize("position", [b"10", None])
+def test_the_last_append_may_be_sent_again(streams: Streams, position: bytes | None) -> None:
+    assert isinstance(streams.run(placed(1, position, b"5")), Duplicate)
+
+
 @pytest.mark.parametrize("resumes_from", [None, b"", b"5", b"11"])
 def test_a_new_epoch_that_does_not_name_the_position_is_told_it(streams: Streams, resumes_from: bytes | None) -> None:
     with pytest.raises(PositionMoved) as refused:
@@ -81,6 +86,15 @@ def test_a_producer_without_a_position_resumes_from_nowhere(resumes_from: bytes)
     else:
         streams.run(placed(0, b"1", resumes_from, epoch=1))
         assert known(streams).position == b"1"
+
+
+@pytest.mark.parametrize("position, resumes_from", [(b"1", None), (None, b"")])
+def test_where_nothing_is_stored_one_of_both_is_enough(position: bytes | None, resumes_from: bytes | None) -> None:
+    streams = Streams()
+    streams.hold(b"s")
+    streams.run(numbered(0))
+    assert isinstance(streams.run(placed(0, position, resumes_from, epoch=1)), Appended)
+    assert known(streams) == Producer(1, 0, NOW, position)
 
 
 def test_a_producer_that_is_not_known_is_refused_a_position_to_resume_from() -> None:

@@ -153,14 +153,14 @@ class Plain:
 
 
 class Produced:
-    """Lets a producer send what an earlier run of the same command has not. It goes on over broken connections.
+    """Sends what an earlier run of the same command has not, through a producer, which retries broken requests.
 
-    The position of a message is how many bytes of the input it ends, and a digest of them: so another input is told
-    from one that goes on.
+    The position of a message is the number of input bytes up to its end, and a digest of them, so that another input is
+    detected.
     """
 
     def __init__(self, stream: "Stream[Any]", producer: "Producer[Any]", *, anew: bool, divisible: bool) -> None:
-        """Begin `anew`, or pass what the producer has appended. A `divisible` message may be passed in part."""
+        """Begin `anew`, or skip what the producer has appended. Of a `divisible` message a part may be skipped."""
         self.offset = ""
         self._stream = stream
         self._producer = producer
@@ -171,21 +171,24 @@ class Produced:
         self._digest = sha256()
 
     def send(self, batch: list[bytes]) -> None:
-        """Append messages, but for those that are there already."""
+        """Append messages, except those that are in the stream already."""
         for message in batch:
-            rest = self._passed(message) if self._left else message
-            if rest:
-                self._take(rest)
-                self._producer.append(rest, position=self._position)
+            rest = message
+            if self._left:
+                rest = self._rest_of(message)
+                if not rest:
+                    continue
+            self._take(rest)
+            self._producer.append(rest, position=self._position)
 
     def finish(self) -> None:
-        """Have everything in the stream."""
+        """Wait until all messages are in the stream."""
         if self._left:
             raise self._another_input("ends before them")
         self.offset = self._producer.flush() or self._stream.head().offset
 
-    def _passed(self, message: bytes) -> bytes:
-        """Pass what an earlier run has appended, and give the rest of the message."""
+    def _rest_of(self, message: bytes) -> bytes:
+        """Skip what an earlier run has appended of a message, and give the rest."""
         size = min(len(message), self._left) if self._divisible else len(message)
         self._take(message[:size])
         self._left = max(0, self._left - size)
@@ -195,7 +198,7 @@ class Produced:
 
     def _take(self, data: bytes) -> None:
         self._bytes += len(data)
-        # Values of JSON are told apart. What arrives at once differs from run to run.
+        # Without a separator, "1" and "23" would be "12" and "3". Of divisible input the bounds differ between runs.
         self._digest.update(data if self._divisible else data + b"\0")
 
     @property
