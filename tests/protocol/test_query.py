@@ -166,6 +166,7 @@ def test_another_format_is_refused(value: bytes) -> None:
         (b"offset=now&skip=0", ReadQuery(Sentinel.NOW, skip=0)),
         (b"at=5&live=nonsense", ReadQuery(Sentinel.BEGINNING, at=5)),
         (b"last=2&skip=1", ReadQuery(Sentinel.BEGINNING, last=2, skip=1)),
+        (b"offset=0000000000000003&max_bytes=9", ReadQuery(3, max_bytes=9)),
     ],
 )
 def test_a_lookup_asks_where_something_is_and_nothing_else(query: bytes, lookup: ReadQuery | None) -> None:
@@ -173,7 +174,7 @@ def test_a_lookup_asks_where_something_is_and_nothing_else(query: bytes, lookup:
     assert parse_lookup(query) == lookup
 
 
-@pytest.mark.parametrize("query", [b"at=1&last=1", b"last=x", b"at=1&at=1", b"skip=-1"])
+@pytest.mark.parametrize("query", [b"at=1&last=1", b"last=x", b"at=1&at=1", b"skip=-1", b"max_bytes=0"])
 def test_a_malformed_lookup_is_refused(query: bytes) -> None:
     with pytest.raises(InvalidQuery):
         parse_lookup(query)

@@ -149,6 +149,24 @@ def test_a_limit_in_bytes_cuts_between_messages(client: Client, prefix: str, opt
     assert len(batches[0]) >= 10
 
 
+def test_a_quiet_stream_is_in_the_batch_of_a_busy_one(client: Client, prefix: str, options: dict[str, str]) -> None:
+    client.stream(f"{prefix}busy").create()
+    client.stream(f"{prefix}busy").extend("x" * 50 for _ in range(2000))
+    client.stream(f"{prefix}quiet").create(data=1)
+    query = Query(options | {"maxRowsPerTrigger": "200"})
+    assert {row["stream"] for row in query.batch()} == {f"{prefix}busy", f"{prefix}quiet"}
+
+
+def test_streams_come_in_turn_where_a_batch_has_not_enough_for_all(
+    client: Client, prefix: str, options: dict[str, str]
+) -> None:
+    for name in "abc":
+        client.stream(prefix + name).create()
+        client.stream(prefix + name).extend(range(1000))
+    query = Query(options | {"maxRowsPerTrigger": "100"})
+    assert [query.batch()[0]["stream"] for _ in range(4)] == [prefix + name for name in "abca"]
+
+
 def test_the_trigger_once_has_no_limits(client: Client, prefix: str, options: dict[str, str]) -> None:
     client.stream(f"{prefix}a").create()
     client.stream(f"{prefix}a").extend(range(10))

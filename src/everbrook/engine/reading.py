@@ -20,7 +20,7 @@ from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.path import bucket_record
 from everbrook.protocol.query import ReadQuery
-from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, look_up, page_from, require_kept
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark
@@ -143,6 +143,10 @@ class Reading:
     def begin(self, stream: Stream, query: ReadQuery) -> int:
         """Give where a read begins that looks for its beginning."""
         return begin(stream.committed, stream.lineage, query)
+
+    def look_up(self, stream: Stream, query: ReadQuery) -> int:
+        """Give the offset that a query asks for that reads nothing."""
+        return look_up(stream.committed, stream.lineage, query)
 
     def messages(self, stream: Stream, page: Page) -> Messages:
         """Give where the messages of a page end, and when they were appended."""

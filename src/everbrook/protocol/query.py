@@ -77,11 +77,12 @@ def parse_read_query(query: bytes) -> ReadQuery:
 
 def parse_lookup(query: bytes) -> ReadQuery | None:
     """Read where a HEAD asks for the offset of something; None where it does not."""
-    values = parse_parameters(query, _STARTS)
+    values = parse_parameters(query, _STARTS | {b"max_bytes"})
     if not values:
         return None
     at, last, skip = _parse_seeking(values)
-    return ReadQuery(_parse_start(values), at=at, last=last, skip=skip)
+    max_bytes = _parse_max_bytes(values.get(b"max_bytes"))
+    return ReadQuery(_parse_start(values), at=at, last=last, skip=skip, max_bytes=max_bytes)
 
 
 def _parse_start(values: dict[bytes, bytes]) -> int | Sentinel:

@@ -66,6 +66,12 @@ def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
     return boundaries.seek(start, query.skip, tail) if query.skip else start
 
 
+def look_up(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:
+    """Give where a read begins, or, if the query bounds it in bytes, where its page ends."""
+    start = begin(head, boundaries, query)
+    return start if query.max_bytes is None else page_from(head, boundaries, start, query.max_bytes).end
+
+
 def end_of_read(head: Head, boundaries: Boundaries, start: int, until: int) -> int:
     """Give where a read ends that must not go beyond `until`."""
     if until < start:

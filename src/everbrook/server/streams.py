@@ -198,7 +198,7 @@ class StreamResource:
         ]
         lookup = parse_lookup(request.query) if request.query else None
         if lookup:
-            lines.append(b"Stream-Offset: %016d\r\n" % self._engine.begin(stream, lookup))
+            lines.append(b"Stream-Offset: %016d\r\n" % self._engine.look_up(stream, lookup))
         ttl_secs = told_ttl_secs(identity, now)
         if ttl_secs is not None:
             lines.append(b"Stream-TTL: %d\r\n" % ttl_secs)

@@ -17,6 +17,7 @@ from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
 from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import split_all
+from everbrook.spark.lookups import look_up_all
 from everbrook.spark.options import SourceOptions
 from everbrook.spark.planning import (
     Range,
@@ -28,7 +29,6 @@ from everbrook.spark.planning import (
 )
 from everbrook.spark.positions import EARLIEST, LATEST, Boundary
 from everbrook.spark.reading import Task, read_task, settle_worker
-from everbrook.spark.skipping import skip_all
 
 
 class Partition(InputPartition):
@@ -76,7 +76,7 @@ class Reader(metaclass=Arriving):
         options = self._options
         connection = connect(options.server, options.selection.bucket)
         if len(ranges) < options.min_partitions:
-            groups = split_all(ranges, options.min_partitions, partial(skip_all, connection))
+            groups = split_all(ranges, options.min_partitions, partial(look_up_all, connection))
         else:
             groups = grouped(ranges, partition_count(ranges, options.min_partitions, options.max_partitions))
         return [Partition(task_of(group, catalogue)) for group in groups] or [Partition(Task((), ()))]

@@ -70,9 +70,8 @@ class Connection:
         """Describe a stream."""
         return self.stream(name).head()
 
-    def skip(self, name: str, offset: str, messages: int) -> str:
-        """Give the offset that lies so many messages behind another, or the tail if there are not as many."""
-        query = {"offset": offset, "skip": str(messages)}
+    def look_up(self, name: str, query: Mapping[str, str]) -> str:
+        """Give the offset that a query asks for, without reading anything."""
         answer = self.transport.request("HEAD", self.root.stream(name), query=query)
         return str(answer.headers["Stream-Offset"])
 

@@ -1,166 +1,131 @@
 """Limits: how far each stream is read in a micro-batch, so that all together are not more than was allowed.
 
-Streams share by how much they have, as Kafka's source does it. Where there are so many that each would get next to
-nothing, some of them come in turn. Messages are never cut: where they end is asked of the server, in few questions, and
-of all streams at once.
+Each stream gets a quantum, or all that it has, and the rest is shared by size, so that a small backlog does not wait
+for a large one. Where that is too much, streams come in turn: whoever gets nothing is first in the next batch. Messages are
+never cut: the server is asked where they end, once for each limit, and for all streams together.
 """
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.spark.options import Limits
 from everbrook.spark.planning import Range
-from everbrook.spark.positions import number_of, offset_of
-
-Question = tuple[str, str, int]
-"""A stream, an offset in it, and a number of messages: which offset, or else the tail, lies so far behind that?"""
-Skip = Callable[[Sequence[Question]], list[str]]
-"""Answers questions."""
-Search = Generator[Question, str, Range | None]
-"""Asks one question after the other, and gives the beginning of a range, or nothing of it."""
 
 ROWS_QUANTUM = 100
 BYTES_QUANTUM = 16 * 1024
-_CLOSE_ENOUGH = 0.75
-_FIRST_GUESS_ROWS = 64
-_MAX_QUESTIONS = 40
-_CLEVER_QUESTIONS = 4
-"""After so many guesses by size the rest is halved: one large message would be approached a row at a time."""
+Unit = Literal["skip", "max_bytes"]
 
 
-def limit(ranges: Sequence[Range], limits: Limits, skip: Skip, turn: int) -> dict[str, str]:
-    """Give the offset up to which each stream is read. Those that have to wait for the next batch are not in it."""
+class Question(Struct, frozen=True):
+    """Asks for the end of so many messages behind an offset of a stream, or of those within so many bytes.
+
+    The answer is the tail if there are not as many. Of bytes it is the end of one message at least.
+    """
+
+    name: str
+    offset: str
+    unit: Unit
+    count: int
+
+    @property
+    def query(self) -> dict[str, str]:
+        """Give it as parameters of a request."""
+        return {"offset": self.offset, self.unit: str(self.count)}
+
+
+Ask = Callable[[Sequence[Question]], list[str]]
+"""Answers questions."""
+
+
+def in_turn(ranges: Sequence[Range], first: str) -> list[Range]:
+    """Let ranges, which are in the order of their names, begin with the first that is not before `first`."""
+    place = bisect_left(ranges, first, key=lambda range_: range_.name)
+    return [*ranges[place:], *ranges[:place]]
+
+
+def limit(ranges: Sequence[Range], limits: Limits, ask: Ask) -> dict[str, str]:
+    """Give the offset up to which each stream is read. Those that have to wait for the next batch are not in it.
+
+    Ranges are in the order of their turn: the first is never left out.
+    """
     if limits.max_rows is not None:
-        ranges = _limit_rows(ranges, limits.max_rows, skip, turn)
+        ranges = _limit_rows(ranges, limits.max_rows, ask)
     if limits.max_bytes is not None:
-        ranges = _limit_bytes(ranges, limits.max_bytes, skip, turn)
+        ranges = _limit_bytes(ranges, limits.max_bytes, ask)
     return {range_.name: range_.end for range_ in ranges}
 
 
-def shares(sizes: Mapping[str, int], total: int, quantum: int, turn: int) -> dict[str, int]:
-    """Part `total` among streams by their sizes: to all of them, or to some in turn, so that each gets a quantum."""
-    names = _in_turn(sorted(sizes), max(1, total // quantum), turn)
-    whole = sum(sizes[name] for name in names)
-    parts = {name: total * sizes[name] // whole for name in names}
-    left = total - sum(parts.values())
-    for name in names[:left]:  # rounding leaves less than one for each
-        parts[name] += 1
-    return {name: part for name, part in parts.items() if part}
-
-
-def _in_turn(names: list[str], count: int, turn: int) -> list[str]:
-    if count >= len(names):
-        return names
-    first = turn * count % len(names)
-    return (names[first:] + names[:first])[:count]
-
-
-def _limit_rows(ranges: Sequence[Range], max_rows: int, skip: Skip, turn: int) -> list[Range]:
-    sizes = {range_.name: _size(range_) for range_ in ranges}
-    # A message takes a byte at least: so many bytes are not more messages.
-    if sum(sizes.values()) <= max_rows:
-        return list(ranges)
-    allowed = shares(sizes, max_rows, ROWS_QUANTUM, turn)
-    return _found((first_rows(range_, allowed[range_.name]) for range_ in ranges if range_.name in allowed), skip)
-
-
-def first_rows(range_: Range, rows: int) -> Search:
-    """Find the beginning of a range that has so many rows."""
-    if _size(range_) <= rows:
-        return range_
-    end = yield range_.name, range_.start, rows
-    return replace(range_, end=min(end, range_.end))
-
-
-def _limit_bytes(ranges: Sequence[Range], max_bytes: int, skip: Skip, turn: int) -> list[Range]:
-    sizes = {range_.name: _size(range_) for range_ in ranges}
-    if sum(sizes.values()) <= max_bytes:
-        return list(ranges)
-    allowed = shares(sizes, max_bytes, BYTES_QUANTUM, turn)
-    chosen = [range_ for range_ in ranges if range_.name in allowed]
-    # A message larger than all that is allowed comes alone: it has to be read some day.
-    return _found((first_bytes(range_, allowed[range_.name]) for range_ in chosen), skip) or _found(
-        [first_rows(chosen[0], 1)], skip
-    )
-
-
-def _found(searches: Iterable[Search], skip: Skip) -> list[Range]:
-    return [range_ for range_ in together(searches, skip) if range_ is not None]
-
-
-def together(searches: Iterable[Search], skip: Skip) -> list[Range | None]:
-    """Let searches go on side by side: the next question of each is asked with those of all others."""
-    begun = list(searches)
-    found: list[Range | None] = [None] * len(begun)
-    answers: dict[int, str | None] = dict.fromkeys(range(len(begun)))
-    while answers:
-        questions: dict[int, Question] = {}
-        for place, answer in answers.items():
-            try:
-                questions[place] = next(begun[place]) if answer is None else begun[place].send(answer)
-            except StopIteration as end:
-                found[place] = end.value
-        answers = dict(zip(questions, skip(list(questions.values())) if questions else (), strict=True))
-    return found
-
-
-def first_bytes(range_: Range, max_bytes: int) -> Search:
-    """Find the beginning of a range that has about so many bytes, and not more. None if the first message has more."""
-    size = _size(range_)
-    if size <= max_bytes:
-        return range_
-    start = number_of(range_.start) or 0
-    few_rows, few_bytes = 0, 0
-    many_rows: int | None = None
-    many_bytes = size
-    for question in range(_MAX_QUESTIONS):
-        if many_rows is not None and question > _CLEVER_QUESTIONS:
-            rows = (few_rows + many_rows) // 2
-        else:
-            rows = _guess(few_rows, few_bytes, many_rows, many_bytes, max_bytes)
-        if rows <= few_rows:
+def shares(sizes: Mapping[str, int], total: int, quantum: int) -> dict[str, int]:
+    """Part `total` among the first streams: a quantum, or all that it has, for each, and the rest by their sizes."""
+    parts: dict[str, int] = {}
+    left = total
+    for name, size in sizes.items():
+        least = min(size, quantum)
+        if parts and least > left:
             break
-        found = (number_of((yield range_.name, range_.start, rows)) or 0) - start
-        if found > max_bytes:
-            many_rows, many_bytes = rows, found
-        else:
-            few_rows, few_bytes = rows, found
-            if found >= _CLOSE_ENOUGH * max_bytes:
-                break
-    return replace(range_, end=offset_of(start + few_bytes)) if few_rows else None
+        parts[name] = min(least, left)
+        left -= parts[name]
+    more = {name: sizes[name] - part for name, part in parts.items()}
+    whole = sum(more.values()) or 1
+    return {name: part + left * more[name] // whole for name, part in parts.items()}
 
 
-def _guess(few_rows: int, few_bytes: int, many_rows: int | None, many_bytes: int, wanted_bytes: int) -> int:
-    """Guess how many messages have so many bytes, between a number that has fewer and one that has more."""
-    if many_rows is None:
-        return few_rows * wanted_bytes // few_bytes + 1 if few_bytes else _FIRST_GUESS_ROWS
-    if many_rows - few_rows <= 1:
-        return few_rows
-    by_size = few_rows + (many_rows - few_rows) * (wanted_bytes - few_bytes) // (many_bytes - few_bytes)
-    return min(max(by_size, few_rows + 1), many_rows - 1)
+def _limit_rows(ranges: Sequence[Range], max_rows: int, ask: Ask) -> Sequence[Range]:
+    # A message takes a byte at least: so many bytes are not more messages.
+    sizes = {range_.name: size_of(range_) for range_ in ranges}
+    if sum(sizes.values()) <= max_rows:
+        return ranges
+    return _cut(ranges, shares(sizes, max_rows, ROWS_QUANTUM), "skip", ask)
 
 
-def split(range_: Range, count: int, skip: Skip) -> list[Range]:
+def _limit_bytes(ranges: Sequence[Range], max_bytes: int, ask: Ask) -> Sequence[Range]:
+    sizes = {range_.name: size_of(range_) for range_ in ranges}
+    if sum(sizes.values()) <= max_bytes:
+        return ranges
+    taken: list[Range] = []
+    left = max_bytes
+    for range_ in _cut(ranges, shares(sizes, max_bytes, BYTES_QUANTUM), "max_bytes", ask):
+        # A message that is larger than its share comes when its stream is first, if need be alone.
+        if not taken or size_of(range_) <= left:
+            taken.append(range_)
+            left -= size_of(range_)
+    return taken
+
+
+def _cut(ranges: Sequence[Range], parts: Mapping[str, int], unit: Unit, ask: Ask) -> list[Range]:
+    """Cut ranges to their parts, or, of bytes, to one message that is larger."""
+    chosen = [range_ for range_ in ranges if range_.name in parts]
+    long = [range_ for range_ in chosen if size_of(range_) > parts[range_.name]]
+    questions = [Question(range_.name, range_.start, unit, parts[range_.name]) for range_ in long]
+    found = dict(zip((range_.name for range_ in long), ask(questions), strict=True))
+    return [replace(range_, end=min(found.get(range_.name, range_.end), range_.end)) for range_ in chosen]
+
+
+def split(range_: Range, count: int, ask: Ask) -> list[Range]:
     """Part a range into about as many pieces of the same size, where messages end."""
-    pieces: list[Range] = []
-    rest = range_
-    for left in range(count, 1, -1):
-        (piece,) = together([first_bytes(rest, _size(rest) // left)], skip)
-        if piece is None or piece.end >= rest.end:
-            continue
-        pieces.append(piece)
-        rest = Range(range_.name, piece.end, range_.end)
-    return [*pieces, rest]
+    size = size_of(range_)
+    bounds = [max(1, size * part // count) for part in range(1, count)]
+    ends = ask([Question(range_.name, range_.start, "max_bytes", bound) for bound in bounds])
+    cuts = sorted({end for end in ends if end < range_.end})
+    return [
+        replace(range_, start=start, end=end, fresh=range_.fresh and start == range_.start)
+        for start, end in zip((range_.start, *cuts), (*cuts, range_.end), strict=True)
+    ]
 
 
-def split_all(ranges: Sequence[Range], count: int, skip: Skip) -> list[list[Range]]:
+def split_all(ranges: Sequence[Range], count: int, ask: Ask) -> list[list[Range]]:
     """Part ranges into at least about as many tasks, in the order of the streams and their messages."""
-    whole = sum(_size(range_) for range_ in ranges) or 1
-    return [[piece] for range_ in ranges for piece in split(range_, max(1, round(count * _size(range_) / whole)), skip)]
+    whole = sum(size_of(range_) for range_ in ranges)
+    counts = [max(1, round(count * size_of(range_) / whole)) for range_ in ranges]
+    return [[piece] for range_, part in zip(ranges, counts, strict=True) for piece in split(range_, part, ask)]
 
 
-def _size(range_: Range) -> int:
+def size_of(range_: Range) -> int:
+    """Give how many bytes a range has, which are never none."""
     size = range_.size_bytes
     if size is None:
         raise ValueError(f"the offsets of {range_.name!r} are not of Everbrook, so limits can't be kept")

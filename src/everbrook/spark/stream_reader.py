@@ -25,7 +25,8 @@ from pyspark.sql.types import StructType
 from everbrook.spark.batch_reader import Partition, Reader, begun_at, task_of
 from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
-from everbrook.spark.limiting import limit as limit_ranges
+from everbrook.spark.limiting import in_turn, limit as limit_ranges
+from everbrook.spark.lookups import look_up_all
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.planning import (
     Range,
@@ -38,7 +39,6 @@ from everbrook.spark.planning import (
     starting_positions,
 )
 from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun
-from everbrook.spark.skipping import skip_all
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -67,7 +67,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         super().__init__(options, schema)
         self._opened: Catalogue | None = None
         self._target: View | None = None
-        self._turn = 0
+        self._first = ""
 
     @property
     def _known(self) -> Catalogue:
@@ -118,11 +118,11 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
             logger.warning("messages were lost: %s", "; ".join(losses))
         if not limits:
             return positions_at(view.ends, {})
-        ranges = begun_at(ranges_between(start, view.ends), view.streams)
+        ranges = in_turn(begun_at(ranges_between(start, view.ends), view.streams), self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
-        ends = limit_ranges(ranges, limits, partial(skip_all, connection), self._turn)
-        self._turn += 1
+        ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
         waiting = [range_ for range_ in ranges if range_.name not in ends]
+        self._first = waiting[0].name if waiting else self._first
         return held_back(start, positions_at(view.ends, ends), waiting)
 
     def _small(self, ranges: list[Range]) -> bool:

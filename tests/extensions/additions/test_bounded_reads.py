@@ -210,9 +210,25 @@ def test_head_looks_up_an_offset(words: tuple[Stream, list[str]]) -> None:
     assert "stream-offset" not in stream.head().headers
 
 
+@pytest.mark.parametrize("max_bytes, end", [(1, 1), (5, 1), (6, 2), (10, 2), (11, 3), (1000, 5)])
+def test_head_tells_where_a_page_would_end(words: tuple[Stream, list[str]], max_bytes: int, end: int) -> None:
+    """Ours: HEAD with max_bytes answers the offset where as many whole messages end, at least one."""
+    stream, offsets = words
+    assert stream.head(offset=offsets[0], max_bytes=max_bytes).headers["stream-offset"] == offsets[end]
+    assert stream.read(offset=offsets[0], max_bytes=max_bytes).next_offset == offsets[end]
+
+
+def test_head_tells_where_a_page_ends_behind_skipped_messages(words: tuple[Stream, list[str]]) -> None:
+    """Ours: skip and last say where the page begins."""
+    stream, offsets = words
+    assert stream.head(offset=offsets[0], skip=2, max_bytes=9).headers["stream-offset"] == offsets[4]
+    assert stream.head(last=1, max_bytes=1).headers["stream-offset"] == offsets[5]
+    assert stream.client.request("HEAD", f"{stream.path}?max_bytes=0").status == 400
+
+
 @pytest.mark.parametrize("written", ["format=frames", "flat=1", "x_last=2", "live=sse", "until=0"])
 def test_head_looks_up_nothing_when_it_is_not_asked_to(words: tuple[Stream, list[str]], written: str) -> None:
-    """Ours: HEAD without offset, at, last and skip describes the stream, also one that was cut."""
+    """Ours: HEAD without offset, at, last, skip and max_bytes describes the stream, also one that was cut."""
     stream, offsets = words
     stream.published(offsets[2])
     answer = stream.client.request("HEAD", f"{stream.path}?{written}")

@@ -7,7 +7,7 @@ import re
 from urllib.parse import unquote_to_bytes
 
 PLAIN_PARAMETERS = frozenset(
-    b"offset live cursor until at last skip format limit prefix after changed_since expires stream".split()
+    b"offset live cursor until at last skip max_bytes format limit prefix after changed_since expires stream".split()
 )
 """Parameters of the protocol, whose values are no secret."""
 

@@ -10,38 +10,40 @@ from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.connection import Connection
 from everbrook.spark.limiting import Question
+from everbrook.spark.lookups import look_up_all
 from everbrook.spark.pipelining import Pipeline
-from everbrook.spark.skipping import skip_all
 
 
 @pytest.fixture
 def questions(client: Client, prefix: str) -> list[Question]:
-    """One question about each of many streams, of which some have fewer messages than are skipped."""
+    """One question about each of many streams, of which some have less than is asked for."""
     names = [f"{prefix}{number}" for number in range(40)]
     for number, name in enumerate(names):
         client.stream(name).create()
         client.stream(name).extend(range(10 + number))
-    return [(name, "-1", 25) for name in names]
+    return [Question(name, "-1", "skip" if number % 2 else "max_bytes", 25) for number, name in enumerate(names)]
 
 
 def test_answers_are_those_of_single_questions(connection: Connection, questions: list[Question]) -> None:
-    assert skip_all(connection, questions) == [connection.skip(*question) for question in questions]
+    assert look_up_all(connection, questions) == [
+        connection.look_up(question.name, question.query) for question in questions
+    ]
 
 
 def test_a_stream_that_is_gone_is_told_as_usual(
     connection: Connection, client: Client, questions: list[Question]
 ) -> None:
-    client.stream(questions[20][0]).delete()
+    client.stream(questions[20].name).delete()
     with pytest.raises(StreamNotFound):
-        skip_all(connection, questions)
+        look_up_all(connection, questions)
 
 
 def test_what_a_broken_connection_leaves_open_is_asked_again(
     connection: Connection, questions: list[Question], ending: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = [connection.skip(*question) for question in questions]
+    expected = [connection.look_up(question.name, question.query) for question in questions]
     monkeypatch.setattr(Connection, "pipeline", lambda _self: ending)
-    assert skip_all(connection, questions)[2:] == expected[2:]
+    assert look_up_all(connection, questions)[2:] == expected[2:]
 
 
 @pytest.fixture
