@@ -1,8 +1,8 @@
 """Limits: how far each stream is read in a micro-batch, so that all together are not more than was allowed.
 
 Each stream gets a quantum, or all that it has, and the rest is shared by size, so that a small backlog does not wait
-for a large one. Where that is too much, streams come in turn: whoever gets nothing is first in the next batch. Messages are
-never cut: the server is asked where they end, once for each limit, and for all streams together.
+for a large one. Where that is too much, streams come in turn: whoever gets nothing is first in the next batch. Messages
+are never cut: the server is asked where they end, once for each limit, and for all streams together.
 """
 
 from bisect import bisect_left
