@@ -19,6 +19,7 @@ def test_a_head_holds_all_that_the_headers_say() -> None:
         "Stream-Earliest-Offset": "0007",
         "Stream-Snapshot-Offset": "0009",
         "Stream-Retention": "max-age=5",
+        "Stream-Incarnation": "6a1c",
         "Stream-Extensions": "buckets, frames",
     }
     assert head_of(headers, created=True) == Head(
@@ -32,6 +33,7 @@ def test_a_head_holds_all_that_the_headers_say() -> None:
         earliest_offset="0007",
         snapshot_offset="0009",
         retention="max-age=5",
+        incarnation="6a1c",
         extensions=frozenset({"buckets", "frames"}),
     )
 

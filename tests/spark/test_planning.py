@@ -7,6 +7,7 @@ from everbrook.spark.catalogue import Found
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.planning import (
     Range,
+    at_hand,
     find_losses,
     grouped,
     partition_count,
@@ -21,16 +22,16 @@ NAMES = st.text("ab/", min_size=1, max_size=3)
 SIZES = st.dictionaries(NAMES, st.integers(0, 1000))
 
 
-def found(tail: int, *, created: int = 7, earliest: int = 0, closed: bool = False) -> Found:
-    return Found(offset_of(tail), offset_of(earliest), created, closed)
+def found(tail: int, *, created: int = 7, earliest: int = 0, closed: bool = False, incarnation: str = "") -> Found:
+    return Found(offset_of(tail), offset_of(earliest), created, closed, incarnation=incarnation)
 
 
 def ends(streams: dict[str, Found]) -> dict[str, str]:
     return {name: format_position(each.end) for name, each in streams.items()}
 
 
-def at(offset: int, *, created: int = 7, final: bool = False) -> str:
-    return format_position(Position(offset_of(offset), created, final))
+def at(offset: int, *, created: int = 7, final: bool = False, incarnation: str = "") -> str:
+    return format_position(Position(offset_of(offset), created, final, incarnation))
 
 
 @given(SIZES, SIZES)
@@ -53,6 +54,28 @@ def test_a_stream_that_was_created_anew_is_read_from_its_beginning() -> None:
     assert ranges == [Range("a", BEGINNING, offset_of(5), fresh=True)]
 
 
+def test_a_stream_of_another_incarnation_is_read_from_its_beginning() -> None:
+    ranges = ranges_between({"a": at(90, incarnation="x")}, {"a": at(95, incarnation="y")})
+    assert ranges == [Range("a", BEGINNING, offset_of(95), fresh=True, incarnation="y")]
+
+
+def test_an_incarnation_that_is_told_for_the_first_time_is_no_other() -> None:
+    end = {"a": at(95, incarnation="y")}
+    assert ranges_between({"a": at(90)}, end) == [Range("a", offset_of(90), offset_of(95), incarnation="y")]
+    assert find_losses({"a": at(90)}, {"a": found(95, incarnation="y")}, end) == []
+
+
+def test_a_batch_of_a_stream_that_was_created_anew_is_lost() -> None:
+    end = {"a": at(5, incarnation="x"), "b": at(5, created=1), "c": at(5, incarnation="x"), "d": at(5)}
+    streams = {name: found(9, earliest=2, incarnation=there) for name, there in zip("abc", "yyx", strict=True)}
+    there, losses = at_hand(ranges_between({}, end), end, streams)
+    assert there == [
+        Range("c", offset_of(2), offset_of(5), fresh=True, incarnation="x"),
+        Range("d", BEGINNING, offset_of(5), fresh=True),
+    ]
+    assert [loss.partition(";")[0] for loss in losses] == [f"{name!r} has another incarnation" for name in "ab"]
+
+
 def test_a_stream_that_was_only_closed_has_nothing_to_read() -> None:
     assert ranges_between({"a": at(5)}, {"a": at(5, final=True)}) == []
 
@@ -67,6 +90,7 @@ def test_a_batch_that_is_cut_ends_before_the_stream_does() -> None:
     [
         (at(5), None, "is gone"),
         (at(5), found(9, created=8), "created anew"),
+        (at(5, incarnation="x"), found(9, incarnation="y"), "created anew"),
         (at(5), found(3), "ends at 0000000000000003"),
         (at(5), found(9, earliest=6), "begins at 0000000000000006"),
     ],

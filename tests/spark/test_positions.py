@@ -17,7 +17,7 @@ from everbrook.spark.positions import (
 
 OURS = st.integers(0, 10**16 - 1).map(offset_of)
 THEIRS = st.text(st.characters(exclude_characters=",&=?/", exclude_categories=["Cs"]), min_size=1)
-POSITIONS = st.builds(Position, OURS | THEIRS, st.none() | st.integers(0, 2**45), st.booleans())
+POSITIONS = st.builds(Position, OURS | THEIRS, st.none() | st.integers(0, 2**45), st.booleans(), st.just("") | THEIRS)
 
 
 @given(POSITIONS)
@@ -27,6 +27,26 @@ def test_a_position_is_read_as_it_was_written(position: Position) -> None:
 
 def test_offsets_of_everbrook_are_written_without_zeros() -> None:
     assert format_position(Position("0000000000052480", 36, final=True)) == "52480@10$"
+    assert format_position(Position("0000000000052480", 36, final=True, incarnation="6a1c")) == "52480@10#6a1c$"
+
+
+def test_positions_of_earlier_versions_have_no_incarnation() -> None:
+    assert parse_position("52480@10$") == Position("0000000000052480", 36, final=True)
+    assert parse_position("a#b") == Position("a#b")
+
+
+@pytest.mark.parametrize(
+    "one, other, differs",
+    [
+        (Position("5", 1, incarnation="a"), Position("9", 1, incarnation="b"), True),
+        (Position("5", 1, incarnation="a"), Position("9", 2, incarnation="a"), False),
+        (Position("5", 1), Position("9", 2, incarnation="a"), True),
+        (Position("5", 1), Position("9", 1, incarnation="a"), False),
+        (Position("5"), Position("9", 1, incarnation="a"), False),
+    ],
+)
+def test_what_is_known_of_both_tells_incarnations_apart(one: Position, other: Position, differs: bool) -> None:  # noqa: FBT001
+    assert (one.differs(other), other.differs(one)) == (differs, differs)
 
 
 def test_a_checkpoint_of_somebody_else_is_refused() -> None:

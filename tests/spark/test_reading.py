@@ -7,6 +7,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from everbrook import Client
 from everbrook.spark.bundle import Told, bundled
@@ -58,6 +59,26 @@ def test_the_others_are_read_if_one_may_be_missing(client: Client, connection: C
     client.stream(many[20].name).delete()
     found = messages(read_task(connection, task(many), fail_on_data_loss=False))
     assert found == [each for each in expected(many) if each[0] != many[20].name]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_stream_that_was_created_anew_is_a_loss(
+    client: Client, connection: Connection, many: list[Range], count: int
+) -> None:
+    there = [replace(each, incarnation=client.stream(each.name).head().incarnation) for each in many[:count]]
+    assert messages(read_task(connection, task(there), fail_on_data_loss=True)) == expected(there)
+    stream = client.stream(there[-1].name)
+    stream.delete()
+    stream.create(data=[7, 7, 7, 7])
+    assert messages(read_task(connection, task(there), fail_on_data_loss=False)) == expected(there[:-1])
+    with pytest.raises(DataLoss, match="is another stream now"):
+        list(read_task(connection, task(there), fail_on_data_loss=True))
+
+
+def test_an_offset_where_no_message_begins_is_a_loss(client: Client, connection: Connection, prefix: str) -> None:
+    client.stream(f"{prefix}a").create(data=["a long message"])
+    with pytest.raises(DataLoss, match="lies inside a message"):
+        list(read_task(connection, task([Range(f"{prefix}a", offset_of(2), offset_of(5))]), fail_on_data_loss=True))
 
 
 def test_a_stream_among_many_may_be_larger_than_a_page(

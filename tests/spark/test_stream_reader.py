@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -251,6 +252,78 @@ def test_a_stream_that_is_gone_when_tasks_come_to_it_is_a_loss(
     client.stream(f"{prefix}a").delete()
     with pytest.raises(DataLoss, match="is gone"):
         query.read(start, end)
+
+
+@pytest.fixture(params=["shorter", "longer"])
+def logged(request: pytest.FixtureRequest, client: Client, prefix: str, options: dict[str, str]) -> Query:
+    """A query with a logged batch of a stream that was created anew before the batch was read."""
+    stream = client.stream(f"{prefix}a")
+    stream.create()
+    stream.extend([1, 2])
+    query = Query(options)
+    query.batch()
+    stream.extend([3, 4])
+    query.checkpoint.append(query.plan()[1])
+    stream.delete()
+    stream.create()
+    stream.extend([5] if request.param == "shorter" else [5, 6, 7, 8, 9])
+    query.restart()
+    return query
+
+
+def again(query: Query, reads: str) -> list[Any]:
+    """Run the batch again that was logged last."""
+    start, end = query.checkpoint[-2:]
+    return values((query.read(start, end) if reads == "tasks" else query.read_on_driver(start, end)) or [])
+
+
+@pytest.mark.parametrize("reads", ["driver", "tasks"])
+def test_a_logged_batch_is_not_read_from_a_stream_that_was_created_anew(logged: Query, reads: str) -> None:
+    with pytest.raises(DataLoss, match="a' has another incarnation"):
+        again(logged, reads)
+
+
+@pytest.mark.parametrize("reads", ["driver", "tasks"])
+def test_a_query_goes_on_with_a_stream_that_was_created_anew_if_it_may(
+    client: Client,
+    prefix: str,
+    options: dict[str, str],
+    logged: Query,
+    reads: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lenient = Query(options | {"failOnDataLoss": "false"})
+    lenient.checkpoint = logged.checkpoint
+    assert again(lenient, reads) == []
+    assert f"{prefix}a' has another incarnation" in caplog.text
+    assert values(lenient.batch()) == [str(value) for value in client.stream(f"{prefix}a").read().all()]
+
+
+def test_a_stream_that_is_created_anew_while_a_task_comes_to_it_is_a_loss(
+    client: Client, prefix: str, options: dict[str, str]
+) -> None:
+    stream = client.stream(f"{prefix}a")
+    stream.create(data=[1, 2])
+    query = Query(options)
+    start, end = query.plan()
+    partitions = query.reader.partitions(start, end)
+    stream.delete()
+    stream.create(data=[3, 4])
+    with pytest.raises(DataLoss, match="a' is another stream now"):
+        [row for partition in partitions for row in query.reader.read(partition)]
+
+
+def test_a_checkpoint_without_incarnations_goes_on(client: Client, prefix: str, options: dict[str, str]) -> None:
+    stream = client.stream(f"{prefix}a")
+    stream.create(data=1)
+    query = Query(options)
+    query.batch()
+    query.checkpoint = [{name: text.partition("#")[0] for name, text in query.checkpoint[-1].items()}]
+    query.restart()
+    assert query.batch() == []
+    assert "#" in query.checkpoint[-1][stream.name]
+    stream.append(2)
+    assert values(query.batch()) == ["2"]
 
 
 def test_a_large_stream_is_split_among_tasks_in_order(client: Client, prefix: str, options: dict[str, str]) -> None:

@@ -24,6 +24,7 @@ class Head(Struct, frozen=True):
     earliest_offset: str | None = None
     snapshot_offset: str | None = None
     retention: str | None = None
+    incarnation: str = ""
     extensions: frozenset[str] = frozenset()
 
     _repr_html_ = show_record
@@ -60,6 +61,7 @@ class StreamInfo(Struct, frozen=True, omit_defaults=True):
     size_bytes: int = 0
     created_at_ms: int = 0
     last_write_at_ms: int = 0
+    incarnation: str = ""
 
     _repr_html_ = show_record
 
@@ -137,6 +139,7 @@ def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
         earliest_offset=headers.get("Stream-Earliest-Offset"),
         snapshot_offset=headers.get("Stream-Snapshot-Offset"),
         retention=headers.get("Stream-Retention"),
+        incarnation=headers.get("Stream-Incarnation", ""),
         extensions=frozenset(headers.get("Stream-Extensions", "").replace(" ", "").split(",")) - {""},
     )
 

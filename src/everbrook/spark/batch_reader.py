@@ -1,11 +1,10 @@
 """The reader of a batch: everything between two sets of offsets, parted among tasks."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import cast
 
 import pyarrow as pa
-from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -13,7 +12,7 @@ from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.bundle import bundled
-from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
+from everbrook.spark.catalogue import Catalogue, open_catalogue
 from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import split_all
@@ -21,6 +20,7 @@ from everbrook.spark.lookups import look_up_all
 from everbrook.spark.options import SourceOptions
 from everbrook.spark.planning import (
     Range,
+    at_hand,
     ending_positions,
     grouped,
     partition_count,
@@ -89,14 +89,6 @@ def task_of(ranges: Sequence[Range], catalogue: Catalogue) -> Task:
     return Task(tuple(ranges), types, catalogue.exact)
 
 
-def begun_at(ranges: Sequence[Range], streams: Mapping[str, Found]) -> list[Range]:
-    """Let ranges that begin with whatever is retained begin where that is, as far as it is known."""
-    return [
-        replace(range_, start=streams[range_.name].earliest) if range_.fresh and range_.name in streams else range_
-        for range_ in ranges
-    ]
-
-
 class BatchReader(Reader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`, which are found once, when the batch is planned."""
 
@@ -110,4 +102,5 @@ class BatchReader(Reader, DataSourceReader):
             raise StreamNotFound(f"there is no stream {missing[0]!r}")
         start = starting_positions(options.starting or Boundary(EARLIEST), catalogue.streams)
         end = ending_positions(options.ending or Boundary(LATEST), catalogue.streams)
-        return self._partitions(begun_at(ranges_between(start, end), catalogue.streams), catalogue)
+        ranges, _ = at_hand(ranges_between(start, end), end, catalogue.streams)
+        return self._partitions(ranges, catalogue)

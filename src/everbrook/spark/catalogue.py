@@ -41,11 +41,12 @@ class Found(Struct, frozen=True):
     """The offset of its snapshot, if it has one."""
     snapshot_bytes: int = 0
     snapshot_at_ms: int | None = None
+    incarnation: str = ""
 
     @property
     def end(self) -> Position:
         """Where it ends for now."""
-        return Position(self.tail, self.created_at_ms, self.closed)
+        return Position(self.tail, self.created_at_ms, self.closed, self.incarnation)
 
 
 class Catalogue(Protocol):
@@ -127,7 +128,7 @@ class _Known(ABC):
             head = connection.wait(name, known.tail, secs)
         except (ProtocolError, ConnectionBroken):
             return
-        if head is not None:
+        if head is not None and head.incarnation == known.incarnation:
             self._keep(name, replace(known, tail=head.offset, closed=head.closed))
 
 
@@ -221,6 +222,7 @@ def _found(info: StreamInfo) -> Found:
         None if info.snapshot_offset is None else offset_of(info.snapshot_offset),
         info.snapshot_bytes,
         info.snapshot_at_ms,
+        info.incarnation,
     )
 
 
@@ -242,7 +244,16 @@ class NamedCatalogue(_Known):
                 self._drop(name)
                 continue
             earliest = head.earliest_offset or BEGINNING
-            self._keep(name, Found(head.offset, earliest, None, head.closed, head.content_type))
+            self._keep(
+                name,
+                Found(
+                    head.offset,
+                    earliest,
+                    closed=head.closed,
+                    content_type=head.content_type,
+                    incarnation=head.incarnation,
+                ),
+            )
 
     def wait(self, secs: float) -> None:
         only = self._names[0]

@@ -50,8 +50,10 @@ def lag_of(positions: Mapping[str, str], catalogue: Catalogue) -> dict[str, int]
     """Compare positions with where streams end. Of servers whose offsets are no numbers nothing is said."""
     lags: dict[str, int] = {}
     for name, text in positions.items():
-        tail = catalogue.streams[name].tail if name in catalogue.streams else None
-        end, here = number_of(tail or ""), number_of(parse_position(text).offset)
+        if name not in catalogue.streams:
+            continue
+        there, position = catalogue.streams[name].end, parse_position(text)
+        end, here = number_of(there.offset), 0 if position.differs(there) else number_of(position.offset)
         if end is not None and here is not None:
             lags[name] = max(end - here, 0)
     return lags

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everbrook.spark.catalogue import Found
 from everbrook.spark.given import InvalidOption
@@ -37,12 +38,13 @@ class DataLoss(Exception):
 
 
 class Range(Struct, frozen=True):
-    """Messages of a stream from one offset to another. A `fresh` one begins with whatever is retained."""
+    """Messages of one incarnation of a stream, if that is known. A `fresh` one begins with whatever is retained."""
 
     name: str
     start: str
     end: str
     fresh: bool = False
+    incarnation: str = ""
 
     @property
     def size_bytes(self) -> int | None:
@@ -65,15 +67,12 @@ def ranges_between(start: Mapping[str, str], end: Mapping[str, str]) -> list[Ran
 def _range(name: str, start: str | None, end: str) -> Range | None:
     there = parse_position(end)
     here = None if start is None else parse_position(start)
-    if here is None or _created_anew(here, there):
+    if here is None or here.differs(there):
         empty = there.offset == BEGINNING or number_of(there.offset) == 0
-        return None if empty else Range(name, BEGINNING, there.offset, fresh=True)
-    return Range(name, here.offset, there.offset) if here.offset < there.offset else None
-
-
-def _created_anew(here: Position, there: Position) -> bool:
-    known = here.created_at_ms is not None and there.created_at_ms is not None
-    return known and here.created_at_ms != there.created_at_ms
+        return None if empty else Range(name, BEGINNING, there.offset, fresh=True, incarnation=there.incarnation)
+    if here.offset < there.offset:
+        return Range(name, here.offset, there.offset, incarnation=there.incarnation)
+    return None
 
 
 def positions_at(ends: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
@@ -85,7 +84,7 @@ def positions_at(ends: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, s
     for name, offset in cut.items():
         end = parse_position(ends[name])
         if offset != end.offset:
-            positions[name] = format_position(Position(offset, end.created_at_ms))
+            positions[name] = format_position(replace(end, offset=offset, final=False))
     return positions
 
 
@@ -110,9 +109,8 @@ def starting_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict
         place = boundary.of(name, EARLIEST)
         if place != EARLIEST:
             offset = found.tail if place == LATEST else _within(name, place, found)
-            positions[name] = format_position(
-                Position(offset, found.created_at_ms, found.closed and offset == found.tail)
-            )
+            final = found.closed and offset == found.tail
+            positions[name] = format_position(replace(found.end, offset=offset, final=final))
     return positions
 
 
@@ -125,7 +123,7 @@ def ending_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[s
         if place == EARLIEST:
             raise InvalidOption(f"endingOffsets must be offsets or latest, got {EARLIEST!r} for {name!r}")
         offset = found.tail if place == LATEST else _within(name, place, found)
-        positions[name] = format_position(Position(offset, found.created_at_ms))
+        positions[name] = format_position(replace(found.end, offset=offset, final=False))
     return positions
 
 
@@ -158,17 +156,38 @@ def find_losses(start: Mapping[str, str], streams: Mapping[str, Found], ends: Ma
 
 
 def _loss(here: Position, found: Found | None) -> str | None:
-    if here.final and (found is None or _created_anew(here, found.end)):
+    if here.final and (found is None or here.differs(found.end)):
         return None
     if found is None:
         return f"is gone; it was read until {here.offset}"
-    if _created_anew(here, found.end):
-        return f"was deleted and created anew; the one before was read until {here.offset}"
+    if here.differs(found.end):
+        return f"was deleted and created anew, or cut by a repair, or restored; it was read until {here.offset} before"
     if found.tail < here.offset:
         return f"ends at {found.tail}, though it was read until {here.offset}"
     if BEGINNING not in {here.offset, found.earliest} and here.offset < found.earliest:
         return f"begins at {found.earliest} now; it was read until {here.offset}"
     return None
+
+
+def at_hand(
+    ranges: Iterable[Range], end: Mapping[str, str], streams: Mapping[str, Found]
+) -> tuple[list[Range], list[str]]:
+    """Say of each range of a batch what is known of its stream now, and which ranges are lost.
+
+    A batch that is planned again may be of streams that were deleted and created anew since it was logged.
+    """
+    there: list[Range] = []
+    losses: list[str] = []
+    for range_ in ranges:
+        found, position = streams.get(range_.name), parse_position(end[range_.name])
+        if found is None:
+            there.append(range_)
+        elif position.differs(found.end):
+            losses.append(f"{range_.name!r} has another incarnation; {range_.end} was to be read")
+        else:
+            start = found.earliest if range_.fresh else range_.start
+            there.append(replace(range_, start=start, incarnation=range_.incarnation or found.incarnation))
+    return there, losses
 
 
 def data_loss(losses: Sequence[str]) -> DataLoss:

@@ -1,14 +1,16 @@
 """Positions: how far a query has come in each stream, as Spark keeps them in its checkpoint.
 
-    {"": "1", "orders": "52480@mi0a2k3j", "agents/7": "1200@mi0a4x1c$"}
+    {"": "1", "orders": "52480@mi0a2k3j#6a1c000000000007", "agents/7": "1200@mi0a4x1c#6a1c00000000000b$"}
 
 A position is an offset, without the zeros in front if it is one of Everbrook; behind `@` the time of the stream's
-creation, by which one that was deleted and created anew is told from the old; and `$` if the stream was closed there.
-The entry without a name is the version of this format, and says if no more was done yet than to fix where a query
-begins. `{}` is a query that has not looked at any stream.
+creation and behind `#` its incarnation, as far as the server tells them, by which one that was deleted and created anew
+is told from the old; and `$` if the stream was closed there. The entry without a name is the version of this format,
+and says if no more was done yet than to fix where a query begins. `{}` is a query that has not looked at any stream.
 """
 
+import re
 from collections.abc import Mapping
+from urllib.parse import quote, unquote
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +21,7 @@ BEGINNING = "-1"
 VERSION_KEY, VERSION, STARTING = "", "1", "1 starting"
 
 _OFFSET_DIGITS = 16
+_IN_INCARNATION = re.compile(r"(.*)@([^@#]*)(?:#([^@#]+))?", re.DOTALL)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -27,31 +30,40 @@ class InvalidPositions(ValueError):
 
 
 class Position(Struct, frozen=True):
-    """An offset in a stream that was created at a time, if that is known, and whether it is the last one."""
+    """An offset in one incarnation of a stream, as far as that is known, and whether it is the last one."""
 
     offset: str
     created_at_ms: int | None = None
     final: bool = False
+    incarnation: str = ""
+
+    def differs(self, other: "Position") -> bool:
+        """Tell whether it is of another incarnation, as far as that can be known."""
+        if self.incarnation and other.incarnation:
+            return self.incarnation != other.incarnation
+        return None not in {self.created_at_ms, other.created_at_ms} and self.created_at_ms != other.created_at_ms
 
 
 def format_position(position: Position) -> str:
     """Write a position as a checkpoint has it."""
     text = _compact(position.offset)
-    if position.created_at_ms is not None or "@" in text or text.endswith("$"):
+    if position.created_at_ms is not None or position.incarnation or "@" in text or text.endswith("$"):
         text += "@" + _base36(position.created_at_ms)
+    if position.incarnation:
+        text += "#" + quote(position.incarnation, safe="")
     return f"{text}$" if position.final else text
 
 
 def parse_position(text: str) -> Position:
     """Read a position of a checkpoint."""
     final = text.endswith("$")
-    offset, at, created = text.removesuffix("$").rpartition("@")
-    if not at:
-        offset, created = created, ""
+    found = _IN_INCARNATION.fullmatch(text.removesuffix("$"))
+    offset, created, incarnation = found.groups() if found else (text.removesuffix("$"), None, None)
     try:
-        return Position(_expanded(offset), int(created, 36) if created else None, final)
+        created_at_ms = int(created, 36) if created else None
     except ValueError:
         raise InvalidPositions(f"a position is an offset and the time of a creation, got {text!r}") from None
+    return Position(_expanded(offset), created_at_ms, final, unquote(incarnation or ""))
 
 
 def _compact(offset: str) -> str:

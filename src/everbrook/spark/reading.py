@@ -14,10 +14,12 @@ from functools import cache
 from uuid import uuid4
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from everbrook.client.errors import StreamRewound
 from everbrook.client.refusals import header_of
 from everbrook.client.tables.pieces import Piece, pieces_of
-from everbrook.protocol.errors import NotFound, OffsetGone
+from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.bundle import Told
 from everbrook.spark.connection import Connection
@@ -105,12 +107,17 @@ class Reading(Struct, frozen=True):
         except NotFound as error:
             self._lost(f"{range_.name!r} is gone; {range_.end} was to be read", error)
             return
+        except (StreamRewound, InvalidOffset) as error:
+            self._lost(f"{range_.name!r} is another stream now; {range_.end} was to be read: {error}", error)
+            return
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
             self._lost(f"{range_.name!r} ends at {end}; {range_.end} was to be read", None)
 
     def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
         """Read a range whose first page was asked for already."""
-        if answer.status != OK or answer.headers.get(b"content-type") != FRAMES:
+        told = answer.headers.get(b"stream-incarnation", b"").decode()
+        other = range_.incarnation not in {"", told}
+        if answer.status != OK or answer.headers.get(b"content-type") != FRAMES or other:
             yield from self.pieces(range_)
             return
         frames = decode_frames(answer.body)
@@ -118,21 +125,21 @@ class Reading(Struct, frozen=True):
         if len(frames):
             piece = Piece(frames=frames)
             yield piece
-            rest = Range(range_.name, piece.next_offset, range_.end)
+            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=told)
         if rest.start != range_.end:
             yield from self.pieces(rest)
 
     def _bounded(self, range_: Range) -> Iterator[Piece]:
         stream = self.connection.stream(range_.name)
         try:
-            for frames in stream.frames(range_.start, until=range_.end):
+            for frames in stream.frames(range_.start, until=range_.end, incarnation=range_.incarnation):
                 yield Piece(frames=frames)
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset")
             if not range_.fresh:
                 self._lost(f"{range_.name!r} begins at {earliest} now; {range_.start} was to be read", gone)
             if earliest is not None and range_.start < earliest < range_.end:
-                yield from self._bounded(Range(range_.name, earliest, range_.end, fresh=True))
+                yield from self._bounded(replace(range_, start=earliest, fresh=True))
 
     def _forked(self, range_: Range) -> Iterator[Piece]:
         """Read through a fork (§4.2). If the task is killed, the server drops it some day."""

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from everbrook.spark.batch_reader import Partition, Reader, begun_at, task_of
+from everbrook.spark.batch_reader import Partition, Reader, task_of
 from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import in_turn, limit as limit_ranges
@@ -30,6 +30,7 @@ from everbrook.spark.lookups import look_up_all
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.planning import (
     Range,
+    at_hand,
     data_loss,
     find_losses,
     held_back,
@@ -111,25 +112,32 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
 
     def _next(self, start: Positions, view: "View | Catalogue", limits: Limits) -> Positions:
-        losses = find_losses(start, view.streams, view.ends)
-        if losses:
-            if self._options.fail_on_data_loss:
-                raise data_loss(losses)
-            logger.warning("messages were lost: %s", "; ".join(losses))
+        self._report(find_losses(start, view.streams, view.ends))
         if not limits:
             return positions_at(view.ends, {})
-        ranges = in_turn(begun_at(ranges_between(start, view.ends), view.streams), self._first)
+        there, _ = at_hand(ranges_between(start, view.ends), view.ends, view.streams)
+        ranges = in_turn(there, self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
         ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
         waiting = [range_ for range_ in ranges if range_.name not in ends]
         self._first = waiting[0].name if waiting else self._first
         return held_back(start, positions_at(view.ends, ends), waiting)
 
+    def _report(self, losses: list[str]) -> None:
+        """End the query because of losses, or tell of them, as the user wants it."""
+        if not losses:
+            return
+        if self._options.fail_on_data_loss:
+            raise data_loss(losses)
+        logger.warning("messages were lost: %s", "; ".join(losses))
+
     def _small(self, ranges: list[Range]) -> bool:
         return small(ranges) and (self._options.driver_reads or not ranges)
 
     def _ranges(self, start: Positions, end: Positions) -> list[Range]:
-        return begun_at(ranges_between(start, end), self._known.streams)
+        ranges, losses = at_hand(ranges_between(start, end), end, self._known.streams)
+        self._report(losses)
+        return ranges
 
     def partitions(self, start: Positions, end: Positions) -> list[InputPartition]:
         """Part a batch among tasks."""

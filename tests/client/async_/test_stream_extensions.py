@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.errors import InvalidAnswer
+from everbrook.client.errors import InvalidAnswer, StreamRewound
 from everbrook.protocol.errors import BadRequest, StreamExists, TailMoved
 
 pytestmark = pytest.mark.anyio
@@ -108,6 +108,16 @@ async def test_frames_end_where_they_are_told_to(client: AsyncClient) -> None:
     stream, offsets = await filled(client)
     pages = [page async for page in stream.frames(offsets[0], until=offsets[2])]
     assert [frame.payload for page in pages for frame in page] == [b"1", b"2"]
+
+
+async def test_frames_are_of_one_incarnation(client: AsyncClient) -> None:
+    stream, offsets = await filled(client)
+    before = (await stream.head()).incarnation
+    assert len([page async for page in stream.frames(incarnation=before)]) == 1
+    await stream.delete()
+    await stream.create(data=[1, 2, 3, 4])
+    with pytest.raises(StreamRewound, match=f"had incarnation {before}, and has incarnation"):
+        [page async for page in stream.frames(offsets[0], incarnation=before)]
 
 
 async def test_a_fork_begins_as_its_source_and_goes_its_own_way(client: AsyncClient) -> None:

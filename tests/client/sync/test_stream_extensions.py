@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import sleep
 from everbrook.client._sync.stream import Stream
-from everbrook.client.errors import InvalidAnswer
+from everbrook.client.errors import InvalidAnswer, StreamRewound
 from everbrook.protocol.errors import BadRequest, StreamExists, TailMoved
 
 _numbers = count()
@@ -107,6 +107,16 @@ def test_frames_end_where_they_are_told_to(client: Client) -> None:
     stream, offsets = filled(client)
     pages = list(stream.frames(offsets[0], until=offsets[2]))
     assert [frame.payload for page in pages for frame in page] == [b"1", b"2"]
+
+
+def test_frames_are_of_one_incarnation(client: Client) -> None:
+    stream, offsets = filled(client)
+    before = stream.head().incarnation
+    assert len(list(stream.frames(incarnation=before))) == 1
+    stream.delete()
+    stream.create(data=[1, 2, 3, 4])
+    with pytest.raises(StreamRewound, match=f"had incarnation {before}, and has incarnation"):
+        list(stream.frames(offsets[0], incarnation=before))
 
 
 def test_a_fork_begins_as_its_source_and_goes_its_own_way(client: Client) -> None:

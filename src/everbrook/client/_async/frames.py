@@ -3,15 +3,27 @@
 from collections.abc import AsyncIterator
 
 from everbrook.client._async.transport import AsyncTransport
-from everbrook.client.errors import Unsupported
+from everbrook.client.errors import StreamRewound, Unsupported
+from everbrook.client.refusals import header_of
+from everbrook.protocol.errors import IncarnationMismatch
 from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
 
 
-async def read_frames(transport: AsyncTransport, url: str, offset: str, until: str | None) -> AsyncIterator[Frames]:
-    """Read what is there, page by page."""
+async def read_frames(
+    transport: AsyncTransport, url: str, offset: str, until: str | None, incarnation: str = ""
+) -> AsyncIterator[Frames]:
+    """Read what is there of one incarnation of a stream, page by page: without one, that of the first page."""
     query = {"format": "frames", "offset": offset} | ({} if until is None else {"until": until})
     while True:
-        response = await transport.request("GET", url, query=query)
+        headers = {"Stream-Incarnation": incarnation} if incarnation else {}
+        try:
+            response = await transport.request("GET", url, query=query, headers=headers)
+        except IncarnationMismatch as other:
+            raise _replaced(query["offset"], incarnation, header_of(other, "Stream-Incarnation")) from other
+        told = response.headers.get("Stream-Incarnation", incarnation)
+        if incarnation and told != incarnation:
+            raise _replaced(query["offset"], incarnation, told)
+        incarnation = told
         if response.headers.get("Content-Type", "") != CONTENT_TYPE.decode():
             raise Unsupported("this server does not know format=frames")
         page = decode_frames(response.content)
@@ -20,3 +32,9 @@ async def read_frames(transport: AsyncTransport, url: str, offset: str, until: s
         query["offset"] = response.headers["Stream-Next-Offset"]
         if "Stream-Up-To-Date" in response.headers or query["offset"] == until:
             return
+
+
+def _replaced(offset: str, incarnation: str, told: str | None) -> StreamRewound:
+    return StreamRewound(
+        f"the stream that is read from offset {offset} on had incarnation {incarnation}, and has incarnation {told} now"
+    )
