@@ -54,6 +54,13 @@ def test_a_batch_in_pieces_is_as_one_at_once(chosen: list[bytes], tail: int) -> 
     assert unpacked(split(body), tail) == pack_messages(body, tail)
 
 
+@pytest.mark.parametrize("long, typecode", [([], "B"), ([255], "B"), ([256], "I"), ([256, 256], "I")])
+def test_the_lengths_take_a_byte_each_while_they_fit(long: list[int], typecode: str) -> None:
+    lengths = [2] * PIECE_BYTES + long + [2] * PIECE_BYTES
+    found = split(b"[" + b"".join(b"1" * (length - 1) + b"," for length in lengths)[:-1] + b"]")
+    assert (found.lengths.tolist(), found.lengths.typecode) == (lengths, typecode)
+
+
 @generated
 @given(st.lists(values, min_size=1, max_size=3), broken, st.floats(0, 1))
 def test_a_batch_that_is_broken_anywhere_is_refused(chosen: list[bytes], wrong: bytes, where: float) -> None:

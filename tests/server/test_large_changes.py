@@ -11,7 +11,7 @@ from everbrook.settings.sections.storage import StorageMode
 from tests.server.by_hand import HandServer
 
 LARGE = b"x" * (SHARE_BYTES // 2 + 1)
-BATCH = b"[" + b"1," * (SHARE_BYTES // 12) + b"1]"
+BATCH = b"[" + b"1," * (SHARE_BYTES // 6) + b"1]"
 
 
 def render(method: bytes, path: bytes, body: bytes = b"", content_type: bytes = b"text/plain") -> bytes:

@@ -93,7 +93,8 @@ def payload(reader: Reader, flags: int) -> dict[str, Any]:
     if flags & 32:
         found["forgotten"] = [reader.text() for _ in range(reader.take("<I"))]
     length, messages = reader.take("<II")
-    lengths = [reader.take("<I") for _ in range(messages)] if messages > 1 else [length] * messages
+    width, messages = ("<B", messages - 2**31) if messages >= 2**31 else ("<I", messages)
+    lengths = [reader.take(width) for _ in range(messages)] if messages > 1 else [length] * messages
     found["messages"] = [reader.bytes(size) for size in lengths]
     return found
 
@@ -142,12 +143,17 @@ def written(folder: Path) -> list[tuple[int, int, list[dict[str, Any]]]]:
 # The journal
 
 
+LONG = b"2" * 255 + b","
+"""The length of this message takes more than a byte."""
+
+
 def test_a_journal_is_decoded_by_hand(tmp_path: Path) -> None:
     text, batch = Draft(b"a/text", 7), Draft(b"b", 8, json=True)
     storage = HeldStorage(tmp_path)
     commit(storage, (text.write(b"one"),), (batch.write(b"1,", b"22,"),))
+    commit(storage, (batch.write(b"1,", LONG),))
     commit(storage, (text.write(b"two", closed=True), batch.drop()))
-    first, second, third = written(tmp_path)
+    first, second, third, fourth = written(tmp_path)
     assert first == (
         1,
         0,
@@ -166,8 +172,9 @@ def test_a_journal_is_decoded_by_hand(tmp_path: Path) -> None:
         ],
     )
     assert (second[:2], second[2][0]["messages"], second[2][0]["tail"]) == ((2, 0), [b"1,", b"22,"], 5)
-    assert third[:2] == (3, 2)
-    write, drop = third[2]
+    assert third[2][0]["messages"] == [b"1,", LONG]
+    assert fourth[:2] == (4, 3)
+    write, drop = fourth[2]
     assert (write["kind"], write["incarnation"], write["flags"], write["messages"]) == ("write", 7, 1, [b"two"])
     assert (drop["kind"], drop["incarnation"], drop["name"]) == ("drop", 8, b"b")
     storage.close()

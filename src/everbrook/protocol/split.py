@@ -19,6 +19,7 @@ PIECE_BYTES = 8 * 1024
 """The size of a piece. With the shortest values it takes less than half a millisecond."""
 # Batches with fewer values, which take up to 7 ms, are split at once.
 MANY_VALUES = 65_536
+MAX_SHORT = 0xFF
 LARGE_BYTES = 2 * MANY_VALUES
 """The length of the shortest body with so many values."""
 
@@ -32,10 +33,13 @@ class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
 
 
 class Split(Struct, frozen=True):
-    """A split batch: its stored bytes and the lengths of its messages, or the error that refuses it."""
+    """A split batch: its stored bytes and the lengths of its messages, or the error that refuses it.
+
+    The lengths are single bytes if none is longer than `MAX_SHORT`.
+    """
 
     data: bytes = b""
-    lengths: "array[int]" = array("I")
+    lengths: "array[int]" = array("B")
     error: ProtocolError | None = None
 
     def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
@@ -62,7 +66,7 @@ def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:
 def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
     """Split a large batch, one piece in each step."""
     parts: list[bytes] = []
-    lengths = array("I")
+    lengths = array("B")
     start, size = body.index(b"[") + 1, PIECE_BYTES
     while True:
         end = body.find(SEPARATOR, start + size)
@@ -74,7 +78,10 @@ def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
             size *= 2
         else:
             parts.append(SEPARATOR.join(messages) + SEPARATOR)
-            lengths.extend(len(message) + len(SEPARATOR) for message in messages)
+            sizes = [len(message) + len(SEPARATOR) for message in messages]
+            if lengths.itemsize == 1 and max(sizes) > MAX_SHORT:
+                lengths = array("I", lengths)
+            lengths.extend(sizes)
             if end < 0:
                 return Split(b"".join(parts), lengths)
             start, size = end + 1, PIECE_BYTES

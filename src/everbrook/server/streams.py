@@ -53,8 +53,6 @@ Method = Callable[[Request, bytes], Reply]
 
 UNSPLIT = Split()
 """Stands for a large body that is no large batch."""
-LENGTH_BYTES = 4
-"""What the journal takes for each message of a batch beside its bytes."""
 
 LONG_POLL, SSE = "long_poll", "sse"
 
@@ -92,7 +90,7 @@ class StreamResource:
             split, size = UNSPLIT, len(body)
             if is_large_batch(request.headers, body):
                 split = yield from split_in_pieces(body)
-                size += LENGTH_BYTES * len(split.lengths)
+                size += split.lengths.itemsize * len(split.lengths)
             while wait := self._large_changes.wait(name, size):
                 yield wait
             reply = method(request, common, split)

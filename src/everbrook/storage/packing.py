@@ -19,6 +19,8 @@ CREATE, WRITE, DROP = 1, 2, 3
 HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR, HAS_INHERITED, HAS_RETENTION = 1, 2, 4, 8, 16, 32
 CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN, HAS_KEPT = 1, 2, 4, 8, 16, 32, 64
 HAS_POSITION = 128
+SHORT_MESSAGES = 1 << 31
+"""Is added to the number of messages of an edit if each length is packed in one byte."""
 
 KIND = Struct("<B")
 TEXT = Struct("<H")
@@ -229,21 +231,29 @@ def _pack_write(write: Write, flags: int) -> bytes:
         parts.append(COUNT.pack(len(write.forgotten)))
         parts += map(pack_text, write.forgotten)
     data, ends = write.data, write.ends
-    parts.append(MESSAGES.pack(len(data), len(ends)))
     if len(ends) > 1:
-        start = write.head.tail - len(data)
-        parts.append(_pack_lengths(start, ends))
+        lengths = _pack_lengths(write.head.tail - len(data), ends)
+        short = SHORT_MESSAGES if len(lengths) == len(ends) else 0
+        parts += (MESSAGES.pack(len(data), len(ends) | short), lengths)
+    else:
+        parts.append(MESSAGES.pack(len(data), len(ends)))
     parts.append(data)
     return b"".join(parts)
 
 
 def _pack_lengths(start: int, ends: Sequence[int]) -> bytes:
-    """Write the lengths of messages. A large batch brings them along: to compute a million lengths takes 30 ms, during
-    which the event loop waits for the interpreter's lock again and again.
+    """Write the lengths of messages, each in one byte if all of them fit, otherwise in four.
+
+    A large batch brings them along: to compute a million lengths takes 30 ms, during which the event loop waits for the
+    interpreter's lock again and again.
     """
     if isinstance(ends, Ends) and sys.byteorder == "little":
         return ends.lengths.tobytes()
-    return Struct(f"<{len(ends)}I").pack(*map(sub, ends, chain((start,), ends)))
+    lengths = tuple(map(sub, ends, chain((start,), ends)))
+    try:
+        return bytes(lengths)
+    except ValueError:
+        return Struct(f"<{len(lengths)}I").pack(*lengths)
 
 
 def unpack_edit(unpacker: Unpacker, head_of: Callable[[int], Head]) -> Edit:
@@ -275,7 +285,8 @@ def _unpack_write(unpacker: Unpacker, identity: Identity, kept: Kept, *, created
     length, messages = unpacker.take(MESSAGES)
     ends: tuple[int, ...] = (head.tail,) if messages else ()
     if messages > 1:
-        lengths = unpacker.take(Struct(f"<{messages}I"))
+        short, count = messages & SHORT_MESSAGES, messages & ~SHORT_MESSAGES
+        lengths = unpacker.take_bytes(count) if short else unpacker.take(Struct(f"<{count}I"))
         ends = tuple(accumulate(lengths, initial=head.tail - length))[1:]
     cut = bool(flags & HAS_KEPT)
     return Write(head, unpacker.take_bytes(length), ends, producer_id, producer, forgotten, created, cut)
