@@ -140,6 +140,19 @@ def test_a_crowd_is_swept_in_slices(rig: Rig) -> None:
     assert rig.engine.inspect().newest_streams == 0
 
 
+def test_a_slice_waits_until_the_one_before_it_is_durable(delayed: DelayedRig) -> None:
+    for number in range(SLICE + 10):
+        delayed.create(b"%d" % number, ttl_secs=1)
+    delayed.let_everything_arrive()
+    delayed.scheduler.advance(1_000)
+    assert delayed.engine.inspect().newest_streams == 10
+    delayed.scheduler.advance(1_000)
+    assert delayed.engine.inspect().newest_streams == 10
+    delayed.let_everything_arrive()
+    delayed.scheduler.advance(1)
+    assert delayed.engine.inspect().newest_streams == 0
+
+
 def test_a_stream_that_was_touched_is_looked_at_again(rig: Rig) -> None:
     rig.create(b"a", ttl_secs=2)
     rig.scheduler.advance(1500)

@@ -100,7 +100,9 @@ class Executing(Reading):
         self._appended_messages = self._appended_bytes = self._duplicates = 0
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self._reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
-        self._upkeep = Upkeep(storage, clock, tuning, self._reclaimer, self._execute_due, self.faults)
+        self._upkeep = Upkeep(
+            storage, clock, tuning, self._reclaimer, self._execute_due, self._when_all_durable, self.faults
+        )
         self._streams = Streams(
             storage, clock, limits.producer_idle_ms, self, self.faults, tuning.streams, limits.max_loaded_bytes
         )
@@ -162,6 +164,9 @@ class Executing(Reading):
     def when_durable(self, change: int, answer: Parked) -> None:
         """Call `answer` when a change is durable, or with the reason why it never will be."""
         self._committer.park(change, answer)
+
+    def _when_all_durable(self, call: Callable[[], None]) -> None:
+        self._committer.park(self._committer.last, lambda _: call())
 
     def new_id(self, prefix: str) -> str:
         """Give an id that can't be guessed."""

@@ -22,21 +22,31 @@ from everbrook.storage.api import Storage
 
 
 class Sweep:
-    """Watches moments, in slices so that a crowd of them does not hold up the loop."""
+    """Watches moments, in slices so that a crowd of them does not hold up the loop.
+
+    The next slice begins when the changes of the last one are durable. So few of them are in a group of changes, whose
+    answers all wait for it.
+    """
 
     def __init__(
         self,
         clock: Clock,
         tuning: SweepTuning,
         look_at: Callable[[Stream, int], None],
+        when_durable: Callable[[Callable[[], None]], None],
         faults: Faults,
     ) -> None:
-        """Call `look_at` with a stream and the time when its moment has come. It is not watched any more then."""
+        """Call `look_at` with a stream and the time when its moment has come. It is not watched any more then.
+
+        `when_durable` calls what it is given when the changes of `look_at` are durable or have failed.
+        """
         self._clock = clock
         self._slice_streams = tuning.slice_streams
         self._slice_pause_secs = tuning.slice_pause_secs
         self._retry_secs = tuning.retry_secs
         self._look_at = look_at
+        self._when_durable = when_durable
+        self._waiting = False
         self._faults = faults
         self._heap: list[tuple[int, int]] = []
         self._watched: dict[int, tuple[int, Stream]] = {}
@@ -76,7 +86,7 @@ class Sweep:
             self._heap = sorted((moment, incarnation) for incarnation, (moment, _) in self._watched.items())
 
     def _set_timer(self, pause_secs: float = 0.0) -> None:
-        if not self._heap:
+        if not self._heap or self._waiting:
             return
         moment = self._heap[0][0]
         if self._timer and self._timer_at <= moment:
@@ -89,6 +99,7 @@ class Sweep:
 
     def _sweep(self) -> None:
         self._timer = None
+        self._waiting = True
         now = self._clock.now()
         for _ in range(self._slice_streams):
             if not self._heap or self._heap[0][0] > now:
@@ -99,13 +110,15 @@ class Sweep:
                 del self._watched[incarnation]
                 # What it misses the patrol finds, or the next command.
                 self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
+        self._when_durable(self._end_slice)
+
+    def _end_slice(self) -> None:
+        self._waiting = False
         self._set_timer(self._slice_pause_secs)
 
     def _go_on(self) -> None:
         """Sweep again after a while: the last time failed."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
+        self._timer, self._waiting = None, False
         self._set_timer(self._retry_secs)
 
     def stop(self) -> None:

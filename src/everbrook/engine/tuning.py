@@ -42,13 +42,13 @@ class FeedTuning(Struct, frozen=True, kw_only=True):
 class SweepTuning(Struct, frozen=True, kw_only=True):
     """How many streams a sweep or the patrol looks at in one turn of the loop, and how long it pauses then."""
 
-    slice_streams: int = 256
+    slice_streams: int = 64
     slice_pause_secs: float = 0.0005
     retry_secs: float = 1.0
     """How long a sweep pauses that has failed."""
     patrol_secs: float = 10.0
     """How long the patrol pauses after each round over all stored streams."""
-    patrol_pause_secs: float = 0.05
+    patrol_pause_secs: float = 0.0125
 
 
 class UpkeepTuning(Struct, frozen=True, kw_only=True):

@@ -31,14 +31,16 @@ class Upkeep:
         tuning: EngineTuning,
         reclaimer: Reclaimer,
         execute: Callable[[Expire | Trim], None],
+        when_durable: Callable[[Callable[[], None]], None],
         faults: Faults,
     ) -> None:
+        """`when_durable` calls what it is given when what was executed is durable or has failed."""
         self._clock = clock
         self._reclaimer = reclaimer
         self._execute = execute
         self._trim_delay_ms = tuning.upkeep.trim_delay_ms
-        self._expiry = Sweep(clock, tuning.sweep, self._expire, faults)
-        self._trimming = Sweep(clock, tuning.sweep, self._trim, faults)
+        self._expiry = Sweep(clock, tuning.sweep, self._expire, when_durable, faults)
+        self._trimming = Sweep(clock, tuning.sweep, self._trim, when_durable, faults)
         self._patrol = Patrol(storage, clock, tuning.sweep, execute, faults)
 
     @property
