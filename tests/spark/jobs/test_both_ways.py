@@ -69,6 +69,23 @@ def test_rows_and_events_go_both_ways_and_what_is_kept_of_it_can_be_dropped(
         assert connection.execute("SELECT count(*) FROM everbrook_positions").fetchone() == (0,)
 
 
+def test_rows_that_were_deleted_before_a_reset_are_in_no_state_after_it(
+    file: Path, database: str, prefix: str, client: Client
+) -> None:
+    stream = client.stream(f"{prefix}pg-items")
+    with running(file, "--job", "items") as pipeline:
+        until(lambda: read_if_there(client, f"{prefix}pg-items"), 2)
+        assert pipeline.stop() == 0
+    command("reset", str(file), "items", "--yes")
+    with psycopg.connect(database) as connection:
+        connection.execute("DELETE FROM items WHERE title = 'tea'")
+    with running(file, "--job", "items") as pipeline:
+        until(lambda: list(stream.read()), 4)
+        assert pipeline.stop() == 0
+    with stream.materialise() as state:
+        assert [row["title"] for row in state["items"].values()] == ["milk"]
+
+
 def test_a_run_whose_jobs_end_has_an_exit_code_that_says_how(file: Path) -> None:
     with running(file, "--job", "events", "--job", "nonsense", "--json") as pipeline:
         assert pipeline.ended() == 1

@@ -13,6 +13,7 @@ from everbrook.lazy_imports import lazy_imports
 from everbrook.spark.extras import EXTRAS
 
 if TYPE_CHECKING:
+    from everbrook.spark.capture.beginning import forget
     from everbrook.spark.capture.errors import CaptureError, CaptureRefused, ChangesLost, PostgresAway
     from everbrook.spark.capture.slots import Status, drop, status
     from everbrook.spark.capture.source import PostgresDataSource
@@ -25,12 +26,14 @@ __all__ = [
     "PostgresDataSource",
     "Status",
     "drop",
+    "forget",
     "status",
 ]
 
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
+        ".beginning": "forget",
         ".errors": "CaptureError CaptureRefused ChangesLost PostgresAway",
         ".slots": "Status drop status",
         ".source": "PostgresDataSource",

@@ -6,6 +6,7 @@ is there was left by a start that did not come to its end, and is made anew.
 
 import logging
 from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,18 +16,29 @@ from psycopg import sql
 from everbrook.spark.capture.catalogue import Table, tell_types
 from everbrook.spark.capture.copying import copy_tables
 from everbrook.spark.capture.errors import START_OVER, CaptureError, CaptureRefused
-from everbrook.spark.capture.options import CaptureOptions
+from everbrook.spark.capture.options import CaptureOptions, parse_folder
 from everbrook.spark.capture.positions import VERSION, Position, parse_lsn
 from everbrook.spark.capture.publishing import Published, check_server, find_tables, publish
 from everbrook.spark.capture.rendering import Types
 from everbrook.spark.capture.replication import Replication, connect
-from everbrook.spark.capture.routing import Streams
+from everbrook.spark.capture.routing import NAMED, Streams
 from everbrook.spark.capture.slots import drop_slot, slot_exists
-from everbrook.spark.capture.spool import MANIFEST, MARKER, Manifest, TableRecord, load_manifest, write_whole
+from everbrook.spark.capture.spool import (
+    MANIFEST,
+    MARKER,
+    RESETS,
+    Manifest,
+    Part,
+    TableRecord,
+    load_manifest,
+    write_whole,
+)
 from everbrook.spark.capture.tuning import CaptureTuning
 
 logger = logging.getLogger(__name__)
 Connection = psycopg.Connection[Any]
+_AFTER_ALL = 1 << 64, 0
+"""A position behind those of all changes."""
 
 
 def begin(options: CaptureOptions, tuning: CaptureTuning) -> Manifest:
@@ -88,8 +100,12 @@ def _clear(connection: Connection, options: CaptureOptions) -> None:
                 f"SELECT pg_drop_replication_slot('{options.slot}')"
             )
         drop_slot(connection, options.slot)
-    for left in (*options.location.glob("part-*.copy"), options.location / "streams.jsonl"):
-        left.unlink(missing_ok=True)
+    _remove_copy(options.location)
+
+
+def _remove_copy(folder: Path) -> None:
+    for path in (*folder.glob("part-*.copy"), folder / NAMED):
+        path.unlink(missing_ok=True)
 
 
 def _copied(options: CaptureOptions, published: list[Published], pages_per_part: int) -> Manifest:
@@ -99,7 +115,7 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
         if options.initial_copy:
             tables = ", ".join(each.table.full_name for each in published)
             logger.info("copying %s as of %s into %s", tables, lsn, options.location)
-            parts = copy_tables(options, snapshot, published, pages_per_part)
+            parts = _resets(options.location) + copy_tables(options, snapshot, published, pages_per_part)
         _name_streams(options, snapshot, [each.table for each in published])
     types, records = _Told(), []
     for given, each in zip(options.tables, published, strict=True):
@@ -120,6 +136,33 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
     )
     write_whole(options.location, MANIFEST, msgspec.json.encode(manifest))
     return manifest
+
+
+def _resets(folder: Path) -> list[Part]:
+    """Give the streams that are to be reset before the copy, as its first part."""
+    path = folder / RESETS
+    return [Part("", RESETS, path.stat().st_size)] if path.exists() else []
+
+
+def forget(location: Path | str) -> None:
+    """Forget how far the capture with this `copyLocation` has come, but not which streams it has written.
+
+    The next copy begins with their reset: without it, rows that were deleted in between would stay in the states that
+    are made of the streams.
+    """
+    folder = parse_folder(str(location))
+    manifest = load_manifest(folder)
+    if manifest is not None and manifest.routing is not None:
+        streams = Streams(manifest.routing, folder)
+        written = {name for record in manifest.tables for name in streams.of_table(record.name, _AFTER_ALL)}
+        lines = {name.encode() + b"\n" for name in written}
+        if (folder / RESETS).exists():  # of the capture before, and perhaps not all read
+            lines |= set((folder / RESETS).read_bytes().splitlines(keepends=True))
+        if lines:
+            write_whole(folder, RESETS, b"".join(sorted(lines)))
+    _remove_copy(folder)
+    for name in (MANIFEST, MARKER):
+        (folder / name).unlink(missing_ok=True)
 
 
 class _Told(Types):

@@ -19,7 +19,8 @@ from everbrook.spark.capture.positions import Shape
 
 Order = tuple[int, int]
 
-_FILE = "streams.jsonl"
+NAMED = "streams.jsonl"
+"""The file of the streams that a column has named."""
 _ESCAPED = re.compile(rb"[\x00-\x20\x7f/\\%~?#]")
 _MAX_VALUE_BYTES = 200
 NULL, EMPTY = "~null", "~empty"
@@ -49,7 +50,7 @@ class Streams:
 
     def __init__(self, routing: Routing, folder: Path) -> None:
         self._routing = routing
-        self._path = folder / _FILE
+        self._path = folder / NAMED
         self._by_value: dict[bytes | None, str] = {}
         self._first: dict[str, Order] = {}
         self._unwritten: list[str] = []

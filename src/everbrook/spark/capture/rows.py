@@ -26,12 +26,14 @@ _QUOTE = ord('"')
 
 
 class Headers:
-    """The headers of all messages of a transaction, by operation."""
+    """The headers of all messages of a transaction, by operation. Those of the copy, which is of none, say so."""
 
     def __init__(self, lsn: int, xid: int | None = None, committed_at_us: int | None = None) -> None:
-        told = {"lsn": format_lsn(lsn)}
+        told: dict[str, object] = {"lsn": format_lsn(lsn)}
         if xid is not None and committed_at_us is not None:
             told = {"txid": str(xid), "timestamp": _format_time(committed_at_us)} | told
+        else:
+            told["snapshot"] = True
         self.time_us = None if committed_at_us is None else committed_at_us + _EPOCH_OF_POSTGRES_US
         self.insert, self.update, self.delete, self.upsert = (
             b',"headers":%b}' % msgspec.json.encode({"operation": operation} | told)
@@ -128,6 +130,6 @@ class Row(Struct, frozen=True, gc=False, array_like=True):
     offset: str
     value: bytes
     time_us: int | None
-    table: str
+    table: str | None
     operation: str
     key: bytes | None

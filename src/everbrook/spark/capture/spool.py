@@ -21,6 +21,8 @@ from everbrook.spark.capture.rendering import Types
 from everbrook.spark.capture.routing import Routing
 
 MANIFEST, MARKER = "capture.json", "begun.json"
+RESETS = "resets.copy"
+"""The part that names streams that an earlier capture has written, a line each: a copy begins with a reset of them."""
 _BLOCK_BYTES = 1024 * 1024
 _ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -118,6 +120,7 @@ class Spool:
         self._folder = folder
         self._parts = parts
         self.size_bytes = sum(part.size_bytes for part in parts)
+        self._resets_bytes = sum(part.size_bytes for part in parts if part.file == RESETS)
 
     def slices(self, start: int, end: int) -> list[Slice]:
         """Part a range of bytes by files."""
@@ -138,9 +141,12 @@ class Spool:
             )
 
     def end_of(self, start: int, max_rows: int, max_bytes: int) -> int:
-        """Find where so many rows end, or the rows in so many bytes: at least one row."""
+        """Find where so many rows end, or the rows in so many bytes: at least one row.
+
+        Resets share no batch with the rows behind them, because the tasks of a batch write in any order.
+        """
         at, rows = start, 0
-        for each in self.slices(start, self.size_bytes):
+        for each in self.slices(start, self._resets_bytes if start < self._resets_bytes else self.size_bytes):
             with (self._folder / each.part.file).open("rb") as file:
                 file.seek(each.start)
                 for line in file:
@@ -165,12 +171,16 @@ class Spool:
 
     def rows(self, each: Slice) -> Iterator[tuple[int, Tuple]]:
         """Read rows, each with the position of its first byte."""
+        return ((at, parse_line(line)) for at, line in self.lines(each))
+
+    def lines(self, each: Slice) -> Iterator[tuple[int, bytes]]:
+        """Read lines, each with the position of its first byte."""
         with (self._folder / each.part.file).open("rb", buffering=_BLOCK_BYTES) as file:
             file.seek(each.start)
             at = each.start
             while at < each.end:
                 line = file.readline()
-                yield each.before + at, parse_line(line)
+                yield each.before + at, line
                 at += len(line)
 
     def delete(self) -> None:

@@ -72,10 +72,11 @@ class TableSource(Struct, frozen=True):
 
     def reset(self, job: Job) -> list[str]:
         """Drop the slot, and the publication if it is named after it: one that was named here is somebody's own."""
-        from everbrook.spark.capture.slots import drop  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.capture import drop, forget  # noqa: PLC0415 - with psycopg
 
         slot, own = self.slot_of(job), self.publication is None
         drop(self._url(job), slot, keep_publication=not own)
+        forget(_copies(job))
         return [f"slot {slot}", *[f"publication {slot}"] * own]
 
     def lag_finder(self, job: Job) -> LagOf:
@@ -95,7 +96,7 @@ class TableSource(Struct, frozen=True):
             "tables": ",".join(self.tables),
             "slot": self.slot_of(job),
             "publication": self.publication or self.slot_of(job),
-            "copyLocation": str(job.checkpoint / "copy"),
+            "copyLocation": str(_copies(job)),
             "stream": getattr(job.sink, "stream", None),
             "streamPrefix": self.stream_prefix,
             "streamColumn": self.stream_column,
@@ -113,6 +114,10 @@ class TableSource(Struct, frozen=True):
             for name, value in given.items()
             if value is not None
         }
+
+
+def _copies(job: Job) -> Path:
+    return job.checkpoint / "copy"
 
 
 class SlotLag:
