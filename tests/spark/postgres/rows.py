@@ -38,8 +38,8 @@ def end_of(batch: pa.RecordBatch) -> int:
     return int(batch.column("next_offset")[-1].as_py())
 
 
-def writer(batch: int = 0, query: str = "q", sink: str = "") -> Writer:
-    return Writer(sink or query, query, batch)
+def writer(batch: int = 0, query: str = "q", sink: str = "", **incarnations: str) -> Writer:
+    return Writer(sink or query, query, batch, incarnations)
 
 
 def event(key: str, value: object = None, type_: str = "message", operation: str = "set") -> dict[str, object]:

@@ -67,6 +67,23 @@ def test_a_stream_that_was_created_anew_is_written_from_its_beginning(sink: Make
     assert sql("SELECT message FROM log") == [1, 2, 3, 4, 5]
 
 
+def test_positions_of_another_incarnation_keep_no_row_away(sink: MakeSink, sql: Sql) -> None:
+    log = sink("log", {"message": "$"}, create_table=True)
+    log.write(writer(5, "one", "kept", s="x"), [rows("1", "2", "3")])
+    for _ in range(2):
+        log.write(writer(0, "another", "kept", s="y"), [rows("4", "5")])
+    assert sql("SELECT message FROM log") == [1, 2, 3, 4, 5]
+
+
+def test_a_table_of_positions_of_an_earlier_version_is_kept(sink: MakeSink, sql: Sql) -> None:
+    columns = {"message": "$"}
+    sink("log", columns, create_table=True).write(writer(sink="kept"), [rows("1", "2")])
+    sql("ALTER TABLE everbrook_positions DROP COLUMN incarnation")
+    sink("log", columns).write(writer(0, "another", "kept", s="x"), [rows("1", "2", "3")])
+    sink("log", columns).write(writer(0, "a third", "kept", s="y"), [rows("4", "5")])
+    assert sql("SELECT message FROM log") == [1, 2, 3, 4, 5]
+
+
 def test_fields_go_to_the_columns_that_are_mapped(sink: MakeSink, sql: Sql) -> None:
     sql("CREATE TABLE t (id int, name text, tags text[], price numeric, at timestamptz, raw bytea, j json, src text)")
     columns = {

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 from everbrook.spark.messages import InvalidRow
+from everbrook.spark.positions import Position
 from everbrook.spark.postgres.pieces import ends_of, fresh_rows, pieces_of
 from everbrook.spark.postgres.positions import PositionWentBack, Reached
 from tests.spark.postgres.rows import end_of, rows, writer
@@ -60,7 +61,20 @@ def test_each_stream_goes_on_at_its_own_position() -> None:
 
 def test_a_position_never_goes_back() -> None:
     (piece,) = pieces_of([rows("1", "2")])
-    assert ends_of(piece, {"s": Reached(_offset(99), "q", 5)}, []) == {}
+    assert ends_of(piece, {"s": Reached(_offset(99), "q", 5)}, [], writer()) == {}
+
+
+def test_an_incarnation_that_was_not_known_is_added_to_the_position() -> None:
+    (piece,) = pieces_of([rows("1", "2")])
+    reached = {"s": Reached(_offset(99), "q", 5)}
+    assert ends_of(piece, reached, [], writer(s="x")) == {"s": Position(_offset(99), incarnation="x")}
+
+
+def test_the_position_of_another_incarnation_goes_back() -> None:
+    (piece,) = pieces_of([rows("1", "2")])
+    reached = {"s": Reached(_offset(99), "q", 5, "x")}
+    assert ends_of(piece, reached, ["s"], writer(s="y")) == {"s": Position(_offset(4), incarnation="y")}
+    assert ends_of(piece, reached, ["s"], writer()) == {"s": Position(_offset(4))}
 
 
 @pytest.mark.parametrize(
@@ -75,6 +89,27 @@ def test_a_position_never_goes_back() -> None:
 )
 def test_a_stream_that_goes_back_in_a_later_batch_is_another_one(reached: Reached, anew: bool) -> None:  # noqa: FBT001
     assert reached.begins_anew(writer(1), "s", _offset(0)) is anew
+
+
+@pytest.mark.parametrize(
+    "reached, anew",
+    [
+        (Reached(_offset(99), "another", 7, "x"), True),
+        (Reached(_offset(99), "q", 0, "x"), True),
+        (Reached(_offset(99), "another", 7, "y"), False),
+        (Reached(_offset(99), "q", 0, "y"), False),
+        (Reached(_offset(99), "another", 7), False),
+    ],
+    ids=["another query", "a later batch", "the same to another query", "the same", "one that is not known"],
+)
+def test_a_stream_of_another_incarnation_is_another_one(reached: Reached, anew: bool) -> None:  # noqa: FBT001
+    assert reached.begins_anew(writer(1, s="y"), "s", _offset(0)) is anew
+    assert reached.begins_anew(writer(1, s="y"), "s", _offset(50)) is anew
+
+
+def test_a_run_that_was_overtaken_does_not_bring_an_earlier_incarnation_back() -> None:
+    with pytest.raises(PositionWentBack, match=r"in batch 3, but it was written up to .* in batch 4"):
+        Reached(_offset(9), "q", 4, "y").begins_anew(writer(3, s="x"), "s", _offset(0))
 
 
 def test_a_stream_that_goes_back_but_not_to_its_beginning_is_left_to_the_user() -> None:

@@ -1,5 +1,6 @@
 """Streams into tables on a real Spark: every message once, in small batches and large, over restarts and kills."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -70,6 +71,32 @@ def test_rows_as_the_source_gives_them_are_not_parted_anew(client: Client, job: 
     assert plans.whole_streams(job.frame().filter("offset > '1'").select("stream", "offset", "next_offset", "value"))
     assert not plans.whole_streams(job.frame(minPartitions="4"))
     assert not plans.whole_streams(job.frame().selectExpr("upper(stream) AS stream", "offset", "next_offset", "value"))
+
+
+def test_a_new_checkpoint_writes_every_row_of_a_stream_that_was_created_anew(
+    client: Client, job: Job, sql: Sql, way: str
+) -> None:
+    sql("CREATE TABLE log (n int, id serial)")
+    append(client, f"{job.prefix}a", {"n": 1}, {"n": 2})
+    job.run(sink_id="kept", **LOG)
+    client.stream(f"{job.prefix}a").delete()
+    append(client, f"{job.prefix}a", {"n": 3}, {"n": 4}, {"n": 5})
+    shutil.rmtree(job.checkpoint)
+    for _ in range(2):
+        job.run(sink_id="kept", **LOG)
+        forget_last_batch(job.checkpoint)
+    assert sql("SELECT n FROM log ORDER BY id") == [1, 2, 3, 4, 5], way
+
+
+def test_incarnations_are_known_of_streams_of_several_sources(client: Client, job: Job, sql: Sql) -> None:
+    sql("CREATE TABLE log (n int, id serial)")
+    append(client, f"{job.prefix}a", {"n": 1})
+    append(client, f"other/{job.prefix}b", {"n": 2})
+    other = job.frame(streamPrefix=f"other/{job.prefix}")
+    job.change = lambda frame: frame.union(other)
+    job.run(**LOG)
+    heads = [client.stream(name).head().incarnation for name in (f"other/{job.prefix}b", f"{job.prefix}a")]
+    assert sql("SELECT incarnation FROM everbrook_positions ORDER BY stream") == heads
 
 
 def test_states_are_upserted(client: Client, job: Job, sql: Sql, way: str) -> None:

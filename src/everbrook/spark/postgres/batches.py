@@ -18,7 +18,7 @@ from everbrook.spark.postgres import dead_letters as letters
 from everbrook.spark.postgres.copying import numbers_of
 from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.pieces import OFFSET, STREAM
-from everbrook.spark.postgres.plans import size_of_batch
+from everbrook.spark.postgres.plans import incarnations_of, size_of_batch
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.sinks import Plan, Sink, Written
 from everbrook.spark.reading import settle_worker
@@ -58,7 +58,7 @@ class BatchWriting:
         """Write a batch."""
         query = self._begun.result()
         query_id = str(query.id)
-        writer = Writer(self._sink_id or query_id, query_id, batch_id)
+        writer = Writer(self._sink_id or query_id, query_id, batch_id, incarnations_of(query))
         with self._writing:
             size_bytes = size_of_batch(query)
             expected = self._last_bytes if size_bytes is None else size_bytes

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from everbrook.spark.messages import InvalidRow
+from everbrook.spark.positions import Position
 from everbrook.spark.postgres.copying import column_of
 from everbrook.spark.postgres.positions import Reached, Writer
 
@@ -112,6 +113,18 @@ def fresh_rows(piece: Piece, reached: dict[str, Reached], writer: Writer) -> tup
     return piece.rows.filter(pc.greater_equal(offsets, limits)), anew
 
 
-def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str]) -> dict[str, str]:
+def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str], writer: Writer) -> dict[str, Position]:
     """Give the positions behind a piece. They never go back, but for streams that are others now."""
-    return {name: end for name, end in piece.ends.items() if name in anew or end > reached[name].next_offset}
+    before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
+    ends = {
+        name: Position(
+            max(end, before[name].next_offset),
+            incarnation=writer.incarnations.get(name, "") or before[name].incarnation,
+        )
+        for name, end in piece.ends.items()
+    }
+    return {
+        name: end
+        for name, end in ends.items()
+        if (end.offset, end.incarnation) != (reached[name].next_offset, reached[name].incarnation)
+    }

@@ -1,7 +1,7 @@
-"""What Spark's own plans tell: whether rows come straight from the source, and how much a batch is.
+"""What Spark's own plans tell: whether rows come straight from the source, how much a batch is, and of which streams.
 
-Both are implementation details of Spark. Where they are not what they were, rows are parted anew and batches are taken
-for large ones, which is slower and as right.
+These are implementation details of Spark. Where they are not what they were, rows are parted anew and batches are taken
+for large ones, which is slower and as right; and incarnations are unknown, as with a server that tells none.
 """
 
 import json
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.planning import ranges_between
-from everbrook.spark.positions import VERSION_KEY
+from everbrook.spark.positions import VERSION_KEY, parse_position
 
 _NARROW = {"Project", "Filter", "SubqueryAlias"}
 """What leaves rows in their task, and in their order."""
@@ -45,20 +45,37 @@ def _attributes(node: Any) -> dict[str, int]:  # noqa: ANN401 - a plan of Scala
 
 def size_of_batch(query: StreamingQuery) -> int | None:
     """Tell how many bytes of messages the batch has that a query runs now, as far as offsets count bytes."""
-    try:
-        context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
-        start, end = _positions(context.startOffsets()), _positions(context.endOffsets())
-    except (Py4JError, AttributeError, TypeError, ValueError):
+    bounds = _bounds(query)
+    if len(bounds) != 1 or bounds[0] is None:
         return None
-    if end is None:
-        return None
-    sizes = [range_.size_bytes for range_ in ranges_between(start or {}, end)]
+    sizes = [range_.size_bytes for range_ in ranges_between(*bounds[0])]
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _positions(progress: Any) -> dict[str, str] | None:  # noqa: ANN401 - a map of Scala
-    """Read the offsets of the one source of a query. None if there are others, or they are not of streams."""
-    if progress.size() != 1:
-        return None
-    found: dict[str, str] = json.loads(progress.head()._2().json())  # noqa: SLF001 - Scala's name
-    return found if VERSION_KEY in found else None
+def incarnations_of(query: StreamingQuery) -> dict[str, str]:
+    """Give the incarnations of the streams that the batch reads which a query runs now, as far as they are known."""
+    told: dict[str, set[str]] = {}
+    for bounds in _bounds(query):
+        start, end = bounds or ({}, {})
+        for name, text in end.items():
+            if name != VERSION_KEY and start.get(name) != text:
+                told.setdefault(name, set()).add(parse_position(text).incarnation)
+    return {name: found.pop() for name, found in told.items() if len(found) == 1 and "" not in found}
+
+
+def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]] | None]:
+    """Read where the batch begins and ends in each source of a query. None is a source that is not of streams."""
+    try:
+        context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
+        starts, ends = context.startOffsets(), context.endOffsets()
+        sources = ends.keys().toSeq()
+        chosen = [sources.apply(place) for place in range(sources.size())]
+        return [_positions(starts, ends, source) for source in chosen]
+    except (Py4JError, AttributeError, TypeError, ValueError):
+        return []
+
+
+def _positions(starts: Any, ends: Any, source: Any) -> tuple[dict[str, str], dict[str, str]] | None:  # noqa: ANN401 - of Scala
+    end: dict[str, str] = json.loads(ends.apply(source).json())
+    start: dict[str, str] = json.loads(starts.apply(source).json()) if starts.contains(source) else {}
+    return (start, end) if VERSION_KEY in end else None

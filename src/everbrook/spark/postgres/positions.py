@@ -3,18 +3,22 @@
 They move in the transaction that writes the rows, so that both are there, or neither is. A row before its stream's
 position is there already. Whoever writes to a stream holds its position: two runs of a query can't mix.
 
-A stream that is at its beginning again in a later batch of the same query was deleted and created anew. One that goes
-back to another place can't be told from it: its rows may be there, as after a checkpoint of yesterday was put back, or
-be others of which a filter has left out the first. So nothing is written or cleared, and the user is asked.
+A position is of one incarnation of the stream: rows of another one are written from their beginning on, whoever has
+written the ones before. Where an incarnation is not known, a stream that is at its beginning again in a later batch of
+the same query was deleted and created anew. One that goes back to another place can't be told from it: its rows may be
+there, as after a checkpoint of yesterday was put back, or be others of which a filter has left out the first. So
+nothing is written or cleared, and the user is asked.
 """
 
 import re
 from collections.abc import Iterable
 
 from msgspec import Struct
+from psycopg import sql
 
+from everbrook.spark.positions import Position
 from everbrook.spark.postgres.database import Cursor, DatabaseOptions, connect
-from everbrook.spark.postgres.tables import create, exists
+from everbrook.spark.postgres.tables import create, exists, identifier_of, look_up
 
 TABLE = "everbrook_positions"
 _CREATE = """
@@ -24,18 +28,21 @@ _CREATE = """
         next_offset text COLLATE "C" NOT NULL DEFAULT '',
         query text NOT NULL DEFAULT '',
         batch bigint NOT NULL DEFAULT -1,
+        incarnation text NOT NULL DEFAULT '',
         updated_at timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (sink, stream)
     )
 """
+_TELL = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS incarnation text NOT NULL DEFAULT ''"
 _LOCK = """
-    SELECT stream, next_offset, query, batch FROM everbrook_positions
+    SELECT stream, next_offset, query, batch, incarnation FROM everbrook_positions
      WHERE sink = %s AND stream = ANY(%s) ORDER BY stream FOR UPDATE
 """
 _BEGIN = "INSERT INTO everbrook_positions (sink, stream) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING"
 _ADVANCE = """
-    UPDATE everbrook_positions p SET next_offset = n.next_offset, query = %s, batch = %s, updated_at = now()
-      FROM unnest(%s::text[], %s::text[]) AS n(stream, next_offset)
+    UPDATE everbrook_positions p
+       SET next_offset = n.next_offset, incarnation = n.incarnation, query = %s, batch = %s, updated_at = now()
+      FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(stream, next_offset, incarnation)
      WHERE p.sink = %s AND p.stream = n.stream COLLATE "C"
 """
 _BEGINNING = re.compile(r"-1|[0_]*")
@@ -49,27 +56,38 @@ class PositionWentBack(Exception):
 
 
 class Writer(Struct, frozen=True):
-    """Who writes: a sink, the query that it is in, and the number of the batch."""
+    """Who writes: a sink, the query that it is in, the number of the batch, and which streams it reads."""
 
     sink: str
     query: str
     batch: int
+    incarnations: dict[str, str] = {}
 
 
 class Reached(Struct, frozen=True):
-    """How far a sink has come in a stream, and in which batch of which query."""
+    """How far a sink has come in an incarnation of a stream, if that is known, and in which batch of which query."""
 
     next_offset: str = ""
     query: str = ""
     batch: int = -1
+    incarnation: str = ""
 
     def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
         """Tell whether a stream that goes on at an offset is another one of the same name."""
-        if self.query != writer.query or self.batch >= writer.batch or offset >= self.next_offset:
+        later = self.query == writer.query and self.batch < writer.batch
+        told = writer.incarnations.get(stream)
+        if told and self.incarnation:
+            if told != self.incarnation and self.query == writer.query and not later:
+                raise self._went_back(writer, stream, offset)
+            return told != self.incarnation
+        if not later or offset >= self.next_offset:
             return False
         if _BEGINNING.fullmatch(offset):
             return True
-        raise PositionWentBack(
+        raise self._went_back(writer, stream, offset)
+
+    def _went_back(self, writer: Writer, stream: str, offset: str) -> PositionWentBack:
+        return PositionWentBack(
             f"rows of the stream {stream!r} at {offset} come in batch {writer.batch}, but it was written up to "
             f"{self.next_offset} in batch {self.batch}: an older checkpoint was put back, or the stream was created "
             "anew. Start with a new checkpoint: a table that has a key leaves out what is there; empty one that has "
@@ -78,8 +96,10 @@ class Reached(Struct, frozen=True):
 
 
 def prepare(cursor: Cursor) -> None:
-    """Create the table of positions, if it is not there."""
+    """Create the table of positions, if it is not there. One of an earlier version gets the column that it lacks."""
     create(cursor, TABLE, _CREATE)
+    if "incarnation" not in look_up(cursor, TABLE).columns:
+        cursor.execute(sql.SQL(_TELL).format(table=identifier_of(TABLE)))
 
 
 def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached]:
@@ -89,12 +109,13 @@ def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached
     if len(found) < len(wanted):
         cursor.execute(_BEGIN, [sink, wanted])
         found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
-    return {str(row[0]): Reached(str(row[1]), str(row[2]), int(str(row[3]))) for row in found}
+    return {str(row[0]): Reached(str(row[1]), str(row[2]), int(str(row[3])), str(row[4])) for row in found}
 
 
-def advance(cursor: Cursor, writer: Writer, ends: dict[str, str]) -> None:
+def advance(cursor: Cursor, writer: Writer, ends: dict[str, Position]) -> None:
     """Move positions to where the rows of this transaction end."""
-    cursor.execute(_ADVANCE, [writer.query, writer.batch, list(ends), list(ends.values()), writer.sink])
+    offsets, incarnations = ([getattr(end, name) for end in ends.values()] for name in ("offset", "incarnation"))
+    cursor.execute(_ADVANCE, [writer.query, writer.batch, list(ends), offsets, incarnations, writer.sink])
 
 
 def forget(url: str, sink: str) -> int:

@@ -149,7 +149,7 @@ class Sink:
         refused = self._target.write(cursor, rows, anew) if rows.num_rows else {}
         letters = _letters(rows, refused)
         dead_letters.bury(cursor, self._plan.options.dead_letters, writer, self._plan.table.name, letters)
-        positions.advance(cursor, writer, ends_of(piece, reached, anew))
+        positions.advance(cursor, writer, ends_of(piece, reached, anew, writer))
         return rows.num_rows, len(refused)
 
 
