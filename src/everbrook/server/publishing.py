@@ -26,14 +26,16 @@ class Publication:
         upload: Upload,
         command: PublishSnapshot,
         digest: bytes | None,
+        incarnation: bytes | None,
         common: bytes,
         max_bytes: int,
     ) -> None:
-        """Publish what comes by `command` if it has the SHA-256 that was announced, where one was."""
+        """Publish what comes by `command`, if it has the SHA-256 and the stream the incarnation that were announced."""
         self._engine = engine
         self._upload = upload
         self._command = command
         self._digest = digest
+        self._incarnation = incarnation
         self._common = common
         self._exchange: Exchange | None = None
         self.max_bytes = max_bytes
@@ -89,6 +91,8 @@ class Publication:
         if self._digest not in {None, digest}:
             sent, stored = format_digest(self._digest or b"").decode(), format_digest(digest).decode()
             raise DigestMismatch(f"Content-Digest says {sent}, but what arrived has {stored}")
+        if self._incarnation is not None:
+            self._engine.require_incarnation(self._command.name, self._incarnation)
         command = replace(self._command, now=self._engine.clock.now())
         return Response(204, self._common + _lines(self._engine.publish(self._upload, command).head))
 

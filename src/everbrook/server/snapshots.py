@@ -60,7 +60,8 @@ class SnapshotResource:
         )
         digest = parse_digest(headers.get(b"content-digest"))
         upload = self._engine.begin_snapshot(command, _declared_bytes(headers))
-        return Publication(self._engine, upload, command, digest, common, self._max_bytes)
+        incarnation = headers.get(b"stream-incarnation")
+        return Publication(self._engine, upload, command, digest, incarnation, common, self._max_bytes)
 
     def publish(self, request: Request, common: bytes, route: Route) -> Reply:
         """PUT …/snapshot/{offset}, with its body."""

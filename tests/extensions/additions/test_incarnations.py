@@ -50,7 +50,8 @@ def test_a_request_for_an_earlier_incarnation_is_412(namespace: Namespace) -> No
     refused = [client.get(query(stream.path, offset="-1", live="sse"), stream_incarnation=earlier)]
     refused += [client.get(stream.path, stream_incarnation=earlier), stream.post(b"x", stream_incarnation=earlier)]
     refused += [client.request("DELETE", stream.path, stream_incarnation=earlier)]
-    stream.publish(stream.tail)
+    stream.publish(stream.tail, stream_incarnation=now)
+    refused += [stream.publish(stream.tail, stream_incarnation=earlier)]
     for resource in ("bootstrap", "snapshot", f"snapshot/{stream.tail}"):
         refused.append(client.get(stream.resource(resource), stream_incarnation=earlier))
     assert {answer.refusal for answer in refused} == {(412, "incarnation_mismatch")}

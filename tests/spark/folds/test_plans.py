@@ -3,29 +3,42 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from everbrook.spark.catalogue import Found
 from everbrook.spark.folds.plans import Plan, batch_of, format_batch, parse_plans, parted, plans_of, turn_of
 from everbrook.spark.positions import InvalidPositions, offset_of
 
-FOUND = Found(offset_of(900), offset_of(0), 1735689600000, content_type="application/json", snapshot=offset_of(100))
+FOUND = Found(
+    offset_of(900),
+    offset_of(0),
+    1735689600000,
+    content_type="application/json",
+    snapshot=offset_of(100),
+    incarnation="6a1c",
+)
 
 
 def test_a_batch_has_its_own_streams_and_a_turn() -> None:
     batch = format_batch(3, {"b": FOUND, "a": FOUND})
-    assert json.dumps(batch) == '{"version": 1, "turn": 3, "plans": {"a": "900@m5d4ruo0", "b": "900@m5d4ruo0"}}'
+    assert (
+        json.dumps(batch) == '{"version": 1, "turn": 3, "plans": {"a": "900@m5d4ruo0#6a1c", "b": "900@m5d4ruo0#6a1c"}}'
+    )
 
 
 def test_a_batch_that_is_planned_again_goes_on_from_the_snapshot_of_then() -> None:
     (plan,) = plans_of(format_batch(1, {"a": FOUND}), {"a": FOUND})
-    expected = Plan("a", offset_of(900), offset_of(100), offset_of(100), "application/json", 1735689600000, 800)
+    known = (offset_of(100), offset_of(100), "application/json", 1735689600000, 800)
+    expected = Plan("a", offset_of(900), *known, incarnation="6a1c")
     assert (plan, plan.done) == (expected, False)
+    assert plans_of({"version": 1, "turn": 1, "plans": {"a": "900@m5d4ruo0"}}, {"a": FOUND}) == [plan]
 
 
 def test_a_stream_that_was_created_anew_is_another() -> None:
     batch = format_batch(1, {"a": FOUND})
-    (plan,) = plans_of(batch, {"a": Found(offset_of(5), offset_of(0), 1735689600001)})
-    assert plan == Plan("a", offset_of(900), created_at_ms=1735689600000, gone=True)
+    gone = [Plan("a", offset_of(900), created_at_ms=1735689600000, gone=True, incarnation="6a1c")]
+    for other in (Found(offset_of(5), offset_of(0), 1735689600001), replace(FOUND, incarnation="6a1d")):
+        assert plans_of(batch, {"a": other}) == gone
 
 
 def test_plans_are_rows_and_back() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
-from time import sleep
 from typing import Any
 
 import pytest
@@ -12,7 +11,9 @@ from everbrook import Client, Stream
 from everbrook.client import session_events, state_events
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.folding import Steps
+from everbrook.spark.folds.plans import Plan
 from everbrook.spark.folds.publishing import Ready
+from everbrook.spark.folds.reading import Log, Opening
 from everbrook.spark.folds.reports import Report
 from tests.spark.folds.compactors import Compactor, Query, Row
 from tests.spark.folds.histories import bootstrapped, replayed, written
@@ -34,6 +35,17 @@ class Late(Steps):
     def publish(self, connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:
         self._act()
         return super().publish(connection, ready)
+
+
+class Early(Steps):
+    """Let something happen between the plan and the first read."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self._act = act
+
+    def read(self, connection: Connection, plan: Plan, opening: Opening) -> Log:
+        self._act()
+        return super().read(connection, plan, opening)
 
 
 def _outcomes(server: str, act: Callable[[], object], **options: str) -> dict[str, str]:
@@ -79,11 +91,29 @@ def test_a_stream_that_is_created_anew_before_its_snapshot_comes_does_not_get_it
 
     def create_anew() -> None:
         stream.delete()
-        sleep(0.002)  # streams are told apart by the millisecond
         written(client, stream.name, [state_events.insert("user", "9", "Eve"), BOB])
 
     assert _outcomes(server, create_anew, stream=stream.name, history="drop") == {stream.name: "gone"}
     assert bootstrapped(stream) == {"user": {"9": "Eve", "2": "Bob"}}
+
+
+def test_a_stream_that_is_created_anew_before_it_is_read_has_no_dead_letters(
+    server: str, client: Client, prefix: str
+) -> None:
+    stream = written(client, f"{prefix}a", [1, ADA])
+
+    def create_anew() -> None:
+        stream.delete()
+        written(client, stream.name, [2, ADA])
+
+    dead = f"dead/{prefix}letters"
+    compactor = Compactor(server, stream=stream.name, invalid="skip", deadLetters=dead)
+    compactor.steps = Early(create_anew)
+    assert compactor.outcomes() == {stream.name: "gone"}
+    assert compactor.outcomes() == {stream.name: "gone"}
+    compactor.steps = Steps()
+    assert compactor.outcomes() == {stream.name: "published"}
+    assert [letter["payload"] for letter in client.stream(dead).read().all()] == ["2"]
 
 
 @pytest.mark.parametrize("at_end", [True, False])

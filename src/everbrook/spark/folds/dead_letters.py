@@ -129,7 +129,9 @@ def _headers(producer: Producer, content_type: str, seq: int) -> dict[str, str]:
 def producer_of(plan: Plan, start: str) -> Producer:
     """Name who writes the dead letters of a fold. A stream that was created anew is another."""
     name = hashlib.sha256(plan.stream.encode()).hexdigest()[:32]
-    return Producer(f"fold-{name}-{plan.created_at_ms or 0}", 0 if start == BEGINNING else int(start))
+    return Producer(
+        f"fold-{name}-{plan.incarnation or plan.created_at_ms or 0}", 0 if start == BEGINNING else int(start)
+    )
 
 
 def _message(stream: str, letter: Letter) -> bytes:

@@ -1,6 +1,6 @@
 """Plans: which streams a batch folds, and up to where. Spark logs them before anything is done.
 
-    {"version": 1, "turn": 7, "plans": {"sessions/12": "4096@mi0a2k3j"}}
+    {"version": 1, "turn": 7, "plans": {"sessions/12": "4096@mi0a2k3j#6a1c000000000007"}}
 
 A batch has the positions of its own streams alone, however many others there are: where each goes on is its snapshot.
 The turn makes two batches different that fold the same again.
@@ -37,6 +37,7 @@ SCHEMA = StructType(
         StructField("created_at_ms", LongType()),
         StructField("log_bytes", LongType()),
         StructField("gone", BooleanType()),
+        StructField("incarnation", StringType()),
     ]
 )
 _ARROW = to_arrow_schema(SCHEMA)
@@ -54,6 +55,7 @@ class Plan(Struct, frozen=True):
     log_bytes: int = 0
     gone: bool = False
     """Whether it was deleted, or created anew, since it was planned."""
+    incarnation: str = ""
 
     @property
     def done(self) -> bool:
@@ -63,7 +65,7 @@ class Plan(Struct, frozen=True):
 
 def format_batch(turn: int, streams: Mapping[str, Found]) -> Batch:
     """Write down that these streams are folded up to their tails."""
-    plans = {name: format_position(Position(found.tail, found.created_at_ms)) for name, found in streams.items()}
+    plans = {name: format_position(structs.replace(found.end, final=False)) for name, found in streams.items()}
     return {"version": VERSION, "turn": turn, "plans": dict(sorted(plans.items()))}
 
 
@@ -86,8 +88,9 @@ def plans_of(batch: Batch, streams: Mapping[str, Found]) -> list[Plan]:
 
 
 def _plan(name: str, position: Position, found: Found | None) -> Plan:
-    if found is None or found.created_at_ms != position.created_at_ms:
-        return Plan(name, position.offset, created_at_ms=position.created_at_ms, gone=True)
+    if found is None or position.differs(found.end):
+        created_at_ms, incarnation = position.created_at_ms, position.incarnation
+        return Plan(name, position.offset, created_at_ms=created_at_ms, gone=True, incarnation=incarnation)
     return Plan(
         name,
         position.offset,
@@ -96,6 +99,7 @@ def _plan(name: str, position: Position, found: Found | None) -> Plan:
         found.content_type,
         found.created_at_ms,
         log_bytes_of(found),
+        incarnation=found.incarnation,
     )
 
 

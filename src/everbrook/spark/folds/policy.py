@@ -62,5 +62,5 @@ class Refusal(Struct, frozen=True):
         A log that has doubled is tried again, so that all attempts together read about as much as one.
         """
         then = self.found
-        same = (then.snapshot, then.earliest, then.created_at_ms) == (now.snapshot, now.earliest, now.created_at_ms)
+        same = (then.snapshot, then.earliest) == (now.snapshot, now.earliest) and not then.end.differs(now.end)
         return same and log_bytes_of(now) < 2 * log_bytes_of(then)

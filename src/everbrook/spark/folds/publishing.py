@@ -52,7 +52,8 @@ class Ready(Struct, frozen=True):
         digest = {"Content-Digest": format_digest(sha256(self.data).digest()).decode()}
         history = {"Stream-Snapshot-History": "keep"} if self.keep_history else {}
         created = {"Stream-Created-At-Ms": str(self.plan.created_at_ms)} if self.plan.created_at_ms is not None else {}
-        return {"Content-Type": self.content_type, **condition, **created, **digest, **history}
+        there = {"Stream-Incarnation": self.plan.incarnation} if self.plan.incarnation else {}
+        return {"Content-Type": self.content_type, **condition, **created, **there, **digest, **history}
 
 
 def publish_all(connection: Connection, ready: Sequence[Ready]) -> Iterator[Report]:

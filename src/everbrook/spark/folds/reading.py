@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 from msgspec import Struct
 
 from everbrook.client.address import part_of
+from everbrook.client.errors import StreamRewound
 from everbrook.client.heads import Snapshot
-from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone, StreamGone
+from everbrook.protocol.errors import IncarnationMismatch, InvalidOffset, NotFound, OffsetGone, StreamGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, Frames, decode_frames
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.plans import Plan
@@ -85,7 +86,8 @@ def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
 
 def _opening(plan: Plan, snapshot: Answer | None, page: Answer) -> Opening:
     """Take answers, if both are what was asked for."""
-    if page.status != OK or page.headers.get(b"content-type") != FRAMES:
+    told = page.headers.get(b"stream-incarnation", b"").decode()
+    if page.status != OK or page.headers.get(b"content-type") != FRAMES or plan.incarnation not in {"", told}:
         return Opening()
     if snapshot is None:
         return Opening(None, decode_frames(page.body))
@@ -120,7 +122,7 @@ def _pages(connection: Connection, plan: Plan, start: str, first: Frames | None)
         here = offset_of(first.ends[-1])
     if here < plan.offset:
         with explained(plan):
-            for frames in connection.stream(plan.stream).frames(here, until=plan.offset):
+            for frames in connection.stream(plan.stream).frames(here, until=plan.offset, incarnation=plan.incarnation):
                 if here != BEGINNING and frames.first != number_of(here):
                     raise Overtaken(f"what follows {here} was cut while it was read")
                 yield frames
@@ -136,7 +138,9 @@ def explained(plan: Plan) -> Iterator[None]:
         yield
     except OffsetGone as error:
         raise Overtaken(error.detail) from error
-    except (NotFound, StreamGone) as error:
+    except (NotFound, StreamGone, IncarnationMismatch) as error:
         raise Gone(error.detail) from error
+    except StreamRewound as error:
+        raise Gone(str(error)) from error
     except InvalidOffset as error:
         raise Gone(f"no message ends at {plan.offset} any more: it was created anew") from error
