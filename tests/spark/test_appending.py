@@ -11,6 +11,7 @@ from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.appending import Appender, BatchTooLarge, Producer, QuerySuperseded, StreamDeleted
 from everbrook.spark.connection import Connection
+from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.options import ServerOptions, SinkOptions
 
@@ -116,25 +117,56 @@ def test_what_is_not_one_json_value_is_refused(
 
 @pytest.mark.parametrize(
     "messages, words",
-    [(1, r"one message of 70000000 bytes .* leave such rows out"), (2, r"140000000 bytes .* at once")],
+    [(1, r"one message of 70000004 bytes .* leave such rows out"), (2, r"140000007 bytes .* at once")],
 )
 def test_what_the_server_takes_at_no_time_is_told_with_the_way_out(
     connection: Connection, prefix: str, messages: int, words: str
 ) -> None:
-    options = SinkOptions(ServerOptions(), auto_create=True, content_type="text/plain", max_append_bytes=200_000_000)
+    options = SinkOptions(ServerOptions(), auto_create=True, max_append_bytes=200_000_000)
+    large = f'"{"x" * 70_000_000}"'
     with pytest.raises(BatchTooLarge, match=words):
-        Appender(connection, options).append(
-            Producer("spark-q", 0), table([(f"{prefix}a", "x" * 70_000_000)] * messages)
-        )
+        Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", large)] * messages))
+
+
+def messages_of(client: Client, name: str) -> list[bytes]:
+    """The messages of a stream of text, each by itself."""
+    return [frame.payload for frames in client.stream(name).frames() for frame in frames]
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/octet-stream"])
-def test_text_and_bytes_are_joined(client: Client, connection: Connection, prefix: str, content_type: str) -> None:
+@pytest.mark.parametrize("count", [3, 200])
+def test_each_row_is_a_message_in_streams_of_text_and_bytes_too(
+    client: Client, connection: Connection, prefix: str, content_type: str, count: int
+) -> None:
     options = SinkOptions(ServerOptions(), auto_create=True, content_type=content_type)
-    Appender(connection, options).append(
-        Producer("spark-q", 0), table([(f"{prefix}a", "one\n"), (f"{prefix}a", "two")])
-    )
-    assert client.stream(f"{prefix}a").read().bytes() == b"one\ntwo"
+    rows = [(f"{prefix}a", f"{number}\n") for number in range(count)]
+    for order in (1, -1):
+        turned = table(rows[::order], list(range(count))[::order])
+        Appender(connection, options).append(Producer("spark-q", 0), turned)
+    assert messages_of(client, f"{prefix}a") == [f"{number}\n".encode() for number in range(count)]
+
+
+def test_rows_of_text_need_an_order_before_anything_is_written(
+    client: Client, connection: Connection, options: SinkOptions, prefix: str
+) -> None:
+    client.stream(f"{prefix}b").create(content_type="text/plain")
+    rows = table([(f"{prefix}a", "1"), (f"{prefix}b", "2"), (f"{prefix}b", "3")])
+    with pytest.raises(InvalidOption, match=r"is of text/plain, so each row .* orderBy"):
+        Appender(connection, options).append(Producer("spark-q", 0), rows)
+    assert client.stream(f"{prefix}a").read().all() == []
+
+
+def test_an_empty_row_is_no_message(client: Client, connection: Connection, options: SinkOptions, prefix: str) -> None:
+    client.stream(f"{prefix}a").create(content_type="text/plain")
+    with pytest.raises(InvalidRow, match="has no empty messages"):
+        Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", "")]))
+
+
+def test_a_batch_that_is_written_once_needs_no_order(client: Client, connection: Connection, prefix: str) -> None:
+    options = SinkOptions(ServerOptions(), auto_create=True, max_append_bytes=20)
+    rows = [(f"{prefix}a", str(number)) for number in range(30)]
+    Appender(connection, options).append(Producer("spark-b", 0, repeats=False), table(rows))
+    assert client.stream(f"{prefix}a").read().all() == list(range(30))
 
 
 def test_a_stream_that_is_not_there_is_not_created_unasked(connection: Connection, prefix: str) -> None:

@@ -1,12 +1,14 @@
 """`spark.read` and `df.write` on a real Spark."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from everbrook import Client
+from tests.server.process import serving
 
 Read = Callable[..., list[tuple[object, ...]]]
 
@@ -78,3 +80,23 @@ def test_a_stream_is_never_overwritten(spark: SparkSession, server: str, prefix:
     writer = spark.range(1).write.format("everbrook").mode("overwrite").options(url=server, stream=f"{prefix}a")
     with pytest.raises(PySparkException, match="streams only grow"):
         writer.save()
+
+
+def test_batches_of_any_number_and_size_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    with serving(tmp_path, DS_LIMITS__MAX_PRODUCERS_PER_STREAM="2") as started:
+        url = "http://{}:{}".format(*started.address)
+        for number in range(4):
+            rows = spark.range(number * 10, number * 10 + 10).repartition(3).selectExpr("id AS n")
+            writer = rows.write.format("everbrook").mode("append")
+            writer.options(url=url, stream="a", autoCreate="true", maxAppendBytes="20").save()
+        with Client(url) as client:
+            assert sorted(value["n"] for value in client.stream("a").read().all()) == list(range(40))
+
+
+def test_rows_of_text_are_messages_each(
+    spark: SparkSession, client: Client, server: str, prefix: str, read: Read
+) -> None:
+    rows = spark.range(5).selectExpr("concat('line ', id) AS value").coalesce(1)
+    writer = rows.write.format("everbrook").mode("append")
+    writer.options(url=server, stream=f"{prefix}a", autoCreate="true", contentType="text/plain").save()
+    assert read(columns="value", stream=f"{prefix}a") == [(f"line {number}",) for number in range(5)]

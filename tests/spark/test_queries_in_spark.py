@@ -15,6 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from everbrook import Client
 from everbrook.spark import ProgressListener, lag, write_stream
 from everbrook.spark.checkpoints import write_with
+from everbrook.spark.given import InvalidOption
 from everbrook.spark.tuning import StreamTuning
 from everbrook.spark.writing import ClosingQuery, Option, start_writing
 from tests.server.running import eventually
@@ -165,6 +166,28 @@ def test_a_query_that_runs_sees_new_messages_and_new_streams(
         query.stop()
         spark.streams.removeListener(listener)
     assert sorted(seen) == ["first", "second", "third"]
+
+
+def test_rows_of_text_need_an_order_before_the_query_begins(
+    client: Client, server: str, prefix: str, source: Source, sink: Sink, tmp_path: Path
+) -> None:
+    fill(client, prefix, streams=1)
+    with pytest.raises(InvalidOption, match="orderBy"):
+        write_stream(source().select("value"), str(tmp_path), url=server, stream=f"{prefix}out", contentType="text/csv")
+    client.stream(f"{prefix}out").create(content_type="text/plain")
+    with pytest.raises(PySparkException, match="orderBy"):
+        sink(source().select("value"))
+    sink(source().select("value", "offset"))
+    messages = [frame for frames in client.stream(f"{prefix}out").frames() for frame in frames]
+    assert len(messages) == 10
+
+
+def test_a_batch_that_is_too_large_is_refused_by_the_task_that_finds_it(
+    client: Client, prefix: str, source: Source, sink: Sink
+) -> None:
+    fill(client, prefix, streams=1)
+    with pytest.raises(PySparkException, match=r"in bounded[\s\S]*orderBy"):
+        sink(source().select("value"), maxAppendBytes="50")
 
 
 def test_a_loss_of_messages_ends_a_query_with_words(client: Client, prefix: str, source: Source, sink: Sink) -> None:

@@ -2,12 +2,15 @@
 
 The Producer-Id is the query's, the epoch is the batch's number and the sequence number 0, so that the server knows
 whether this batch is in this stream, and takes it once: whatever order the rows have when the batch is run again, by
-how many tasks, or in which process. Rows that are too many for one append are several, with the numbers 0, 1, 2 …;
-these must be the same each time, so they are put in an order first, which the user has to name.
+how many tasks, or in which process. Rows that are too many for one append, and those of streams of text or bytes, where
+each append is one message, are several appends, with the numbers 0, 1, 2 …; these must be the same each time, so they
+are put in an order first, which the user has to name. A batch of `df.write` is never run again, and needs no order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -18,12 +21,19 @@ from msgspec import Struct
 from everbrook.client.content import JSON, Kind, join, kind_of
 from everbrook.protocol.errors import ContentTypeMismatch, NotFound, PayloadTooLarge, StaleEpoch, StreamNotFound
 from everbrook.protocol.surrogates import require_json
-from everbrook.spark.connection import Connection
-from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow
+from everbrook.spark.connection import Connection, Post, connect
+from everbrook.spark.given import InvalidOption
+from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow, Layout
 from everbrook.spark.options import SinkOptions
+from everbrook.spark.shared_producer import append_batch
 
 _AT_ONCE = 8
 _BRACKETS = 2
+_NEEDS_ORDER = (
+    "Name the columns that say in which order rows are written with the option orderBy, and start the query again"
+)
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Known(Struct, frozen=True):
@@ -31,6 +41,8 @@ class Known(Struct, frozen=True):
 
     content_type: str
     expires: bool
+    shares_producers: bool
+    """Whether the server stores positions of producers, so that batches of one `df.write` each can share one."""
 
 
 _known: dict[tuple[str, str], Known] = {}
@@ -42,6 +54,8 @@ class Producer(Struct, frozen=True):
 
     id: str
     epoch: int
+    repeats: bool = True
+    """Whether the batch may be written again, with its rows in another order: not if it was written by `df.write`."""
 
 
 class BatchTooLarge(Exception):
@@ -64,32 +78,32 @@ class Appender:
         self._options = options
 
     def append(self, producer: Producer, messages: pa.Table, *, close: bool = False) -> None:
-        """Append messages to their streams, and end these if `close`."""
-        by_stream = list(_by_stream(messages))
-        if len(by_stream) == 1:
-            self._append(producer, *by_stream[0], close)
-            return
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            done = [pool.submit(self._append, producer, stream, rows, close) for stream, rows in by_stream]
-            for each in done:
-                each.result()
+        """Append messages to their streams, and end these if `close`. Nothing is sent before all of it was checked."""
+        parted = _each(partial(self._prepare, producer), list(_by_stream(messages)))
+        _each(partial(self._append, producer, close), parted)
 
     def close(self, stream: str) -> None:
         """End a stream that gets nothing more."""
         self._connection.stream(stream).close()
 
-    def _append(self, producer: Producer, stream: str, rows: "Rows", close: bool) -> None:  # noqa: FBT001
-        key = (producer.id, self._connection.root.stream(stream))
-        known = _known.get(key)
-        if known is not None:
-            try:
-                return self._send(producer, stream, rows, known.content_type, close=close)
-            except ContentTypeMismatch:
-                pass  # it was deleted, and created anew
-            except NotFound as error:
-                self._require_expired(stream, known, error)
-        _known[key] = self._look(stream)
-        return self._send(producer, stream, rows, _known[key].content_type, close=close)
+    def _prepare(self, producer: Producer, rows: "Rows") -> "Parted":
+        """Part rows into appends, as the stream needs them."""
+        key = (producer.id, self._connection.root.stream(rows.stream))
+        if key not in _known:
+            _known[key] = self._look(rows.stream)
+        return self._part(producer, rows, _known[key])
+
+    def _append(self, producer: Producer, close: bool, parted: "Parted") -> None:  # noqa: FBT001
+        stream = parted.rows.stream
+        try:
+            return self._send(producer, parted, close=close)
+        except ContentTypeMismatch:
+            pass  # it was deleted, and created anew
+        except NotFound as error:
+            self._require_expired(stream, parted.known, error)
+        known = self._look(stream)
+        _known[producer.id, self._connection.root.stream(stream)] = known
+        return self._send(producer, self._part(producer, parted.rows, known), close=close)
 
     def _require_expired(self, stream: str, known: Known, error: NotFound) -> None:
         if self._options.auto_create and not known.expires:
@@ -98,86 +112,142 @@ class Appender:
                 "anew; to have all rows again, begin with a new checkpoint"
             ) from error
 
-    def _send(self, producer: Producer, stream: str, rows: "Rows", content_type: str, *, close: bool) -> None:
-        chunks = self._chunks(stream, kind_of(content_type), rows)
-        for seq, chunk in enumerate(chunks):
-            headers = {
-                "Content-Type": content_type,
-                "Producer-Id": producer.id,
-                "Producer-Epoch": str(producer.epoch),
-                "Producer-Seq": str(seq),
-                **({"Stream-Closed": "true"} if close and seq == len(chunks) - 1 else {}),
-            }
-            self._post(producer, stream, chunk, headers)
-
-    def _post(self, producer: Producer, stream: str, chunk: "Chunk", headers: dict[str, str]) -> None:
+    def _send(self, producer: Producer, parted: "Parted", *, close: bool) -> None:
+        stream, content_type = parted.rows.stream, parted.known.content_type
+        headers = [{"Content-Type": content_type} for _ in parted.parts]
+        if close:
+            headers[-1]["Stream-Closed"] = "true"
+        posts = list(map(Post, parted.bodies(), headers))
         try:
-            self._connection.post(stream, chunk.body, headers)
+            if not producer.repeats and parted.known.shares_producers:
+                append_batch(self._connection, stream, producer.id, posts)
+            else:
+                self._connection.post_all(stream, list(_numbered(producer, posts)))
         except StaleEpoch as error:
             raise QuerySuperseded(
                 f"batch {producer.epoch} can't be written to {stream!r}: a later batch of {producer.id!r} is there "
                 "already. Does another run of this query go on with the same checkpoint?"
             ) from error
         except PayloadTooLarge as error:
-            raise BatchTooLarge(_too_large(stream, chunk, error.detail)) from error
+            raise BatchTooLarge(_too_large(stream, parted, error.detail)) from error
 
     def _look(self, stream: str) -> Known:
         """Find out what the stream is of, and create it if it is not there and may be created."""
         handle = self._connection.stream(stream)
         try:
             head = handle.head()
-            return Known(head.content_type, expires=head.ttl_secs is not None or head.expires_at is not None)
+            expires = head.ttl_secs is not None or head.expires_at is not None
         except NotFound as error:
             if not self._options.auto_create:
                 raise StreamNotFound(
                     f"{stream!r} is not there: create it, or let the sink do so with the option autoCreate"
                 ) from error
-        content_type = self._options.content_type or JSON
-        head = handle.create(content_type=content_type, ttl_secs=self._options.ttl_secs)
-        return Known(head.content_type, expires=self._options.ttl_secs is not None)
+            head = handle.create(content_type=self._options.content_type or JSON, ttl_secs=self._options.ttl_secs)
+            expires = self._options.ttl_secs is not None
+        return Known(head.content_type, expires, "producer-position" in head.extensions)
 
-    def _chunks(self, stream: str, kind: Kind, rows: "Rows") -> list["Chunk"]:
+    def _part(self, producer: Producer, rows: "Rows", known: Known) -> "Parted":
+        kind, max_bytes = kind_of(known.content_type), self._options.max_append_bytes
         if kind is Kind.JSON:
-            _require_json(stream, rows.messages)
-        max_bytes = self._options.max_append_bytes
-        parts = list(_parted(rows.messages, max_bytes - _BRACKETS))
-        if len(parts) > 1 and not rows.ordered:
-            raise BatchTooLarge(
-                f"{sum(map(len, rows.messages))} bytes for {stream!r} in one batch are more than one append of "
-                f"{max_bytes} bytes (maxAppendBytes). Name the columns that say in which order they are to be written "
-                "with the option orderBy, or make batches smaller with maxRowsPerTrigger on the source"
-            )
-        return [Chunk(body, len(part)) for part in parts if (body := join(kind, part))]
+            _require_json(rows)
+            parts = list(_parted(rows.messages, max_bytes - _BRACKETS))
+        else:
+            _require_content(rows, known)
+            parts = [[message] for message in rows.messages]
+        if len(parts) > 1 and producer.repeats and not rows.ordered:
+            if kind is not Kind.JSON:
+                raise InvalidOption(_needs_order(rows.stream, known.content_type))
+            raise _unordered(rows.stream, sum(map(len, rows.messages)), max_bytes)
+        return Parted(rows, known, parts)
 
 
-def _too_large(stream: str, chunk: "Chunk", detail: str) -> str:
-    more = "let it take more (its setting limits.max_append_bytes)"
-    if chunk.messages == 1:
-        return (
-            f"the server does not take one message of {len(chunk.body)} bytes for {stream!r} ({detail}): {more}, "
-            "or leave such rows out before the sink"
-        )
-    return (
-        f"the server does not take {len(chunk.body)} bytes for {stream!r} at once ({detail}): {more}. A lower "
-        "maxAppendBytes is for the batches that follow, once this one is finished"
+def bounded(batches: Iterable[pa.RecordBatch], layout: Layout, max_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Refuse rows of one stream without an order as soon as they are too many for an append, not when all are there."""
+    size = count = 0
+    for batch in batches:
+        if layout.stream is not None and not layout.order_by:
+            size += pc.sum(pc.binary_length(batch.column(MESSAGE))).as_py() or 0
+            count += batch.num_rows
+            if size > max_bytes and count > 1:
+                raise _unordered(layout.stream, size, max_bytes)
+        yield batch
+
+
+def _unordered(stream: str, size: int, max_bytes: int) -> BatchTooLarge:
+    return BatchTooLarge(
+        f"{size} bytes for {stream!r} in one batch are more than one append of {max_bytes} bytes (maxAppendBytes). "
+        f"{_NEEDS_ORDER}"
     )
 
 
-class Chunk(Struct, frozen=True):
-    """The body of one append, and how many messages it holds."""
+def require_order(options: SinkOptions, layout: Layout) -> None:
+    """Refuse a query before it begins if its rows need an order and have none: its one stream is of text or bytes."""
+    if options.stream is None or layout.order_by:
+        return
+    try:
+        content_type = connect(options.server, options.bucket).head(options.stream).content_type
+    except NotFound:
+        content_type = options.content_type or JSON
+    if kind_of(content_type) is not Kind.JSON:
+        raise InvalidOption(_needs_order(options.stream, content_type))
 
-    body: bytes
-    messages: int
+
+def _needs_order(stream: str, content_type: str) -> str:
+    return (
+        f"{stream!r} is of {content_type}, so each row is an append of its own, and these must be the same if a batch "
+        f"is run again. {_NEEDS_ORDER}; a column offset of the source does so by itself"
+    )
+
+
+def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Do something for each of several streams, for some of them at a time."""
+    if len(items) == 1:
+        return [do(items[0])]
+    with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+        return list(pool.map(do, items))
+
+
+def _numbered(producer: Producer, posts: Sequence[Post]) -> Iterator[Post]:
+    for seq, post in enumerate(posts):
+        claim = {"Producer-Id": producer.id, "Producer-Epoch": str(producer.epoch), "Producer-Seq": str(seq)}
+        yield Post(post.body, {**post.headers, **claim})
+
+
+def _too_large(stream: str, parted: "Parted", detail: str) -> str:
+    more = "let it take more (its setting limits.max_append_bytes)"
+    size = max(map(len, parted.bodies()))
+    if max(map(len, parted.parts)) == 1:
+        return (
+            f"the server does not take one message of {size} bytes for {stream!r} ({detail}): {more}, "
+            "or leave such rows out before the sink"
+        )
+    return (
+        f"the server does not take {size} bytes for {stream!r} at once ({detail}): {more}. A lower "
+        "maxAppendBytes is for the batches that follow, once this one is finished"
+    )
 
 
 class Rows(Struct, frozen=True):
     """The messages of one stream. If they are `ordered`, they come in the same order each time."""
 
+    stream: str
     messages: list[bytes]
     ordered: bool
 
 
-def _by_stream(table: pa.Table) -> Iterator[tuple[str, Rows]]:
+class Parted(Struct, frozen=True):
+    """The messages of one stream, as they are in its appends."""
+
+    rows: Rows
+    known: Known
+    parts: list[list[bytes]]
+
+    def bodies(self) -> list[bytes]:
+        """Write the body of each append."""
+        return [join(kind_of(self.known.content_type), part) for part in self.parts]
+
+
+def _by_stream(table: pa.Table) -> Iterator[Rows]:
     """Part messages by their streams. What has the same place in the order is put in the order of its bytes."""
     order_by = [name for name in table.column_names if name not in {STREAM, MESSAGE}]
     if order_by:
@@ -190,7 +260,7 @@ def _by_stream(table: pa.Table) -> Iterator[tuple[str, Rows]]:
     ends = np.cumsum(np.bincount(codes, minlength=len(streams.dictionary)))
     start = 0
     for stream, end in zip(streams.dictionary.to_pylist(), ends.tolist(), strict=True):
-        yield stream, Rows(messages.slice(start, end - start).to_pylist(), bool(order_by))
+        yield Rows(stream, messages.slice(start, end - start).to_pylist(), bool(order_by))
         start = end
 
 
@@ -208,13 +278,22 @@ def _parted(messages: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
         yield part
 
 
-def _require_json(stream: str, messages: list[bytes]) -> None:
+def _require_json(rows: Rows) -> None:
     """Refuse what is not one JSON value each: `1,2` would be two messages."""
-    for message in messages:
+    for message in rows.messages:
         try:
             require_json(message)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidRow(
-                f"{stream!r} is of JSON, and {message[:80]!r} is none ({error}). For a stream of text, create it "
+                f"{rows.stream!r} is of JSON, and {message[:80]!r} is none ({error}). For a stream of text, create it "
                 "with the content type text/plain"
             ) from None
+
+
+def _require_content(rows: Rows, known: Known) -> None:
+    """Refuse empty messages, which no stream can have."""
+    if not all(rows.messages):
+        raise InvalidRow(
+            f"a row for {rows.stream!r} is empty, and a stream of {known.content_type} has no empty messages: leave "
+            "such rows out before the sink"
+        )

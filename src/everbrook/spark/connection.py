@@ -7,12 +7,14 @@ that equal options share one for as long as the process lives.
 import atexit
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
+from msgspec import Struct
 
 from everbrook.client._sync.listing import changes
 from everbrook.client._sync.stream import Stream
@@ -21,15 +23,26 @@ from everbrook.client._sync.wire import Answer
 from everbrook.client.address import DEFAULT_URL, Root, parse_server
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import Changes, Head, StreamInfo, StreamPage, head_of
+from everbrook.client.heads import Changes, Head, ProducerHead, StreamInfo, StreamPage, head_of, producer_head_of
 from everbrook.client.retry import Retry
 from everbrook.client.wire import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
 from everbrook.spark.options import ServerOptions
-from everbrook.spark.pipelining import Pipeline, open_pipeline, target_of
+from everbrook.spark.pipelining import OK, Broken, Pipeline, Put, open_pipeline, target_of
 
 _SMALL_BYTES = 64 * 1024
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+_MANY = 4
+"""From so many appends on they go over a connection of their own, without waiting for each other."""
+_GROUP_POSTS, _GROUP_BYTES = 64, 1024 * 1024
+_DUPLICATE = 204
+
+
+class Post(Struct, frozen=True):
+    """An append of a producer."""
+
+    body: bytes
+    headers: dict[str, str]
 
 
 class Connection:
@@ -70,6 +83,11 @@ class Connection:
         """Describe a stream."""
         return self.stream(name).head()
 
+    def producer(self, name: str, producer_id: str) -> ProducerHead:
+        """Describe a stream, and one of its producers."""
+        answer = self.transport.request("HEAD", self.root.stream(name), headers={"Producer-Id": producer_id})
+        return producer_head_of(answer.headers)
+
     def look_up(self, name: str, query: Mapping[str, str]) -> str:
         """Give the offset that a query asks for, without reading anything."""
         answer = self.transport.request("HEAD", self.root.stream(name), query=query)
@@ -99,6 +117,36 @@ class Connection:
     def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
         """Append as a producer, again and again until there is an answer: the server knows what it has."""
         return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
+
+    def post_all(self, name: str, posts: Sequence[Post]) -> bool:
+        """Append as a producer, in this order. Tells whether all of it was new to the server."""
+        statuses = list(self._post_ahead(name, posts)) if len(posts) >= _MANY else []
+        statuses += [self.post(name, post.body, post.headers).status_code for post in posts[len(statuses) :]]
+        return _DUPLICATE not in statuses
+
+    def _post_ahead(self, name: str, posts: Sequence[Post]) -> Iterator[int]:
+        """Append without waiting for each answer. What is refused, and what follows, is left to the general client."""
+        pipeline = self.pipeline()
+        if pipeline is None:
+            return
+        target = target_of(self.root.stream(name), {}).rstrip("?")
+        with closing(pipeline), suppress(Broken):
+            for group in _grouped(posts):
+                puts = [Put(target, post.headers, post.body, "POST") for post in group]
+                for answer in pipeline.put(puts, self.transport.credentials):
+                    if answer.status not in {OK, _DUPLICATE}:
+                        return
+                    yield answer.status
+
+
+def _grouped(posts: Sequence[Post]) -> Iterator[list[Post]]:
+    group: list[Post] = []
+    for post in posts:
+        if len(group) == _GROUP_POSTS or (group and sum(len(each.body) for each in group) > _GROUP_BYTES):
+            yield group
+            group = []
+        group.append(post)
+    yield group
 
 
 def connect(options: ServerOptions, bucket: str | None = None) -> Connection:

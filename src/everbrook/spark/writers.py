@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.appending import Appender, Producer, bounded, require_order
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
@@ -47,7 +47,10 @@ class Writer(metaclass=Arriving):
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         partition = 0 if context is None else context.partitionId()
-        return Written(query_id, partition, pack(encode(iterator, self._layout)))
+        return Written(query_id, partition, pack(self._messages(iterator)))
+
+    def _messages(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return encode(rows, self._layout)
 
     def _append(self, producer: Producer, messages: Sequence[WriterCommitMessage | None], *, close: bool) -> None:
         appender = Appender(connect(self._options.server, self._options.bucket), self._options)
@@ -68,6 +71,10 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
                 "closeOnFinish needs an end, which a sink is not told of: use everbrook.spark.write_stream with the "
                 "trigger availableNow"
             )
+        require_order(options, self._layout)
+
+    def _messages(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return bounded(encode(rows, self._layout), self._layout, self._options.max_append_bytes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append what all tasks made."""
@@ -83,15 +90,15 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(Writer, DataSourceArrowWriter):
-    """Writes one batch, as a producer of its own."""
+    """Writes one batch, which is never run again: Spark commits it once, however often its tasks were run."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
-        self._id = f"spark-{uuid4()}"
+        self._id = f"spark-{uuid4().hex[:16]}"
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what all tasks made."""
-        self._append(Producer(self._id, 0), messages, close=self._options.close_on_finish)
+        self._append(Producer(self._id, 0, repeats=False), messages, close=self._options.close_on_finish)
 
 
 def producer_of(query_id: str, sink_id: str, batch_id: int) -> Producer:

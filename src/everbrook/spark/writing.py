@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.appending import Appender, Producer, require_order
 from everbrook.spark.arrival import Arriving, as_function
 from everbrook.spark.checkpoints import keep_append_bytes, write_with
 from everbrook.spark.connection import connect
@@ -68,6 +68,7 @@ def start_writing(
         raise InvalidOption("closeOnFinish needs a query that ends: give trigger={'availableNow': True}")
     if is_remote(df.sparkSession):
         return _write_remotely(writer, sink, given)
+    require_order(sink, layout)
     keep_append_bytes(checkpoint, sink.max_append_bytes)
     batches = BatchWriting(sink, layout, tuning)
     query = writer.foreachBatch(batches.write).start()

@@ -29,7 +29,7 @@ source = {{ stream = "orders" }}
 sink = {{ stream = "copy" }}
 [jobs.doomed]
 source = {{ stream = "doomed" }}
-sql = "SELECT upper(value) AS value FROM {{source}}"
+sql = "SELECT upper(value) AS value, offset FROM {{source}}"
 sink = {{ stream = "loud", content_type = "text/plain" }}
 """
 
