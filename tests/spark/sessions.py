@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from everbrook.spark import session
 
-_QUIET = {
+QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
@@ -20,7 +20,7 @@ _shared: list[SparkSession] = []
 def shared_session() -> SparkSession:
     """Give the session of this process, with the formats registered."""
     if not _shared:
-        _shared.append(session("tests", master="local[2]", config=_QUIET))
+        _shared.append(session("tests", master="local[2]", config=QUIET))
     return _shared[0]
 
 

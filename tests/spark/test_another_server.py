@@ -58,6 +58,10 @@ def test_limits_are_refused(options: dict[str, str]) -> None:
         Query(options | {"maxRowsPerTrigger": "2"}).batch()
 
 
+def test_a_limit_that_is_not_required_is_left_out(options: dict[str, str]) -> None:
+    assert values(Query(options | {"maxBytesPerTrigger": "auto"}).batch()) == ["1", "2", "3"]
+
+
 def test_batches_are_written_once(reference: str, prefix: str) -> None:
     appender = Appender(connect(ServerOptions(url=reference)), SinkOptions(ServerOptions(), auto_create=True))
     rows = pa.table({"stream": [f"{prefix}out"] * 2, "message": pa.array([b"1", b"2"], pa.binary())})

@@ -5,11 +5,17 @@ import pickle
 import pytest
 
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.options import Selection, parse_sink, parse_source, require_batch, require_streaming
+from everbrook.spark.options import Limits, Selection, parse_sink, parse_source, require_batch, require_streaming
 
 
 def test_names_of_options_may_be_written_in_any_case() -> None:
     assert parse_source({"STREAM": "a", "MaxRowsPerTrigger": "5"}).limits.max_rows == 5
+
+
+def test_a_limit_by_default_is_one_that_a_server_need_not_know() -> None:
+    assert parse_source({"stream": "a", "maxBytesPerTrigger": "auto"}).limits == Limits(
+        None, 64 * 1024**2, required=False
+    )
 
 
 def test_a_path_is_a_stream() -> None:

@@ -64,7 +64,7 @@ class Reader(metaclass=Arriving):
     def _catalogue(self) -> Catalogue:
         options = self._options
         catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
-        if not catalogue.exact and (options.limits or options.min_partitions > 1):
+        if not catalogue.exact and ((options.limits and options.limits.required) or options.min_partitions > 1):
             raise Unsupported(
                 "maxRowsPerTrigger, maxBytesPerTrigger and minPartitions need a server that can say where messages "
                 "end (bounded-reads in Stream-Extensions), which this one does not"

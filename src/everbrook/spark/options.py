@@ -15,6 +15,9 @@ from everbrook.spark.positions import EARLIEST, LATEST, Boundary, parse_boundary
 
 OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
+BATCH_BYTES = 64 * 1024 * 1024
+AUTO = "auto"
+"""A limit of `BATCH_BYTES`, where the server can say where messages end."""
 
 
 class ServerOptions(Struct, frozen=True):
@@ -45,6 +48,8 @@ class Limits(Struct, frozen=True):
 
     max_rows: int | None = None
     max_bytes: int | None = None
+    required: bool = True
+    """Whether a server that can't say where messages end is refused."""
 
     def __bool__(self) -> bool:
         return self.max_rows is not None or self.max_bytes is not None
@@ -95,10 +100,7 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
         Selection(),
         starting=given.optional("startingOffsets", parse_boundary),
         ending=given.optional("endingOffsets", parse_boundary),
-        limits=Limits(
-            max_rows=given.optional("maxRowsPerTrigger", parse_count),
-            max_bytes=given.optional("maxBytesPerTrigger", parse_count),
-        ),
+        limits=_limits(given),
         min_partitions=min_partitions,
         max_partitions=max_partitions or max(2, min_partitions, os.cpu_count() or 1),
         fail_on_data_loss=given.parsed("failOnDataLoss", parse_flag, default=True),
@@ -110,6 +112,13 @@ def parse_source(options: Mapping[str, str]) -> SourceOptions:
     if parsed.ending is not None and parsed.ending.everywhere == EARLIEST:
         raise InvalidOption("the option endingOffsets must be latest, or offsets as JSON, got 'earliest'")
     return replace(parsed, selection=selection_of(given))
+
+
+def _limits(given: GivenOptions) -> Limits:
+    max_rows = given.optional("maxRowsPerTrigger", parse_count)
+    if given.text("maxBytesPerTrigger") == AUTO:
+        return Limits(max_rows, BATCH_BYTES, required=max_rows is not None)
+    return Limits(max_rows, given.optional("maxBytesPerTrigger", parse_count))
 
 
 def require_streaming(options: SourceOptions) -> None:

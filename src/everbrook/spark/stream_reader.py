@@ -107,7 +107,8 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = {VERSION_KEY: VERSION}
         if self._target is None and all(start.get(name) == end for name, end in catalogue.ends.items()):
             catalogue.wait(WAIT_SECS)
-        limits = Limits() if isinstance(limit, ReadAllAvailable) else self._options.limits
+        unlimited = isinstance(limit, ReadAllAvailable) or not catalogue.exact
+        limits = Limits() if unlimited else self._options.limits
         end = self._next(start, view, limits)
         return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
 

@@ -7,7 +7,7 @@ class StreamTuning(Struct, frozen=True, kw_only=True):
     """For queries that write streams."""
 
     large_bytes: int = 32 * 1024 * 1024
-    """Tasks append the batch that follows a larger one than this, else the driver does."""
+    """Tasks append a batch that is larger than this, else the driver does."""
 
 
 class TableTuning(Struct, frozen=True, kw_only=True):

@@ -1,12 +1,12 @@
 """Writing a streaming query to streams with more than a sink can do: it may part the rows anew, and knows its end.
 
-A batch is appended by the driver, which costs the least time; one that follows a large batch by tasks, each of which
-gets all rows of its streams. Both follow the same rule (see `appending`), so that it does not matter if a batch is
-begun in one way and finished in the other.
+A small batch is appended by the driver, which costs the least time; a large one by tasks, each of which gets all rows
+of its streams. One of unknown size counts as large if it is the first, or follows a large one. Both ways follow the
+same rule (see `appending`), so that it does not matter if a batch is begun in one and finished in the other.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
 from everbrook.spark.options import SinkOptions, parse_sink
+from everbrook.spark.plans import hands_on, size_of_batch
 from everbrook.spark.shipping import is_remote
 from everbrook.spark.source import EverbrookDataSource
 from everbrook.spark.tuning import StreamTuning
@@ -70,9 +71,9 @@ def start_writing(
         return _write_remotely(writer, sink, given)
     require_order(sink, layout)
     keep_append_bytes(checkpoint, sink.max_append_bytes)
-    batches = BatchWriting(sink, layout, tuning)
+    batches = BatchWriting(sink, layout, tuning, sized=hands_on(df))
     query = writer.foreachBatch(batches.write).start()
-    batches.begin(str(query.id))
+    batches.begin(query)
     return ClosingQuery(query, batches.close) if sink.close_on_finish else query
 
 
@@ -90,26 +91,28 @@ def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[
 class BatchWriting:
     """Writes the batches of one query."""
 
-    def __init__(self, options: SinkOptions, layout: Layout, tuning: StreamTuning) -> None:
+    def __init__(self, options: SinkOptions, layout: Layout, tuning: StreamTuning, *, sized: bool) -> None:
+        """Write messages of a layout. `sized` says that a batch is as large as what it reads."""
         self._options = options
         self._layout = layout
         self._tuning = tuning
-        self._query_id = ""
-        self._begun = threading.Event()
-        self._large = False
+        self._sized = sized
+        self._begun: Future[StreamingQuery] = Future()
+        self._last_bytes: int | None = None
         self._written: set[str] = set()
 
-    def begin(self, query_id: str) -> None:
-        """Tell the name of the query, which is known once it runs. The first batch waits for it."""
-        self._query_id = query_id
-        self._begun.set()
+    def begin(self, query: StreamingQuery) -> None:
+        """Tell which query it is, which is known once it runs. The first batch waits for it."""
+        self._begun.set_result(query)
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
         """Append a batch."""
-        self._begun.wait()
-        producer = producer_of(self._query_id, self._options.sink_id, batch_id)
-        size_bytes = self._write_by_tasks(producer, batch) if self._large else self._write_here(producer, batch)
-        self._large = size_bytes > self._tuning.large_bytes
+        query = self._begun.result()
+        producer = producer_of(str(query.id), self._options.sink_id, batch_id)
+        size_bytes = size_of_batch(query) if self._sized else None
+        expected = self._last_bytes if size_bytes is None else size_bytes
+        large = expected is None or expected > self._tuning.large_bytes
+        self._last_bytes = self._write_by_tasks(producer, batch) if large else self._write_here(producer, batch)
 
     def close(self) -> None:
         """End the streams that were written, and the one that was chosen for all rows."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from everbrook import Client
+from everbrook.spark import plans
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.postgres import plans
 from everbrook.spark.tuning import TableTuning
 from tests.spark.postgres.queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 from tests.spark.postgres.rows import change, event

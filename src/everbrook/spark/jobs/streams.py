@@ -11,7 +11,7 @@ from everbrook.spark.given import InvalidOption
 from everbrook.spark.jobs.job import Count, Job, Lag, LagOf, ServerKeys, Text
 from everbrook.spark.jobs.places import Place, server_url
 from everbrook.spark.lags import LagFinder
-from everbrook.spark.options import parse_sink, parse_source
+from everbrook.spark.options import AUTO, parse_sink, parse_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,7 +108,8 @@ class StreamSource(Struct, frozen=True):
         return lag
 
     def _options(self, job: Job) -> dict[str, str]:
-        return options_of(job, self, self.url)
+        limit = {} if self.max_rows_per_trigger or self.max_bytes_per_trigger else {"maxBytesPerTrigger": AUTO}
+        return options_of(job, self, self.url) | limit
 
 
 class StreamSink(Struct, frozen=True):

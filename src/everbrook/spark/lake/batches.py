@@ -21,7 +21,7 @@ from everbrook.spark.lake.files import File
 from everbrook.spark.lake.queries import held, introduce
 from everbrook.spark.lake.tables import DEAD_LETTERS, LakeOptions, Written, require_apart
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
-from everbrook.spark.postgres.plans import size_of_batch
+from everbrook.spark.plans import size_of_batch
 from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning
 
 

@@ -14,11 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.arrival import Arriving, as_function
+from everbrook.spark.plans import incarnations_of, size_of_batch
 from everbrook.spark.postgres import dead_letters as letters
 from everbrook.spark.postgres.copying import numbers_of
 from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.pieces import OFFSET, STREAM
-from everbrook.spark.postgres.plans import incarnations_of, size_of_batch
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.sinks import Plan, Sink, Written
 from everbrook.spark.reading import settle_worker

@@ -13,12 +13,12 @@ from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import require_messages
 from everbrook.spark.options import ServerOptions
+from everbrook.spark.plans import whole_streams
 from everbrook.spark.postgres import dead_letters as letters
 from everbrook.spark.postgres.batches import BatchWriting
 from everbrook.spark.postgres.database import Database, parse_database
 from everbrook.spark.postgres.paths import TOLD, Told
 from everbrook.spark.postgres.pieces import NEXT_OFFSET, OFFSET, STREAM
-from everbrook.spark.postgres.plans import whole_streams
 from everbrook.spark.postgres.sinks import SinkOptions, parse_sink, prepare
 from everbrook.spark.shipping import is_remote
 from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning

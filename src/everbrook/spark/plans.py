@@ -16,6 +16,8 @@ from everbrook.spark.positions import VERSION_KEY, parse_position
 
 _NARROW = {"Project", "Filter", "SubqueryAlias"}
 """What leaves rows in their task, and in their order."""
+_BOUNDED = _NARROW | {"View", "Repartition", "RepartitionByExpression", "EventTimeWatermark"}
+"""What makes no more rows than it gets."""
 _SOURCE = "everbrook"
 _RELATION = "StreamingRelationV2"
 _PLACE = {"stream", "offset", "next_offset"}
@@ -26,15 +28,32 @@ def whole_streams(df: DataFrame) -> bool:
     try:
         node: Any = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to ask
         chosen = _attributes(node)
-        while node.nodeName() in _NARROW:
-            node = node.children().head()
-        if node.nodeName() != _RELATION or node.sourceName() != _SOURCE:
+        node = _below(node, _NARROW)
+        if not _is_source(node):
             return False
         if any(chosen.get(name) != given for name, given in _attributes(node).items() if name in _PLACE):
             return False
         return int(node.extraOptions().get("minPartitions") or 1) == 1
     except (Py4JError, AttributeError, TypeError, ValueError):
         return False
+
+
+def hands_on(df: DataFrame) -> bool:
+    """Tell whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
+    try:
+        return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))  # noqa: SLF001 - as above
+    except (Py4JError, AttributeError, TypeError):
+        return False
+
+
+def _below(node: Any, names: set[str]) -> Any:  # noqa: ANN401 - a plan of Scala, as below
+    while node.nodeName() in names:
+        node = node.children().head()
+    return node
+
+
+def _is_source(node: Any) -> bool:  # noqa: ANN401
+    return bool(node.nodeName() == _RELATION and node.sourceName() == _SOURCE)
 
 
 def _attributes(node: Any) -> dict[str, int]:  # noqa: ANN401 - a plan of Scala
