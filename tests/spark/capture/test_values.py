@@ -41,8 +41,29 @@ ARRAYS = [
     ("tstzrange[]", '{"[2026-02-03 04:05:06+00,)"}', r'["[\"2026-02-03 04:05:06+00\",)"]'),
     ("daterange[]", '{"[2026-02-03,2026-02-04)"}', '["[2026-02-03,2026-02-04)"]'),
     ("int8range[]", '{"[1,5)"}', '["[1,5)"]'),
+    ("tsrange[]", '{"[2026-02-03 04:05:06,)"}', r'["[\"2026-02-03 04:05:06\",)"]'),
+    ("int4multirange[]", '{"{[1,5),[7,9)}"}', '["{[1,5),[7,9)}"]'),
+    ("nummultirange[]", '{"{[1.5,2)}"}', '["{[1.5,2)}"]'),
+    ("tsmultirange[]", '{"{[2026-02-03 04:05:06,)}"}', r'["{[\"2026-02-03 04:05:06\",)}"]'),
+    ("tstzmultirange[]", '{"{[2026-02-03 04:05:06+02,)}"}', r'["{[\"2026-02-03 02:05:06+00\",)}"]'),
+    ("datemultirange[]", '{"{[2026-02-03,2026-02-04)}"}', '["{[2026-02-03,2026-02-04)}"]'),
+    ("int8multirange[]", '{"{[1,5)}"}', '["{[1,5)}"]'),
+    ("bit(3)[]", "{101}", '["101"]'),
+    ("varbit[]", "{1}", '["1"]'),
+    ("xml[]", "{<a>x</a>}", '["<a>x</a>"]'),
+    ("point[]", '{"(1,2)"}', '["(1,2)"]'),
+    ("macaddr8[]", "{08:00:2b:01:02:03:04:05}", '["08:00:2b:01:02:03:04:05"]'),
+    ("tsvector[]", "{'a'}", """["'a'"]"""),
+    ("pg_lsn[]", "{16/B374D848}", '["16/B374D848"]'),
+    ("xid8[]", "{7}", '["7"]'),
+    ("jsonpath[]", '{"$.\\"a\\""}', r'["$.\"a\""]'),
+    ("floatrange[]", '{"[1.5,2)"}', '["[1.5,2)"]'),
+    ("floatmultirange[]", '{"{[1.5,2)}"}', '["{[1.5,2)}"]'),
+    ("information_schema.cardinal_number[]", "{5}", "[5]"),
+    ("int2vector", "1 2", '"1 2"'),
+    ("box[]", "{(2,2),(1,1);(4,4),(3,3)}", '"{(2,2),(1,1);(4,4),(3,3)}"'),
 ]
-"""An array of each built-in type whose arrays are JSON arrays."""
+"""Arrays are JSON arrays, but for those whose elements have no comma between them."""
 VALUES: list[tuple[str, str, str | None]] = [
     ("int8", "9223372036854775807", "9223372036854775807"),
     ("int2", "-5", "-5"),
@@ -71,6 +92,8 @@ VALUES: list[tuple[str, str, str | None]] = [
     ("date", "2026-02-03", '"2026-02-03"'),
     ("date", "-infinity", '"-infinity"'),
     ("time", "04:05:06", '"04:05:06"'),
+    ("timetz", "04:05:06.789+02", '"04:05:06.789+02"'),
+    ("timetz", "04:05:06-05:30", '"04:05:06-05:30"'),
     ("interval", "1 year 2 days 03:04:05", '"P1Y2DT3H4M5S"'),
     ("json", '{"b": [1, 2.50],  "a": "\\u00e4"}', '{"b": [1, 2.50],  "a": "\\u00e4"}'),
     ("json", '"\\ud800"', '"\\"\\\\ud800\\""'),
@@ -91,6 +114,11 @@ VALUES: list[tuple[str, str, str | None]] = [
     ("positive[]", "{7,8}", "[7,8]"),
     ("pair", '(1,"a b")', '"(1,\\"a b\\")"'),
     ("int4range", "[1,5)", '"[1,5)"'),
+    ("int4multirange", "{[1,5),[7,9)}", '"{[1,5),[7,9)}"'),
+    ("tstzmultirange", "{[2026-02-03 04:05:06+02,)}", r'"{[\"2026-02-03 02:05:06+00\",)}"'),
+    ("floatrange", "[1.5,2)", '"[1.5,2)"'),
+    ("floatmultirange", "{[1.5,2)}", '"{[1.5,2)}"'),
+    ("information_schema.cardinal_number", "5", "5"),
     ("inet", "10.0.0.1/24", '"10.0.0.1/24"'),
     ("point", "(1,2)", '"(1,2)"'),
     ("bit(3)", "101", '"101"'),
@@ -106,6 +134,7 @@ def typed(sql: Sql) -> Sql:
     sql.execute("CREATE TYPE mood AS ENUM ('happy', 'sad')")
     sql.execute("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
     sql.execute("CREATE TYPE pair AS (a int, b text)")
+    sql.execute("CREATE TYPE floatrange AS RANGE (subtype = float8)")
     columns = ", ".join(f"c{place} {type_}" for place, (type_, _, _) in enumerate(VALUES))
     sql.execute(f"CREATE TABLE items (id int PRIMARY KEY, {columns})")
     return sql
@@ -141,3 +170,26 @@ def test_times_do_not_depend_on_the_settings_of_the_role(sql: Sql, capture: Capt
     sql.execute("INSERT INTO items VALUES (1, '2026-01-02 03:04:05+00')")
     sql.execute("INSERT INTO items VALUES (2, '2026-01-02 03:04:05+00')")
     assert {change[2]["at"] for change in capture.changes(2)} == {"2026-01-02T03:04:05Z"}
+
+
+EXTENSIONS = {
+    "vector": ("vector", "[1,2.5]", '"[1,2.5]"', '["[1,2.5]"]'),
+    "citext": ("citext", "Ada", '"Ada"', '["Ada"]'),
+    "hstore": ("hstore", '"a"=>"1"', r'"\"a\"=>\"1\""', r'["\"a\"=>\"1\""]'),
+    "ltree": ("ltree", "a.b", '"a.b"', '["a.b"]'),
+    "cube": ("cube", "(1, 2)", '"(1, 2)"', '["(1, 2)"]'),
+}
+
+
+@pytest.mark.parametrize("extension", EXTENSIONS)
+def test_types_of_extensions_are_text_and_their_arrays_are_arrays(extension: str, sql: Sql, capture: Capture) -> None:
+    there = sql.execute("SELECT FROM pg_available_extensions WHERE name = %s", [extension]).fetchone()
+    if there is None:
+        pytest.skip(f"this Postgres was built without {extension}")
+    type_, text, one, several = EXTENSIONS[extension]
+    sql.execute(f"CREATE EXTENSION {extension}")
+    sql.execute(f"CREATE TABLE items (id int PRIMARY KEY, one {type_}, several {type_}[])")
+    for number in (1, 2):  # a row of the copy, and a change
+        sql.execute(f"INSERT INTO items VALUES ({number}, %s::{type_}, ARRAY[%s::{type_}])", [text, text])  # noqa: S608
+        (row,) = capture.rows(1)
+        assert f'"one":{one},"several":{several}}}' in row["value"]

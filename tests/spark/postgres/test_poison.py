@@ -101,6 +101,28 @@ def test_numbers_are_written_as_they_are_beside_texts_with_escapes(sink: MakeSin
     assert sql("SELECT k::text FROM t WHERE n IS NULL")[0].startswith(written)
 
 
+@pytest.mark.parametrize(
+    "type_,value,written",
+    [
+        ("bytea[]", '["aGk=", null]', "ARRAY['hi', NULL]::bytea[]"),
+        ("jsonb[]", '["5", "a", 5, [1, 2], null]', """ARRAY['"5"', '"a"', '5', '[1, 2]', NULL]::jsonb[]"""),
+        ("text[]", '[["a", "b"], ["c", "d"]]', "'{{a,b},{c,d}}'::text[]"),
+    ],
+)
+def test_items_of_a_list_are_written_as_a_column_of_their_type_takes_them(
+    sink: MakeSink, sql: Sql, type_: str, value: str, written: str
+) -> None:
+    sql(f"CREATE TABLE t (k {type_})")
+    sink("t", {"k": "k"}).write(writer(), [rows(f'{{"k":{value}}}')])
+    assert sql(f"SELECT k = {written} FROM t") == [True]  # noqa: S608
+
+
+def test_bytes_in_a_list_that_are_no_base64_are_a_dead_letter(sink: MakeSink, sql: Sql) -> None:
+    sql("CREATE TABLE t (k bytea[])")
+    assert sink("t", {"k": "k"}).write(writer(), [rows({"k": ["?"]}, {"k": [5]}, {"k": ["aGk="]})]).refused == 2
+    assert sql("SELECT k FROM t") == [[b"hi"]]
+
+
 UNREADABLE = {
     "beyond a float": '{"k":[1e400]}',
     "beyond all": '{"k":[1e9999999999999999999999]}',

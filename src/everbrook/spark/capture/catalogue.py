@@ -10,12 +10,10 @@ from psycopg import sql
 from everbrook.spark.capture.errors import CaptureRefused
 from everbrook.spark.capture.pgoutput import Column
 from everbrook.spark.capture.positions import Shape
-from everbrook.spark.capture.rendering import Types
+from everbrook.spark.capture.rendering import BUILT_IN, Types
 from everbrook.spark.capture.replication import connect
 
 Connection = psycopg.Connection[Any]
-_FIRST_OWN_OID = 16384
-"""Types with smaller numbers are built in."""
 
 _TABLE = """
     SELECT c.oid::int8, n.nspname, c.relname, c.relkind::text, c.relpersistence::text, c.relreplident::text
@@ -36,7 +34,10 @@ _DEFERRABLE = """
     AND a.attnum = ANY(i.indkey::int2[]) WHERE i.indrelid = %s AND i.indisunique AND NOT i.indimmediate
     GROUP BY i.indexrelid
 """
-_TYPES = "SELECT oid::int8, typbasetype::int8, typelem::int8, typlen, typdelim::text FROM pg_type WHERE oid = ANY(%s)"
+_TYPES = """
+    SELECT oid::int8, typbasetype::int8, typelem::int8, typoutput = 'array_out'::regproc AND typdelim = ','
+    FROM pg_type WHERE oid = ANY(%s)
+"""
 _LEAVES = """
     SELECT relid::oid::int8, n.nspname, c.relname, c.relreplident::text, c.relkind::text
     FROM pg_partition_tree(%s::oid) JOIN pg_class c ON c.oid = relid JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -147,11 +148,10 @@ class Catalogue:
 
     def types_of(self, shape: Shape) -> Types:
         """Give how values of the columns are written, having looked up what is not built in."""
-        unknown = {column.type_oid for column in shape.columns} - self._known
-        own = {oid for oid in unknown if oid >= _FIRST_OWN_OID}
-        if own:
+        unknown = {column.type_oid for column in shape.columns} - BUILT_IN.keys() - self._known
+        if unknown:
             with connect(self._url) as connection:
-                tell_types(connection, self._types, own)
+                tell_types(connection, self._types, unknown)
         self._known |= unknown
         return self._types
 
@@ -171,13 +171,13 @@ def _type_name(connection: Connection, oid: int, modifier: int) -> str:
 
 def tell_types(connection: Connection, types: Types, oids: Iterable[int]) -> None:
     """Look up types that are not built in, and those they are made of."""
-    waiting = {oid for oid in oids if oid >= _FIRST_OWN_OID}
+    waiting = set(oids) - BUILT_IN.keys()
     while waiting:
         bases, elements = {}, {}
-        for oid, base, element, length, delimiter in connection.execute(_TYPES, [list(waiting)]).fetchall():
+        for oid, base, element, is_array in connection.execute(_TYPES, [list(waiting)]).fetchall():
             if base:
                 bases[oid] = base
-            elif element and length == -1 and delimiter == ",":
+            elif is_array:
                 elements[oid] = element
         types.tell(bases, elements)
-        waiting = {oid for oid in (*bases.values(), *elements.values()) if oid >= _FIRST_OWN_OID}
+        waiting = {*bases.values(), *elements.values()} - BUILT_IN.keys()

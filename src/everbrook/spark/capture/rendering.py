@@ -1,8 +1,9 @@
 """Values of Postgres as JSON, from their text to JSON text, without a number or a time in between that could differ.
 
 Numbers keep all their digits, whatever their size; what JSON has no number for (NaN, infinities) is text. Times are
-those of ISO 8601, and of UTC where they have a zone. `json` is what it says, arrays are arrays, bytes are base64. All
-else (uuid, enumerations, ranges, intervals, addresses, composites …) is the text that Postgres writes for it.
+those of ISO 8601, and of UTC where they have a date and a zone. `json` is what it says, arrays are arrays, bytes are
+base64. All else (uuid, enumerations, ranges, addresses, composites, times of a day …) is the text that Postgres writes
+for it.
 
 The text must have been written under the settings of `SESSION`.
 """
@@ -84,7 +85,7 @@ def _bytes(text: bytes) -> bytes:
     return b'"%b"' % b64encode(bytes.fromhex(text[2:].decode()))
 
 
-_BY_TYPE: dict[int, Render] = {
+BUILT_IN: dict[int, Render] = {
     16: _boolean,
     17: _bytes,
     **dict.fromkeys((20, 21, 23, 26, 28), _as_it_is),  # int8, int2, int4, oid, xid
@@ -93,23 +94,17 @@ _BY_TYPE: dict[int, Render] = {
     **dict.fromkeys((1082, 1083, 1266, 1186, 2950), _plain),  # date, time, timetz, interval, uuid
     1114: _local_time,
     1184: _time_of_utc,
+    **dict.fromkeys((19, 25, 1042, 1043), render_text),  # name, text, char, varchar
 }
-
-_ARRAYS: dict[int, int] = {
-    1000: 16, 1001: 17, 1016: 20, 1005: 21, 1007: 23, 1028: 26, 1021: 700, 1022: 701, 1231: 1700, 199: 114,
-    3807: 3802, 1182: 1082, 1183: 1083, 1270: 1266, 1187: 1186, 2951: 2950, 1115: 1114, 1185: 1184, 1009: 25,
-    1015: 1043, 1014: 1042, 1003: 19, 1041: 869, 651: 650, 1040: 829, 3905: 3904, 3907: 3906, 3911: 3910, 3913: 3912,
-    3927: 3926,
-}  # fmt: skip
-"""The built-in types of arrays, by the types of their elements. These numbers are the same in every Postgres."""
+"""Types by their numbers, which are the same in every Postgres. What others are made of, the catalogue says."""
 
 
 class Types:
-    """How the values of each type are written. Types that are not built in have to be told first."""
+    """How the values of each type are written. Domains and arrays have to be told first."""
 
     def __init__(self) -> None:
         self._bases: dict[int, int] = {}
-        self._elements: dict[int, int] = dict(_ARRAYS)
+        self._elements: dict[int, int] = {}
 
     def tell(self, bases: Mapping[int, int], elements: Mapping[int, int]) -> None:
         """Add domains by what they are of, and arrays by what is in them."""
@@ -123,7 +118,7 @@ class Types:
         if oid in self._elements:
             element = self.render(self._elements[oid])
             return lambda text: render_array(text, element)
-        return _BY_TYPE.get(oid, render_text)
+        return BUILT_IN.get(oid, render_text)
 
 
 def render_array(text: bytes, element: Render) -> bytes:

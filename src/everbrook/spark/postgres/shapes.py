@@ -51,5 +51,5 @@ def shape_of(table: Table, mapping: Mapping, entity_type: str | None) -> Shape:
             f"entities of several types would meet in the rows of {table.name!r}: take 'key' and 'type' into its "
             "primary key, or choose one type with entity_type"
         )
-    value = next((place for place in mapping.places if place.path == VALUE and place.kind != texts.ARRAY), None)
+    value = next((place for place in mapping.places if place.path == VALUE and place.kind not in texts.ARRAYS), None)
     return Shape(table, mapping, key, stream, offset, value, entity_type)

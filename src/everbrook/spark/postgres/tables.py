@@ -134,7 +134,14 @@ def look_up(cursor: Cursor, name: str) -> Table:
 
 
 def _kind(type_name: str, category: str) -> str:
-    by_name = {"json": texts.JSON, "jsonb": texts.JSONB, "bytea": texts.BYTES}
+    by_name = {
+        "json": texts.JSON,
+        "jsonb": texts.JSONB,
+        "bytea": texts.BYTES,
+        "_json": texts.ARRAY_OF_JSON,
+        "_jsonb": texts.ARRAY_OF_JSON,
+        "_bytea": texts.ARRAY_OF_BYTES,
+    }
     return by_name.get(type_name, texts.ARRAY if category == "A" else texts.PLAIN)
 
 

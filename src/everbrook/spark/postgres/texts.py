@@ -2,13 +2,14 @@
 
 A text is itself, a number as it is written, and true and false are these words, whatever the type of the column is:
 Postgres knows how to read its types. An object or a list is its JSON. Columns of JSON take every value as JSON, columns
-of arrays a list, and columns of bytes a text of base64.
+of bytes a text of base64, and columns of arrays a list, whose items are what a column of their type takes.
 """
 
 import re
 from base64 import b64decode
 from binascii import Error as InvalidBase64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from everbrook.spark.postgres.copying import column_of, data_of
 Misfits = dict[int, str]
 """What is wrong with messages, by their places."""
 
-PLAIN, JSON, JSONB, BYTES, ARRAY = "plain", "json", "jsonb", "bytes", "array"
+PLAIN, JSON, JSONB, BYTES = "plain", "json", "jsonb", "bytes"
+ARRAY, ARRAY_OF_JSON, ARRAY_OF_BYTES = ARRAYS = "array", "array of json", "array of bytes"
 _NUL, _ESCAPE = "\0", b"\\"
 NUL = "has the character U+0000, which Postgres can't keep"
 _ESCAPED_NUL = b"\\u0000"
@@ -90,34 +92,56 @@ def _bytes(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
     texts: list[bytes | None] = []
     for place, value in enumerate(_decoded(name, values, misfits)):
         try:
-            texts.append(None if value is None else b"\\x" + b64decode(value, validate=True).hex().encode())
+            texts.append(None if value is None else _hex(value).encode())
         except (InvalidBase64, TypeError, ValueError):
             misfits[place] = f"the column {name} takes bytes in base64, got {shown(value)}"
             texts.append(None)
     return column_of(texts)
 
 
-def _array(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
+def _hex(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return "\\x" + b64decode(value, validate=True).hex()
+
+
+def _array(name: str, values: pa.Array, misfits: Misfits, literal: Callable[[list[Any]], str]) -> pa.Array:
     texts: list[bytes | None] = []
     for place, value in enumerate(_decoded(name, values, misfits)):
         if value is not None and not isinstance(value, list):
             misfits[place] = f"the column {name} takes a list, got {shown(value)}"
         try:
-            texts.append(_literal(value).encode() if isinstance(value, list) else None)
+            texts.append(literal(value).encode() if isinstance(value, list) else None)
         except RecursionError:
             misfits[place] = f"the column {name} takes a list, got one that is nested too deeply"
+            texts.append(None)
+        except (InvalidBase64, TypeError, ValueError):
+            misfits[place] = f"the column {name} takes a list of bytes in base64, got {shown(value)}"
             texts.append(None)
     return column_of(texts)
 
 
-def _literal(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Write a list as Postgres writes arrays."""
-    if isinstance(value, list):
-        return "{" + ",".join(_literal(item) for item in value) + "}"
+def _literal(value: list[Any], text_of: Callable[[Any], str]) -> str:
+    """Write a list as Postgres writes arrays. Lists in it are further dimensions."""
+    items = (_literal(item, text_of) if isinstance(item, list) else _item(item, text_of) for item in value)
+    return "{" + ",".join(items) + "}"
+
+
+def _literal_of_json(value: list[Any]) -> str:
+    """Write a list whose items are JSON, also those that are lists."""
+    return "{" + ",".join(_item(item, _json_text) for item in value) + "}"
+
+
+def _item(value: Any, text_of: Callable[[Any], str]) -> str:  # noqa: ANN401 - any JSON value
     if value is None:
         return "NULL"
-    text = value if isinstance(value, str) else digits.encode(value).decode()
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return '"' + text_of(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return digits.encode(value).decode()
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return value if isinstance(value, str) else _json_text(value)
 
 
 _WAYS: dict[str, Callable[[str, pa.Array, Misfits], pa.Array]] = {
@@ -125,5 +149,7 @@ _WAYS: dict[str, Callable[[str, pa.Array, Misfits], pa.Array]] = {
     JSON: _json,
     JSONB: _jsonb,
     BYTES: _bytes,
-    ARRAY: _array,
+    ARRAY: partial(_array, literal=partial(_literal, text_of=_text)),
+    ARRAY_OF_JSON: partial(_array, literal=_literal_of_json),
+    ARRAY_OF_BYTES: partial(_array, literal=partial(_literal, text_of=_hex)),
 }
