@@ -1,10 +1,16 @@
 """Connections of a capture: what its URL says of them, and what a database sets for all."""
 
+import json
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from tests.spark.capture.query import Capture
+from everbrook.spark.capture import ChangesLost
+from tests.spark.capture.query import Capture, Given
 
 Sql = psycopg.Connection[Any]
 _PASSWORD = "secret"  # noqa: S105 - of a role that the test makes
@@ -14,6 +20,45 @@ def test_options_of_the_url_are_kept(sql: Sql, capture: Capture) -> None:
     sql.execute("CREATE SCHEMA shop; CREATE TABLE shop.items (id int PRIMARY KEY); INSERT INTO shop.items VALUES (1)")
     capture.options["url"] += "?options=-csearch_path%3Dshop"
     assert [row["stream"] for row in capture.rows(1)] == ["shop.items"]
+
+
+def descriptors() -> set[str]:
+    """Give the pipes and sockets that this process has open."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the one of the folder itself
+            found.add(str(path.readlink()))
+    return {each for each in found if each.startswith(("pipe:", "socket:"))}
+
+
+def test_a_capture_that_is_stopped_leaves_no_descriptor_open(items: Sql, capture: Capture) -> None:
+    before = descriptors()
+    capture.rows(2)
+    items.execute("INSERT INTO items VALUES (3, 'three', 3)")
+    capture.rows(1)
+    assert descriptors() > before
+    capture.stop()
+    assert descriptors() == before
+
+
+def look_again_and_again(sql: Sql, capture: Capture, end: Given) -> None:
+    """Look for changes, over ever new connections."""
+    slots = "FROM pg_replication_slots WHERE database = current_database()"
+    while capture.reader.latestOffset(end, ReadAllAvailable()) == end:
+        sql.execute(f"SELECT pg_terminate_backend(active_pid) {slots}")
+
+
+def test_what_is_committed_after_the_connection_was_given_up_is_no_error(items: Sql, capture: Capture) -> None:
+    capture.rows(2)
+    items.execute("INSERT INTO items VALUES (3, 'three', 3)")
+    start, end = capture.plan_rows()
+    items.execute(f"DROP PUBLICATION {capture.parsed.publication}")
+    with pytest.raises(ChangesLost):
+        look_again_and_again(items, capture, end)
+    assert [json.loads(row["value"])["key"] for row in capture.read(start, end)] == ["3"]
+    capture.reader.commit(end)
+    capture.stop()
+    capture.stop()
 
 
 def test_a_copy_may_take_longer_than_statements_and_sessions_may(items: Sql, capture: Capture) -> None:

@@ -10,6 +10,7 @@ import os
 import select
 import threading
 import time
+from contextlib import suppress
 
 import psycopg
 
@@ -66,8 +67,10 @@ class Receiver:
         self._done_lsn = position.lsn
         self._received = position.lsn
         self._told_at = self._well_at = time.monotonic()
-        self._woken, self._wake = os.pipe()
-        os.set_blocking(self._wake, False)
+        woken, wake = os.pipe()
+        os.set_blocking(wake, False)
+        # The thread closes its end when it ends, and `close` the other one.
+        self._woken, self._wake = os.fdopen(woken, "rb", buffering=0), os.fdopen(wake, "wb", buffering=0)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"everbrook-{options.slot}", daemon=True)
         self._thread.start()
@@ -88,14 +91,19 @@ class Receiver:
         self._closed = True
         self._nudge()
         self._thread.join(timeout=5.0)
+        self._wake.close()
 
     def _nudge(self) -> None:
-        try:
-            os.write(self._wake, b"\0")
-        except BlockingIOError:
-            return  # it has been told often enough
+        """Wake the thread, unless it has ended. A pipe that is full has told it often enough."""
+        if not self._wake.closed:
+            with suppress(BrokenPipeError):
+                self._wake.write(b"\0")
 
     def _run(self) -> None:
+        with self._woken:
+            self._receive()
+
+    def _receive(self) -> None:
         pause_secs = _FIRST_PAUSE_SECS
         while not self._closed:
             began = time.monotonic()
@@ -136,7 +144,7 @@ class Receiver:
     def _turn(self, replication: Replication) -> None:
         """Receive some frames, tell Postgres of it, and wait if there were none."""
         self._well_at = time.monotonic()
-        waiting = [self._woken]
+        waiting = [self._woken.fileno()]
         if not self.buffer.full:
             if self._take(replication):
                 self._tell(replication)
@@ -144,8 +152,8 @@ class Receiver:
             waiting.append(replication.socket)
         self._tell(replication)
         ready, _, _ = select.select(waiting, [], [], self._tell_secs)
-        if self._woken in ready:
-            os.read(self._woken, 4096)
+        if self._woken.fileno() in ready:
+            self._woken.read(4096)
 
     def _take(self, replication: Replication) -> bool:
         """Receive frames as long as there are any, up to a number, and say whether there were any."""
