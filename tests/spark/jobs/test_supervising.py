@@ -66,24 +66,31 @@ class Kind:
         return happening
 
 
-def fails(words: str) -> Query:
+def fails(words: str, *, looks: int = 0, message: str = "Waiting") -> Query:
+    """A query that fails when it has been looked at so many times."""
+    left = [False] * looks
+
     def end() -> bool:
+        if left:
+            return left.pop()
         raise RuntimeError(words)
 
-    return Query(end)
+    return Query(end, (message,))
 
 
 def done() -> Query:
     return Query(lambda: True)
 
 
-def supervised(*happenings: Query | Exception, alive: bool = True, max_restarts: int | None = None) -> Board:
+def supervised(
+    *happenings: Query | Exception, alive: bool = True, max_restarts: int | None = None, well_secs: float = 60.0
+) -> Board:
     """Run a job through what happens, and give what the board says in the end."""
     kind: Any = Kind(*happenings)
     job = Job("copy", kind, kind, Trigger(ends=True), Path(), ServerKeys(), PostgresKeys(), max_restarts=max_restarts)
     board, engine = Board([("copy", "a → b")]), Future[Any]()
     engine.set_result(SimpleNamespace(spark=SPARK, alive=alive))
-    supervisor = Supervisor(job, engine, board, threading.Event(), threading.Semaphore(), SOON)
+    supervisor = Supervisor(job, engine, board, threading.Event(), threading.Semaphore(), SOON, well_secs)
     supervisor.run()
     return board
 
@@ -106,6 +113,24 @@ def test_what_a_restart_can_not_mend_is_given_up() -> None:
 def test_no_more_restarts_than_were_allowed() -> None:
     state = supervised(fails("a"), fails("b"), fails("c"), done(), max_restarts=2)["copy"]
     assert (state.state, state.restarts, state.error) == (State.FAILED, 2, "c")
+
+
+def test_restarts_are_counted_anew_behind_a_time_of_good_work() -> None:
+    happenings = [fails(words, looks=3) for words in "abcd"]
+    state = supervised(*happenings, done(), max_restarts=1, well_secs=0)["copy"]
+    assert (state.state, state.restarts, state.error) == (State.DONE, 4, "d")
+
+
+@pytest.mark.parametrize("message", ["Processing new data", "Getting offsets from everbrook_postgres"])
+def test_a_long_batch_that_always_fails_is_no_good_work(message: str) -> None:
+    happenings = [fails(words, looks=3, message=message) for words in "abc"]
+    state = supervised(*happenings, done(), max_restarts=2, well_secs=0)["copy"]
+    assert (state.state, state.restarts, state.error) == (State.FAILED, 2, "c")
+
+
+def test_what_can_not_be_reached_is_waited_for_however_few_restarts_are_allowed() -> None:
+    state = supervised(*[OutOfReach("away")] * 5, fails("broken"), done(), max_restarts=1)["copy"]
+    assert (state.state, state.restarts) == (State.DONE, 1)
 
 
 def test_without_a_jvm_a_job_stops() -> None:

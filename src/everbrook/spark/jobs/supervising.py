@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
 WELL_SECS = 60.0
-"""Whoever ran for so long did well: what failed before is forgotten."""
+"""After so long, a job that makes progress does well: what failed before is forgotten."""
 FINISH_SECS = 30.0
 """How long a batch under way is waited for."""
 _LOOK_SECS = 0.1
 _TELL_SECS = 3.0
-_PROCESSING, _INITIALIZING, _LOOKING = "Processing new data", "Initializing", "Getting offsets"
+_PROCESSING, _INITIALIZING, _LOOKING, _WAITING = "Processing new data", "Initializing", "Getting offsets", "Waiting"
 _FIRST_LOOK_SECS, _START_SECS = 1.5, 30.0
 
 
@@ -41,6 +41,7 @@ class Supervisor(threading.Thread):
         stopping: threading.Event,
         turns: threading.Semaphore,
         pauses: Retry = PAUSES,
+        well_secs: float = WELL_SECS,
     ) -> None:
         """Run a job on Spark once that is there. Of those that share `turns` only some are started at a time."""
         super().__init__(name=f"job {job.name}", daemon=True)
@@ -50,8 +51,11 @@ class Supervisor(threading.Thread):
         self._stopping = stopping
         self._turns = turns
         self._pauses = pauses
-        self._failures = 0
+        self._well_secs = well_secs
+        self._failures = 0  # in a row, waits included
+        self._restarts = 0  # in a row
         self._began = time.monotonic()
+        self._batches_before = 0
 
     def run(self) -> None:
         """Go on until the end."""
@@ -83,7 +87,7 @@ class Supervisor(threading.Thread):
         Spark gives up on a Python process that takes ten seconds to start, as many at once on a busy machine do.
         """
         with self._turns:
-            self._began = time.monotonic()
+            self._began, self._batches_before = time.monotonic(), self._board[self._job.name].batches
             query = self._start(engine)
             while query.isActive and _settling(query, time.monotonic() - self._began) and not self._stopping.is_set():
                 time.sleep(_LOOK_SECS / 4)
@@ -114,9 +118,14 @@ class Supervisor(threading.Thread):
         if self._board[self._job.name].state is not State.RUNNING:
             if not query.status["message"].startswith(_INITIALIZING):
                 self._change(state=State.RUNNING)
-        elif self._failures and time.monotonic() - self._began > WELL_SECS:
-            self._failures = 0
+        elif self._failures and time.monotonic() - self._began > self._well_secs and self._progresses(query):
+            self._failures = self._restarts = 0
             self._change(error=None)
+
+    def _progresses(self, query: Any) -> bool:  # noqa: ANN401
+        """Tell whether a query has done a batch, or has nothing to do. A long batch may still fail as the last time."""
+        done = self._board[self._job.name].batches > self._batches_before
+        return done or query.status["message"].startswith(_WAITING)
 
     def _count(self, query: Any) -> None:  # noqa: ANN401
         """Wait until Spark has told of the last batch, which it does when it has time."""
@@ -148,12 +157,11 @@ class Supervisor(threading.Thread):
 
     def _spent(self) -> bool:
         most = self._job.max_restarts
-        return most is not None and self._board[self._job.name].restarts >= most
+        return most is not None and self._restarts >= most
 
     def _restart(self, fault: Fault) -> None:
-        if time.monotonic() - self._began > WELL_SECS:
-            self._failures = 0
         self._failures += 1
+        self._restarts += 1
         self._board.add(self._job.name, restarts=1)
         self._change(state=State.RESTARTING, error=fault.words)
         self._pause()
