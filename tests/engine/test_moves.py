@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.engine.moves import Moves
+from everbrook.engine.moves import Ended, Moves
 from everbrook.engine.tuning import DEFAULT_TUNING, MovesTuning
 from everbrook.protocol import Retention
 from everbrook.protocol.errors import InvalidQuery, TokenGone
@@ -55,6 +55,15 @@ def test_a_token_stays_good_while_others_ask() -> None:
     noted.token()
     noted.note(b"b")
     assert since(noted, early) == [b"a", b"b"]
+
+
+def test_the_end_of_a_stream_is_known_until_it_is_forgotten_or_made_again() -> None:
+    noted = noting(MovesTuning(max_moves=2))
+    for name in (b"a", b"b", b"c"):
+        noted.note(name, Ended(1, 5))
+    assert noted.ended == {b"b": Ended(1, 5), b"c": Ended(1, 5)}
+    noted.note(b"c")
+    assert noted.ended == {b"b": Ended(1, 5)}
 
 
 def test_what_moved_too_long_ago_is_forgotten() -> None:
@@ -150,6 +159,14 @@ def test_a_policy_moves_a_stream(rig: Rig) -> None:
     token = rig.engine.moves.token()
     rig.scheduler.advance(2000)
     assert moved(rig, token) == [b"a"]
+
+
+def test_the_end_of_a_stream_whose_time_runs_out_is_known(rig: Rig) -> None:
+    rig.engine.moves.token()
+    rig.create(b"a", b"12", ttl_secs=9)
+    incarnation = rig.engine.find(b"a", rig.clock.now()).committed.identity.incarnation
+    rig.scheduler.advance(60_000)
+    assert rig.engine.find_ended(b"a") == rig.engine.moves.ended[b"a"] == Ended(incarnation, 2)
 
 
 def test_reading_moves_nothing(rig: Rig) -> None:

@@ -95,7 +95,7 @@ def test_a_token_that_the_server_does_not_know_any_more_is_replaced(
     client: Client, connection: Connection, prefix: str
 ) -> None:
     catalogue = listed(connection, prefix=prefix)
-    catalogue._token = "0-0"  # noqa: S105, SLF001
+    catalogue.token = "0-0"  # noqa: S105
     client.stream(f"{prefix}a").create()
     catalogue.refresh()
     assert list(catalogue.streams) == [f"{prefix}a"]

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound
-from everbrook.spark.planning import DataLoss
+from everbrook.spark.losses import DataLoss
 from everbrook.spark.source import EverbrookDataSource
 from tests.spark.readers import read_batch, values
 

@@ -7,9 +7,8 @@ from everbrook.spark.catalogue import Found
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.planning import (
     Range,
-    at_hand,
-    find_losses,
     grouped,
+    held_back,
     partition_count,
     positions_at,
     ranges_between,
@@ -62,18 +61,6 @@ def test_a_stream_of_another_incarnation_is_read_from_its_beginning() -> None:
 def test_an_incarnation_that_is_told_for_the_first_time_is_no_other() -> None:
     end = {"a": at(95, incarnation="y")}
     assert ranges_between({"a": at(90)}, end) == [Range("a", offset_of(90), offset_of(95), incarnation="y")]
-    assert find_losses({"a": at(90)}, {"a": found(95, incarnation="y")}, end) == []
-
-
-def test_a_batch_of_a_stream_that_was_created_anew_is_lost() -> None:
-    end = {"a": at(5, incarnation="x"), "b": at(5, created=1), "c": at(5, incarnation="x"), "d": at(5)}
-    streams = {name: found(9, earliest=2, incarnation=there) for name, there in zip("abc", "yyx", strict=True)}
-    there, losses = at_hand(ranges_between({}, end), end, streams)
-    assert there == [
-        Range("c", offset_of(2), offset_of(5), fresh=True, incarnation="x"),
-        Range("d", BEGINNING, offset_of(5), fresh=True),
-    ]
-    assert [loss.partition(";")[0] for loss in losses] == [f"{name!r} has another incarnation" for name in "ab"]
 
 
 def test_a_stream_that_was_only_closed_has_nothing_to_read() -> None:
@@ -85,31 +72,16 @@ def test_a_batch_that_is_cut_ends_before_the_stream_does() -> None:
     assert positions_at(ends(streams), {"a": offset_of(4)})["a"] == at(4)
 
 
-@pytest.mark.parametrize(
-    "here, there, told",
-    [
-        (at(5), None, "is gone"),
-        (at(5), found(9, created=8), "created anew"),
-        (at(5, incarnation="x"), found(9, incarnation="y"), "created anew"),
-        (at(5), found(3), "ends at 0000000000000003"),
-        (at(5), found(9, earliest=6), "begins at 0000000000000006"),
-    ],
-)
-def test_what_is_lost_is_told(here: str, there: Found | None, told: str) -> None:
-    streams = {} if there is None else {"a": there}
-    (loss,) = find_losses({"": "1", "a": here}, streams, ends(streams))
-    assert told in loss
+def test_a_position_tells_whether_a_stream_was_read_to_the_end_that_goes_by_itself() -> None:
+    streams = {"a": Found(offset_of(9), expires=True), "b": Found(offset_of(9), expires=True)}
+    positions = positions_at(ends(streams), {"a": offset_of(4)})
+    assert (positions["a"], positions["b"]) == ("4", "9@!")
+    assert held_back({"b": "5@!"}, positions, [Range("b", offset_of(5), offset_of(9))])["b"] == "5"
 
 
-@pytest.mark.parametrize("there", [None, found(9, created=8)])
-def test_a_stream_that_was_closed_and_read_to_its_end_may_go(there: Found | None) -> None:
-    streams = {} if there is None else {"a": there}
-    assert find_losses({"a": at(5, final=True)}, streams, ends(streams)) == []
-
-
-def test_a_stream_that_was_cut_behind_what_was_read_is_not_lost() -> None:
-    streams = {"a": found(9, earliest=5)}
-    assert find_losses({"a": at(5)}, streams, ends(streams)) == []
+def test_positions_have_the_token_by_which_they_were_decided() -> None:
+    assert positions_at({}, {}, "6a1c-17") == {"": "1 6a1c-17"}
+    assert starting_positions(Boundary("latest"), {}, "6a1c-17") == {"": "1 starting 6a1c-17"}
 
 
 def test_a_query_begins_where_each_stream_is_told_to() -> None:

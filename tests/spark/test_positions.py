@@ -9,15 +9,19 @@ from everbrook.spark.positions import (
     Position,
     begun,
     format_position,
+    is_starting,
     number_of,
     offset_of,
     parse_boundary,
     parse_position,
+    token_of,
 )
 
 OURS = st.integers(0, 10**16 - 1).map(offset_of)
 THEIRS = st.text(st.characters(exclude_characters=",&=?/", exclude_categories=["Cs"]), min_size=1)
-POSITIONS = st.builds(Position, OURS | THEIRS, st.none() | st.integers(0, 2**45), st.booleans(), st.just("") | THEIRS)
+POSITIONS = st.builds(
+    Position, OURS | THEIRS, st.none() | st.integers(0, 2**45), st.booleans(), st.just("") | THEIRS, st.booleans()
+)
 
 
 @given(POSITIONS)
@@ -32,7 +36,7 @@ def test_offsets_of_everbrook_are_written_without_zeros() -> None:
 
 def test_positions_of_earlier_versions_have_no_incarnation() -> None:
     assert parse_position("52480@10$") == Position("0000000000052480", 36, final=True)
-    assert parse_position("a#b") == Position("a#b")
+    assert (parse_position("a#b"), parse_position("a!")) == (Position("a#b"), Position("a!"))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +59,16 @@ def test_a_checkpoint_of_somebody_else_is_refused() -> None:
 
 
 def test_a_query_has_begun_when_a_version_says_so() -> None:
-    assert (begun({}), begun({"": "1"})) == (False, True)
+    assert (begun({}), begun({"": "1"}), begun({"": "1 starting"})) == (False, True, True)
+
+
+@pytest.mark.parametrize(
+    "version, starting, token",
+    [("1", False, ""), ("1 starting", True, ""), ("1 6a-7", False, "6a-7"), ("1 starting 6a-7", True, "6a-7")],
+)
+def test_the_token_of_a_list_stands_behind_the_version(version: str, starting: bool, token: str) -> None:  # noqa: FBT001
+    assert (is_starting({"": version}), token_of({"": version})) == (starting, token)
+    assert (is_starting({}), token_of({})) == (False, "")
 
 
 def test_a_checkpoint_of_a_later_version_is_refused() -> None:

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from everbrook import Client
 from everbrook.spark.bundle import Told, bundled
 from everbrook.spark.connection import Connection, connect, disconnect
+from everbrook.spark.losses import DataLoss
 from everbrook.spark.options import ServerOptions
-from everbrook.spark.planning import DataLoss, Range
+from everbrook.spark.planning import Range
 from everbrook.spark.positions import BEGINNING, offset_of
 from everbrook.spark.reading import Task, read_task
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everbrook import Client
-from everbrook.spark.planning import DataLoss
+from everbrook.spark.losses import DataLoss
 from tests.spark.readers import ALL, STRING, Query, values
 
 
@@ -217,6 +217,68 @@ def lose(client: Client, prefix: str, options: dict[str, str], happens: str) -> 
     if happens == "created anew":
         stream.create(data=9)
     return query
+
+
+@pytest.mark.parametrize("restarts", ["the query", "nothing"])
+def test_a_stream_that_was_read_to_its_end_may_be_deleted(
+    client: Client, prefix: str, options: dict[str, str], restarts: str
+) -> None:
+    stream, other = client.stream(f"{prefix}a"), client.stream(f"{prefix}b")
+    stream.create(data=1)
+    other.create()
+    query = Query(options)
+    query.batch()
+    stream.delete()
+    if restarts == "the query":
+        query.restart()
+    other.append(2)
+    assert values(query.batch()) == ["2"]
+    assert stream.name not in query.checkpoint[-1]
+
+
+@pytest.mark.parametrize("restarts", ["the query", "nothing"])
+def test_of_a_stream_that_is_deleted_with_more_than_was_read_the_rest_is_lost(
+    client: Client, prefix: str, options: dict[str, str], restarts: str
+) -> None:
+    query = lose(client, prefix, options, "deleted")
+    if restarts == "the query":
+        query.restart()
+    with pytest.raises(DataLoss, match=r"a' is gone; it was read until 0{15}2, and ended at 0{15}4"):
+        query.batch()
+
+
+def test_a_stream_that_was_read_to_its_end_may_run_out_of_time(
+    client: Client, prefix: str, options: dict[str, str]
+) -> None:
+    stream = client.stream(f"{prefix}a")
+    stream.create(data=1, ttl_secs=1)
+    query = Query(options)
+    assert values(query.batch()) == ["1"]
+    query.restart()
+    while any(client.list(prefix)):
+        time.sleep(0.05)
+    client.stream(f"{prefix}b").create(data=2)
+    assert values(query.batch()) == ["2"]
+
+
+def test_where_the_server_forgot_the_end_a_stream_that_ran_out_of_time_is_named(
+    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, ttl_secs in (("a", 3600), ("b", None)):
+        client.stream(prefix + name).create(data=1, ttl_secs=ttl_secs)
+    query = Query(options)
+    query.batch()
+    query.checkpoint[-1][""] = "1 0-0"  # a token of an earlier run of the server
+    query.restart()
+    client.stream(f"{prefix}a").delete()
+    client.stream(f"{prefix}c").create(data=2)
+    assert values(query.batch()) == ["2"]
+    assert f"whether more came is not known: '{prefix}a'" in caplog.text
+    query.checkpoint[-1][""] = "1 0-0"
+    query.restart()
+    client.stream(f"{prefix}b").delete()
+    with pytest.raises(DataLoss, match="b' is gone"):
+        query.batch()
 
 
 def test_a_stream_that_was_closed_and_read_may_be_deleted(client: Client, prefix: str, options: dict[str, str]) -> None:

@@ -48,7 +48,7 @@ class ProducerHead(Struct, frozen=True):
 
 
 class StreamInfo(Struct, frozen=True, omit_defaults=True):
-    """A stream in a list. One of status `Deleted` has nothing but its name."""
+    """A stream in a list. One of status `Deleted` has its name, and its end and incarnation as far as they are told."""
 
     name: str = field(name="stream_id")
     status: str
@@ -61,6 +61,8 @@ class StreamInfo(Struct, frozen=True, omit_defaults=True):
     size_bytes: int = 0
     created_at_ms: int = 0
     last_write_at_ms: int = 0
+    ttl_secs: int | None = None
+    expires_at_ms: int | None = None
     incarnation: str = ""
 
     _repr_html_ = show_record

@@ -10,7 +10,7 @@ from everbrook.engine.commit_thread import Worker
 from everbrook.engine.committer import CommitCallbacks, Committer, Parked
 from everbrook.engine.faults import Callback
 from everbrook.engine.limits import Limits
-from everbrook.engine.moves import Moves
+from everbrook.engine.moves import Ended, Moves
 from everbrook.engine.ownership import Ownership
 from everbrook.engine.quotas import Quotas
 from everbrook.engine.reading import Reading
@@ -21,7 +21,7 @@ from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.upkeep import Upkeep
 from everbrook.engine.usage import Usage
-from everbrook.protocol.change import Change, Edit, Write
+from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.commands import (
     Append,
     Command,
@@ -242,6 +242,13 @@ class Executing(Reading):
             self._duplicates += isinstance(decision.outcome, Duplicate)
         return decision.outcome
 
+    def find_ended(self, name: bytes) -> Ended | None:
+        """Tell where a stream ended that is gone, if that is still known."""
+        stream = self._streams.visible(name)
+        if stream is None:
+            return self.moves.ended.get(name)
+        return Ended(stream.committed.identity.incarnation, stream.committed.tail)
+
     def require_incarnation(self, name: bytes, expected: bytes) -> None:
         """Refuse a change that names another incarnation of the stream."""
         stream = self._streams.stream(name)
@@ -307,7 +314,9 @@ class Executing(Reading):
             self._appended_messages += len(edit.ends)
             self._appended_bytes += len(edit.data)
         if self.moves.noting:
-            self.moves.note(edit.head.identity.name)
+            head = edit.head
+            gone = isinstance(edit, Drop) or head.deleted
+            self.moves.note(head.identity.name, Ended(head.identity.incarnation, head.tail) if gone else None)
         if self.followers:
             self.faults.each(Callback.FOLLOWER, self.followers, edit)
         try:

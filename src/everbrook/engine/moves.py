@@ -9,10 +9,19 @@ from bisect import bisect_right
 from collections.abc import Callable
 from itertools import islice
 
+from msgspec import Struct
+
 from everbrook.engine.tuning import MovesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """A stream that is gone: which one it was, and where it ended."""
+
+    incarnation: int
+    tail: int
 
 
 class Moves:
@@ -30,6 +39,8 @@ class Moves:
         self._last = 0
         self._forgotten = 0
         self.noting = False
+        self.ended: dict[bytes, Ended] = {}
+        """Those among them that are gone."""
 
     @property
     def moved_streams(self) -> int:
@@ -49,8 +60,12 @@ class Moves:
     def _token_of(self, number: int) -> str:
         return f"{self._run:x}-{number}"
 
-    def note(self, name: bytes) -> None:
-        """Note that a stream moved."""
+    def note(self, name: bytes, ended: Ended | None = None) -> None:
+        """Note that a stream moved, or that it ended."""
+        if ended:
+            self.ended[name] = ended
+        elif self.ended:
+            self.ended.pop(name, None)
         if self._numbers.pop(name, None) is None:
             self._name_bytes += len(name)
         self._last += 1
@@ -60,6 +75,7 @@ class Moves:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
             self._name_bytes -= len(oldest)
+            self.ended.pop(oldest, None)
         if len(self._log) > 2 * len(self._numbers) + self._min_log:
             # Most of it is past: the streams have moved again since.
             self._log = [(number, name) for name, number in self._numbers.items()]

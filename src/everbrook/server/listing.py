@@ -24,7 +24,7 @@ _PARAMETERS = {b"prefix", b"after", b"limit", b"changed_since"}
 
 
 class Entry(Struct):
-    """A stream in a listing. Of one that is gone or damaged only its name is told."""
+    """A stream in a listing. Of one that is gone only its end is told, and of a damaged one only its name."""
 
     stream_id: str
     status: str
@@ -121,7 +121,10 @@ class ListingResource:
         except StreamDamaged:
             return self._entry(name, None, root)
         except (StreamNotFound, StreamGone):
-            return Entry(name[len(root) :].decode(), "Deleted")
+            entry, ended = Entry(name[len(root) :].decode(), "Deleted"), self._engine.find_ended(name)
+            if ended:
+                entry.tail_offset, entry.incarnation = ended.tail, f"{ended.incarnation ^ self._engine.epoch:x}"
+            return entry
 
     def _page(self, common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
         told = [(name, head) for name, head in found if name != REGISTRY]

@@ -17,10 +17,10 @@ from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import split_all
 from everbrook.spark.lookups import look_up_all
+from everbrook.spark.losses import at_hand
 from everbrook.spark.options import SourceOptions
 from everbrook.spark.planning import (
     Range,
-    at_hand,
     ending_positions,
     grouped,
     partition_count,

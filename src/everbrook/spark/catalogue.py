@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import StreamInfo
+from everbrook.client.heads import Changes, StreamInfo
 from everbrook.client.wire import ConnectionBroken
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
@@ -42,11 +42,13 @@ class Found(Struct, frozen=True):
     snapshot_bytes: int = 0
     snapshot_at_ms: int | None = None
     incarnation: str = ""
+    expires: bool = False
+    """Whether it goes by itself when its time runs out."""
 
     @property
     def end(self) -> Position:
         """Where it ends for now."""
-        return Position(self.tail, self.created_at_ms, self.closed, self.incarnation)
+        return Position(self.tail, self.created_at_ms, self.closed, self.incarnation, self.expires)
 
 
 class Catalogue(Protocol):
@@ -55,10 +57,17 @@ class Catalogue(Protocol):
     streams: dict[str, Found]
     ends: dict[str, str]
     """The end of each, as a checkpoint has it."""
+    gone: dict[str, Position]
+    """Where streams ended that are gone, as far as the server tells."""
+    token: str | None
+    """By which the server tells what moved since, if it does."""
     exact: bool
 
     def refresh(self) -> None:
         """Look at what the server has now."""
+
+    def recall(self, token: str) -> None:
+        """Learn where streams ended that went since a token was given, if the server still knows."""
 
     def wait(self, secs: float) -> None:
         """Wait until some stream moves, comes or goes, but not for long."""
@@ -97,6 +106,8 @@ class _Known(ABC):
     def __init__(self) -> None:
         self.streams: dict[str, Found] = {}
         self.ends: dict[str, str] = {}
+        self.gone: dict[str, Position] = {}
+        self.token: str | None = None
         self._moves = 0
 
     @abstractmethod
@@ -147,34 +158,46 @@ class ListedCatalogue(_Known):
             self._pattern = GlobTrie()
             self._pattern.add(selection.pattern, value=True)
             self._prefix = literal_prefix(selection.pattern)
-        self._token: str | None = None
 
     def refresh(self) -> None:
-        if self._token is None:
+        moved = None if self.token is None else self._moved_since(self.token)
+        if moved is None:
             self._begin()
             return
+        self.token = moved.token
+        for info in moved.streams:
+            self._take(info)
+
+    def _moved_since(self, token: str) -> Changes | None:
+        """Ask what moved. None if the token is too old, or of an earlier run of the server."""
         try:
-            moved = self._connection.changes(self._token, self._prefix)
+            return self._connection.changes(token, self._prefix)
         except ProtocolError as refusal:
             if refusal.status != OffsetGone.status:
                 raise
-            self._begin()  # the token is too old, or of an earlier run of the server
-            return
-        self._token = moved.token
-        for info in moved.streams:
-            self._take(info)
+            return None
+
+    def recall(self, token: str) -> None:
+        moved = self._moved_since(token)
+        for info in moved.streams if moved else ():
+            if info.status == "Deleted":
+                self._note_end(info)
+
+    def _note_end(self, info: StreamInfo) -> None:
+        if info.incarnation:
+            self.gone[info.name] = Position(offset_of(info.tail_offset), incarnation=info.incarnation)
 
     def _begin(self) -> None:
         if 0 < len(self._names) <= FEW_STREAMS:
             self._look_up()
             return
         listed = self._connection.changes(None, self._prefix)
-        self._token = listed.token
+        self.token = listed.token
         self._replace(listed.streams)
 
     def _look_up(self) -> None:
         """Look at each stream by itself. The token is asked for first: what moves meanwhile is told again."""
-        self._token = self._connection.token(self._prefix)
+        self.token = self._connection.token(self._prefix)
         found = (self._connection.find(name) for name in sorted(self._names))
         self._replace([info for info in found if info is not None])
 
@@ -190,6 +213,7 @@ class ListedCatalogue(_Known):
             return
         if info.status == "Deleted":
             self._drop(info.name)
+            self._note_end(info)
         elif info.status != "Damaged":  # of which nothing is told; whoever reads it will be
             self._keep(info.name, _found(info))
 
@@ -223,6 +247,7 @@ def _found(info: StreamInfo) -> Found:
         info.snapshot_bytes,
         info.snapshot_at_ms,
         info.incarnation,
+        info.ttl_secs is not None or info.expires_at_ms is not None,
     )
 
 
@@ -252,8 +277,12 @@ class NamedCatalogue(_Known):
                     closed=head.closed,
                     content_type=head.content_type,
                     incarnation=head.incarnation,
+                    expires=head.ttl_secs is not None or head.expires_at is not None,
                 ),
             )
+
+    def recall(self, token: str) -> None:
+        """Learn nothing: the server does not tell what moved."""
 
     def wait(self, secs: float) -> None:
         only = self._names[0]

@@ -20,21 +20,17 @@ from everbrook.spark.positions import (
     VERSION,
     VERSION_KEY,
     Boundary,
-    Position,
     format_position,
+    is_starting,
     number_of,
     parse_position,
+    version_with,
 )
 
 PARTITION_BYTES = 2 * 1024 * 1024
 PARTITION_STREAMS = 100
 SMALL_BYTES = 256 * 1024
 SMALL_STREAMS = 8
-_TOLD = 3
-
-
-class DataLoss(Exception):
-    """Messages that a query has to read are not there any more."""
 
 
 class Range(Struct, frozen=True):
@@ -58,7 +54,7 @@ def ranges_between(start: Mapping[str, str], end: Mapping[str, str]) -> list[Ran
 
     It is nothing if a batch does not read, but fixes where a query begins.
     """
-    if end.get(VERSION_KEY) == STARTING:
+    if is_starting(end):
         return []
     moved = [(name, text) for name, text in end.items() if name != VERSION_KEY and start.get(name) != text]
     return [found for name, text in sorted(moved) if (found := _range(name, start.get(name), text)) is not None]
@@ -75,16 +71,16 @@ def _range(name: str, start: str | None, end: str) -> Range | None:
     return None
 
 
-def positions_at(ends: Mapping[str, str], cut: Mapping[str, str]) -> dict[str, str]:
+def positions_at(ends: Mapping[str, str], cut: Mapping[str, str], token: str | None = None) -> dict[str, str]:
     """Give the positions of a batch that goes to the ends of all streams but those that are `cut` at an offset.
 
     They are in order, as Spark compares them as text.
     """
-    positions = dict(sorted({VERSION_KEY: VERSION, **ends}.items()))
+    positions = dict(sorted({VERSION_KEY: version_with(VERSION, token), **ends}.items()))
     for name, offset in cut.items():
         end = parse_position(ends[name])
         if offset != end.offset:
-            positions[name] = format_position(replace(end, offset=offset, final=False))
+            positions[name] = format_position(replace(end, offset=offset, final=False, expires=False))
     return positions
 
 
@@ -92,7 +88,9 @@ def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Itera
     """Leave streams where they are that a batch does not come to."""
     for range_ in ranges:
         if range_.name in start:
-            positions[range_.name] = start[range_.name]
+            here, there = parse_position(start[range_.name]), parse_position(positions[range_.name])
+            # It ends further on now: if it goes before that is read, something is lost.
+            positions[range_.name] = format_position(replace(here, expires=here.expires and here.differs(there)))
         else:
             del positions[range_.name]
     return positions
@@ -101,16 +99,17 @@ def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Itera
 # Where a query begins
 
 
-def starting_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[str, str]:
+def starting_positions(boundary: Boundary, streams: Mapping[str, Found], token: str | None = None) -> dict[str, str]:
     """Fix where a query begins. Streams that are read from their beginning are left out, as new ones are."""
     require_found(boundary, streams, "startingOffsets")
-    positions = {VERSION_KEY: STARTING}
+    positions = {VERSION_KEY: version_with(STARTING, token)}
     for name, found in sorted(streams.items()):
         place = boundary.of(name, EARLIEST)
         if place != EARLIEST:
             offset = found.tail if place == LATEST else _within(name, place, found)
-            final = found.closed and offset == found.tail
-            positions[name] = format_position(replace(found.end, offset=offset, final=final))
+            at_end = offset == found.tail
+            end = found.end if at_end else replace(found.end, final=False, expires=False)
+            positions[name] = format_position(replace(end, offset=offset))
     return positions
 
 
@@ -123,7 +122,7 @@ def ending_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[s
         if place == EARLIEST:
             raise InvalidOption(f"endingOffsets must be offsets or latest, got {EARLIEST!r} for {name!r}")
         offset = found.tail if place == LATEST else _within(name, place, found)
-        positions[name] = format_position(replace(found.end, offset=offset, final=False))
+        positions[name] = format_position(replace(found.end, offset=offset, final=False, expires=False))
     return positions
 
 
@@ -138,64 +137,6 @@ def _within(name: str, offset: str, found: Found) -> str:
     if offset > found.tail:
         raise InvalidOption(f"offset {offset} is beyond the end of {name!r}, which is {found.tail}")
     return offset
-
-
-# What is lost
-
-
-def find_losses(start: Mapping[str, str], streams: Mapping[str, Found], ends: Mapping[str, str]) -> list[str]:
-    """Say what a query can't read any more: streams that are gone, or created anew, or cut before they were read.
-
-    A stream that was closed and read to its end may go: nothing of it is missed.
-    """
-    return [
-        f"{name!r} {loss}"
-        for name, text in start.items()
-        if name != VERSION_KEY and ends.get(name) != text and (loss := _loss(parse_position(text), streams.get(name)))
-    ]
-
-
-def _loss(here: Position, found: Found | None) -> str | None:
-    if here.final and (found is None or here.differs(found.end)):
-        return None
-    if found is None:
-        return f"is gone; it was read until {here.offset}"
-    if here.differs(found.end):
-        return f"was deleted and created anew, or cut by a repair, or restored; it was read until {here.offset} before"
-    if found.tail < here.offset:
-        return f"ends at {found.tail}, though it was read until {here.offset}"
-    if BEGINNING not in {here.offset, found.earliest} and here.offset < found.earliest:
-        return f"begins at {found.earliest} now; it was read until {here.offset}"
-    return None
-
-
-def at_hand(
-    ranges: Iterable[Range], end: Mapping[str, str], streams: Mapping[str, Found]
-) -> tuple[list[Range], list[str]]:
-    """Say of each range of a batch what is known of its stream now, and which ranges are lost.
-
-    A batch that is planned again may be of streams that were deleted and created anew since it was logged.
-    """
-    there: list[Range] = []
-    losses: list[str] = []
-    for range_ in ranges:
-        found, position = streams.get(range_.name), parse_position(end[range_.name])
-        if found is None:
-            there.append(range_)
-        elif position.differs(found.end):
-            losses.append(f"{range_.name!r} has another incarnation; {range_.end} was to be read")
-        else:
-            start = found.earliest if range_.fresh else range_.start
-            there.append(replace(range_, start=start, incarnation=range_.incarnation or found.incarnation))
-    return there, losses
-
-
-def data_loss(losses: Sequence[str]) -> DataLoss:
-    """Tell of losses, of the first few by name."""
-    more = f", and {len(losses) - _TOLD} more" if len(losses) > _TOLD else ""
-    return DataLoss(
-        f"messages were lost: {'; '.join(losses[:_TOLD])}{more}. To go on without them, set failOnDataLoss to false"
-    )
 
 
 # What each task does

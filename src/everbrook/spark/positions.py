@@ -1,11 +1,12 @@
 """Positions: how far a query has come in each stream, as Spark keeps them in its checkpoint.
 
-    {"": "1", "orders": "52480@mi0a2k3j#6a1c000000000007", "agents/7": "1200@mi0a4x1c#6a1c00000000000b$"}
+    {"": "1 6a1c-17", "orders": "52480@mi0a2k3j#6a1c000000000007", "agents/7": "1200@mi0a4x1c#6a1c00000000000b$"}
 
 A position is an offset, without the zeros in front if it is one of Everbrook; behind `@` the time of the stream's
 creation and behind `#` its incarnation, as far as the server tells them, by which one that was deleted and created anew
-is told from the old; and `$` if the stream was closed there. The entry without a name is the version of this format,
-and says if no more was done yet than to fix where a query begins. `{}` is a query that has not looked at any stream.
+is told from the old; `!` if the stream ended there and goes by itself some day; and `$` if it was closed there. The
+entry without a name is the version of this format, says if no more was done yet than to fix where a query begins, and
+has the token of the list of streams, if there is one. `{}` is a query that has not looked at any stream.
 """
 
 import re
@@ -21,7 +22,7 @@ BEGINNING = "-1"
 VERSION_KEY, VERSION, STARTING = "", "1", "1 starting"
 
 _OFFSET_DIGITS = 16
-_IN_INCARNATION = re.compile(r"(.*)@([^@#]*)(?:#([^@#]+))?", re.DOTALL)
+_IN_INCARNATION = re.compile(r"(.*)@([^@#!]*)(?:#([^@#!]+))?(!?)", re.DOTALL)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -36,6 +37,8 @@ class Position(Struct, frozen=True):
     created_at_ms: int | None = None
     final: bool = False
     incarnation: str = ""
+    expires: bool = False
+    """Whether the stream ended there, and goes by itself when its time runs out."""
 
     def differs(self, other: "Position") -> bool:
         """Tell whether it is of another incarnation, as far as that can be known."""
@@ -47,10 +50,12 @@ class Position(Struct, frozen=True):
 def format_position(position: Position) -> str:
     """Write a position as a checkpoint has it."""
     text = _compact(position.offset)
-    if position.created_at_ms is not None or position.incarnation or "@" in text or text.endswith("$"):
+    known = position.created_at_ms is not None or position.incarnation or position.expires
+    if known or "@" in text or text.endswith("$"):
         text += "@" + _base36(position.created_at_ms)
     if position.incarnation:
         text += "#" + quote(position.incarnation, safe="")
+    text += "!" if position.expires else ""
     return f"{text}$" if position.final else text
 
 
@@ -58,12 +63,12 @@ def parse_position(text: str) -> Position:
     """Read a position of a checkpoint."""
     final = text.endswith("$")
     found = _IN_INCARNATION.fullmatch(text.removesuffix("$"))
-    offset, created, incarnation = found.groups() if found else (text.removesuffix("$"), None, None)
+    offset, created, incarnation, expires = found.groups() if found else (text.removesuffix("$"), None, None, None)
     try:
         created_at_ms = int(created, 36) if created else None
     except ValueError:
         raise InvalidPositions(f"a position is an offset and the time of a creation, got {text!r}") from None
-    return Position(_expanded(offset), created_at_ms, final, unquote(incarnation or ""))
+    return Position(_expanded(offset), created_at_ms, final, unquote(incarnation or ""), bool(expires))
 
 
 def _compact(offset: str) -> str:
@@ -92,9 +97,25 @@ def _base36(number: int | None) -> str:
 def begun(positions: Mapping[str, str]) -> bool:
     """Tell whether a query has fixed where it begins."""
     version = positions.get(VERSION_KEY)
-    if version not in {None, VERSION, STARTING}:
+    if version is not None and version.partition(" ")[0] != VERSION:
         raise InvalidPositions(f"the checkpoint is of version {version!r}: this connector knows {VERSION!r}")
     return version is not None
+
+
+def is_starting(positions: Mapping[str, str]) -> bool:
+    """Tell whether no more was done than to fix where a query begins."""
+    return positions.get(VERSION_KEY, "").startswith(STARTING)
+
+
+def version_with(version: str, token: str | None) -> str:
+    """Write the version with the token of a list of streams, if there is one."""
+    return f"{version} {token}" if token else version
+
+
+def token_of(positions: Mapping[str, str]) -> str:
+    """Give the token of the list of streams by which positions were decided, if there was one."""
+    version = positions.get(VERSION_KEY, "")
+    return version.removeprefix(STARTING if is_starting(positions) else VERSION).strip()
 
 
 class Boundary(Struct, frozen=True):

@@ -23,8 +23,9 @@ from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.bundle import Told
 from everbrook.spark.connection import Connection
+from everbrook.spark.losses import data_loss
 from everbrook.spark.pipelining import OK, Answer, Broken, Pipeline
-from everbrook.spark.planning import Range, data_loss
+from everbrook.spark.planning import Range
 from everbrook.spark.positions import number_of
 
 logger = logging.getLogger(__name__)

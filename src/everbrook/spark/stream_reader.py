@@ -27,19 +27,17 @@ from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import in_turn, limit as limit_ranges
 from everbrook.spark.lookups import look_up_all
+from everbrook.spark.losses import at_hand, data_loss, find_expired, find_losses
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.planning import (
     Range,
-    at_hand,
-    data_loss,
-    find_losses,
     held_back,
     positions_at,
     ranges_between,
     small,
     starting_positions,
 )
-from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun
+from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun, token_of
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -59,6 +57,7 @@ class View(Struct, frozen=True):
 
     streams: dict[str, Found]
     ends: dict[str, str]
+    token: str | None
 
 
 class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -92,7 +91,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Fix what there is now: nothing beyond it is read."""
         self._known.refresh()
-        self._target = View(dict(self._known.streams), dict(self._known.ends))
+        self._target = View(dict(self._known.streams), dict(self._known.ends), self._known.token)
 
     def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802
         """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
@@ -103,7 +102,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
             catalogue.refresh()
         if not begun(start):
             if starting.everywhere != EARLIEST:
-                return starting_positions(starting, view.streams)
+                return starting_positions(starting, view.streams, view.token)
             start = {VERSION_KEY: VERSION}
         if self._target is None and all(start.get(name) == end for name, end in catalogue.ends.items()):
             catalogue.wait(WAIT_SECS)
@@ -113,16 +112,29 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
 
     def _next(self, start: Positions, view: "View | Catalogue", limits: Limits) -> Positions:
-        self._report(find_losses(start, view.streams, view.ends))
+        self._find_losses(start, view)
         if not limits:
-            return positions_at(view.ends, {})
+            return positions_at(view.ends, {}, view.token)
         there, _ = at_hand(ranges_between(start, view.ends), view.ends, view.streams)
         ranges = in_turn(there, self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
         ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
         waiting = [range_ for range_ in ranges if range_.name not in ends]
         self._first = waiting[0].name if waiting else self._first
-        return held_back(start, positions_at(view.ends, ends), waiting)
+        return held_back(start, positions_at(view.ends, ends, view.token), waiting)
+
+    def _find_losses(self, start: Positions, view: "View | Catalogue") -> None:
+        catalogue, token = self._known, token_of(start)
+        catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
+        if token and start.keys() - view.streams.keys() - catalogue.gone.keys() != {VERSION_KEY}:
+            catalogue.recall(token)  # streams went while the query did not run
+        self._report(find_losses(start, view.streams, view.ends, catalogue.gone))
+        if expired := find_expired(start, view.streams, catalogue.gone):
+            logger.warning(
+                "these streams are gone, as their time ran out; they were read to where they ended when they were seen "
+                "last, and whether more came is not known: %s",
+                ", ".join(map(repr, expired)),
+            )
 
     def _report(self, losses: list[str]) -> None:
         """End the query because of losses, or tell of them, as the user wants it."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.extensions.streams import Namespace
+from tests.extensions.streams import Namespace, Stream
 
 pytestmark = pytest.mark.extension("listing")
 
@@ -68,12 +68,40 @@ def test_a_cut_stream_has_moved(namespace: Namespace) -> None:
     assert [entry["earliest_offset"] for entry in poller.page()["streams"]] == [3]
 
 
-def test_a_deleted_stream_is_named_and_no_more(namespace: Namespace) -> None:
-    """Ours: deleted ones have status "Deleted" and only stream_id."""
+def ended(namespace: Namespace, stream: Stream) -> list[dict[str, object]]:
+    """What will be told of the stream `s` once it is gone."""
+    head = stream.head()
+    told = {"tail_offset": int(head.next_offset), "incarnation": head.headers["stream-incarnation"]}
+    return [{"stream_id": namespace.entry_id("s"), "status": "Deleted", **told}]
+
+
+def test_of_a_deleted_stream_the_end_is_told(namespace: Namespace) -> None:
+    """Ours: deleted ones have status "Deleted", stream_id, tail_offset and incarnation."""
+    stream = namespace.stream("s").create()
+    poller = Poller(namespace)
+    stream.append(b"words")
+    expected = ended(namespace, stream)
+    stream.delete()
+    assert poller.page()["streams"] == expected
+
+
+def test_of_a_deleted_stream_with_forks_the_end_is_told(namespace: Namespace) -> None:
+    """Ours: deleted ones have status "Deleted", stream_id, tail_offset and incarnation."""
+    stream = namespace.stream("s").create("text/plain", b"one")
+    namespace.stream("fork").create(stream_forked_from=stream.path)
+    poller = Poller(namespace)
+    expected = ended(namespace, stream)
+    stream.delete()
+    assert poller.page()["streams"] == expected
+
+
+def test_a_stream_that_is_made_again_has_not_ended(namespace: Namespace) -> None:
+    """Ours: only streams that are gone have the status "Deleted"."""
     stream = namespace.stream("s").create()
     poller = Poller(namespace)
     stream.delete()
-    assert poller.page()["streams"] == [{"stream_id": namespace.entry_id("s"), "status": "Deleted"}]
+    stream.create()
+    assert [entry["status"] for entry in poller.page()["streams"]] == ["Open"]
 
 
 def test_streams_come_in_the_order_in_which_they_moved(namespace: Namespace) -> None:

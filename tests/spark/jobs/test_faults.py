@@ -47,7 +47,7 @@ def test_what_a_task_raised_is_found_before_the_frames_of_java() -> None:
     "kind",
     [
         "everbrook.spark.given.InvalidOption",
-        "everbrook.spark.planning.DataLoss",
+        "everbrook.spark.losses.DataLoss",
         "everbrook.spark.capture.errors.ChangesLost",
         "everbrook.protocol.errors.streams.StreamClosed",
     ],
@@ -57,7 +57,7 @@ def test_what_a_restart_can_not_mend_is_not_restarted(kind: str) -> None:
 
 
 def test_lost_data_comes_with_the_way_out() -> None:
-    words = diagnose(failed("everbrook.spark.planning.DataLoss: 'a' is gone\n"), "copy").words
+    words = diagnose(failed("everbrook.spark.losses.DataLoss: 'a' is gone\n"), "copy").words
     assert words.startswith("'a' is gone: `everbrook pipeline reset FILE copy` lets it begin anew")
 
 

@@ -22,7 +22,7 @@ _LONGEST = 1000
 _ANEW = "`everbrook pipeline reset FILE {job}` lets it begin anew"
 _LASTING = {
     "everbrook.spark.given.InvalidOption": "",
-    "everbrook.spark.planning.DataLoss": f"{_ANEW}, fail_on_data_loss = false lets it go on without them",
+    "everbrook.spark.losses.DataLoss": f"{_ANEW}, fail_on_data_loss = false lets it go on without them",
     "everbrook.spark.positions.InvalidPositions": _ANEW,
     "everbrook.spark.messages.InvalidRow": "",
     "everbrook.spark.appending.BatchTooLarge": "",
