@@ -50,6 +50,28 @@ def test_a_schema_in_sql_reads_json(client: Client, prefix: str, read: Read) -> 
     assert found == [(7, ["x"], 1767323045)]
 
 
+def test_a_variant_is_written_as_json_and_read_with_all_its_digits(
+    spark: SparkSession, client: Client, server: str, prefix: str, read: Read
+) -> None:
+    json = '{"a":[1,2.50,12345678901234567.89,"x",null,{"b":true}],"s":"\U0001f375"}'
+    rows = spark.sql(
+        f"SELECT parse_json('{json}') AS v, array(parse_json('1')) AS l, map('k', parse_json('\"x\"')) AS m, "
+        "named_struct('metadata', 'x', 'value', parse_json('[1]')) AS s, cast(NULL AS VARIANT) AS n"
+    )
+    writer = rows.write.format("everbrook").mode("append")
+    writer.options(url=server, stream=f"{prefix}a", autoCreate="true").save()
+    written = client.stream(f"{prefix}a").read().bytes().decode()
+    assert written.startswith('[{"v":{"a":[1,2.50,12345678901234567.89,"x",null,{"b":true}],"s":')
+    assert written.endswith('"l":[1],"m":{"k":"x"},"s":{"metadata":"x","value":[1]},"n":null}]')
+    found = read(
+        "v VARIANT, l ARRAY<VARIANT>, m MAP<STRING, VARIANT>, s STRUCT<metadata: STRING, value: VARIANT>, n VARIANT",
+        columns="to_json(v); to_json(l); to_json(m); to_json(s); n",
+        stream=f"{prefix}a",
+    )
+    told = '{"a":[1,2.5,12345678901234567.89,"x",null,{"b":true}],"s":"\U0001f375"}'
+    assert found == [(told, "[1]", '{"k":"x"}', '{"metadata":"x","value":[1]}', None)]
+
+
 def test_changes_have_their_own_columns(client: Client, prefix: str, read: Read) -> None:
     change = {"type": "user", "key": "1", "value": {"n": 1}, "headers": {"operation": "insert"}}
     client.stream(f"{prefix}a").create(data=change)

@@ -39,10 +39,52 @@ def test_the_other_columns_of_the_source_are_left_out() -> None:
     assert messages(rows, schema(stream=STRING, offset=STRING, value=STRING), stream="to") == [("to", b"1")]
 
 
-def test_a_row_with_other_columns_is_an_object() -> None:
-    rows: list[dict[str, object]] = [{"device": "a", "value": "1"}]
-    found = messages(rows, schema(device=STRING, value=STRING), stream="to")
-    assert found == [("to", b'{"device":"a","value":"1"}')]
+@pytest.mark.parametrize("message, written", [("object", b'{"key":"a","value":"1"}'), ("value", b"1")])
+def test_a_row_with_a_value_and_other_columns_is_what_the_option_says(message: str, written: bytes) -> None:
+    rows: list[dict[str, object]] = [{"key": "a", "value": "1"}]
+    assert messages(rows, schema(key=STRING, value=STRING), stream="to", message=message) == [("to", written)]
+
+
+@pytest.mark.parametrize("others", ["key", "id", "_offset"])
+def test_what_a_message_is_is_never_guessed(others: str) -> None:
+    for value in (STRING, BinaryType()):
+        with pytest.raises(InvalidOption, match=r"message to value or to object\. .* parse_json\(value\)"):
+            layout_of(schema(**{others: STRING, "value": value}), parse_sink({"stream": "a", "orderBy": others}))
+
+
+def test_a_value_that_is_no_text_is_a_field_like_others() -> None:
+    rows: list[dict[str, object]] = [{"key": "a", "value": 1}]
+    found = messages(rows, schema(key=STRING, value=LongType()), stream="to")
+    assert found == [("to", b'{"key":"a","value":1}')]
+
+
+def test_a_message_that_is_to_be_the_value_needs_one() -> None:
+    with pytest.raises(InvalidOption, match="message=value needs a column 'value'"):
+        layout_of(schema(value=LongType()), parse_sink({"stream": "a", "message": "value"}))
+
+
+FLOATS = {
+    "a double": pa.array([1.0, float("nan")]),
+    "a float": pa.array([float("inf")], pa.float32()),
+    "a list": pa.array([[1.0, float("-inf")]]),
+    "a struct": pa.array([{"x": None}, {"x": float("nan")}], pa.struct([("x", pa.float64())])),
+    "a map": pa.array([[("k", float("nan"))]], pa.map_(pa.string(), pa.float64())),
+}
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+def test_what_is_no_number_of_json_is_refused(kind: str) -> None:
+    batch = pa.RecordBatch.from_arrays([FLOATS[kind]], names=["x"])
+    with pytest.raises(InvalidRow, match="the column 'x' has nan or infinity"):
+        list(encode([batch], layout_of(schema(x=STRING), parse_sink({"stream": "a"}))))
+
+
+def test_times_within_values_are_of_utc_too() -> None:
+    time = pa.timestamp("us", "Asia/Tokyo")
+    inner = pa.array([[datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), None]], pa.list_(time))
+    batch = pa.RecordBatch.from_arrays([inner], names=["t"])
+    (encoded,) = encode([batch], layout_of(schema(t=STRING), parse_sink({"stream": "a"})))
+    assert encoded.column("message").to_pylist() == [b'{"t":["2026-01-02T03:04:05Z",null]}']
 
 
 def test_the_stream_of_a_row_is_not_in_its_object() -> None:

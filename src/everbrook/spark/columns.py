@@ -11,12 +11,21 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, DataType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+    VariantType,
+)
 
 from everbrook.client.tables.parsing import read_columns
 from everbrook.spark.bundle import Bundle
 from everbrook.spark.changes import change_columns
-from everbrook.spark.fitting import Misfit, decode_object, fit
+from everbrook.spark.fitting import Misfit, decode_object, decode_raw, fit, has_variant
 
 _STRING, _TIME = StringType(), TimestampType()
 _PLACE = {"stream": _STRING, "offset": _STRING, "next_offset": _STRING}
@@ -115,6 +124,8 @@ class GivenRows:
         self._failfast = failfast
         told = {f"_{name}" for name in _TOLD} | {CORRUPT}
         self._fields = pa.schema([field for field in self._schema if field.name not in told])
+        self._slow = any(pa.types.is_map(field.type) or has_variant(field.type) for field in self._fields)
+        self._variants = [field.name for field in schema.fields if isinstance(field.dataType, VariantType)]
         for field in self._schema:
             if field.name == CORRUPT and not pa.types.is_string(field.type):
                 raise ValueError(f"{CORRUPT} must be STRING, got {field.type}")
@@ -126,7 +137,7 @@ class GivenRows:
 
     def _quickly(self, bundle: Bundle) -> dict[str, pa.Array] | None:
         """Let pyarrow read all messages at once, if they are as they should be."""
-        if not bundle.trailer or any(pa.types.is_map(field.type) for field in self._fields):
+        if not bundle.trailer or self._slow:
             return None
         try:
             struct = read_columns(bundle.stored[: -bundle.trailer], self._fields)
@@ -142,9 +153,8 @@ class GivenRows:
         corrupt: list[str | None] = []
         for place, payload in enumerate(bundle.payloads().to_pylist()):
             try:
-                corrupt.append(
-                    None if self._row(columns, decode_object(payload)) else payload.decode("utf-8", "replace")
-                )
+                whole = self._row(columns, self._decode(payload))
+                corrupt.append(None if whole else payload.decode("utf-8", "replace"))
             except Misfit as misfit:
                 self._refuse(bundle, place, misfit)
                 corrupt.append(payload.decode("utf-8", "replace"))
@@ -152,6 +162,13 @@ class GivenRows:
                     values.extend([None] * (place + 1 - len(values)))
         found = {field.name: pa.array(columns[field.name], field.type) for field in self._fields}
         return found | self._corrupt(corrupt)
+
+    def _decode(self, payload: bytes) -> dict[str, Any]:
+        message = decode_object(payload)
+        if self._variants:
+            raw = decode_raw(payload)
+            message |= {name: raw[name] for name in self._variants if name in raw}
+        return message
 
     def _row(self, columns: dict[str, list[Any]], message: dict[str, Any]) -> bool:
         """Add a message, with null for what does not fit, and tell whether everything fitted."""

@@ -10,9 +10,12 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import Raw
+from pyspark.sql.pandas.types import is_variant
+from pyspark.sql.types import VariantVal
 
 from everbrook.client.tables.parsing import text_of
-from everbrook.protocol.surrogates import decode_mended
+from everbrook.protocol.surrogates import decode_mended, mend
 
 _INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 
@@ -32,6 +35,17 @@ def decode_object(payload: bytes) -> dict[str, Any]:
     return value
 
 
+def decode_raw(payload: bytes) -> dict[str, Raw]:
+    """Read the fields of a message that is an object, with all digits of their numbers."""
+    return msgspec.json.decode(mend(payload), type=dict[str, Raw])
+
+
+def has_variant(type_: pa.DataType) -> bool:
+    """Tell whether values of a type are, or hold, values of any type."""
+    children = (type_.field(place).type for place in range(type_.num_fields))
+    return (pa.types.is_struct(type_) and is_variant(type_)) or any(map(has_variant, children))
+
+
 def fit(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 - any JSON value
     """Give what a column of a type takes for a value."""
     if value is None:
@@ -39,12 +53,27 @@ def fit(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 - any JSON value
     if pa.types.is_string(type_):
         return text_of(value)
     if pa.types.is_struct(type_):
-        return {field.name: fit(_of(value, dict).get(field.name), field.type) for field in type_}
+        return _variant(value) if is_variant(type_) else _fields(value, type_)
     if pa.types.is_list(type_):
         return [fit(item, type_.value_type) for item in _of(value, list)]
     if pa.types.is_map(type_):
         return [(key, fit(item, type_.item_type)) for key, item in _of(value, dict).items()]
     return _fit_scalar(value, type_)
+
+
+def _fields(value: Any, type_: pa.StructType) -> dict[str, Any]:  # noqa: ANN401
+    return {field.name: fit(_of(value, dict).get(field.name), field.type) for field in type_}
+
+
+def _variant(value: Any) -> dict[str, bytes] | None:  # noqa: ANN401
+    text = bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
+    if text == b"null":
+        return None
+    try:
+        variant = VariantVal.parseJson(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise Misfit(f"can't be read as VARIANT ({error})") from None
+    return {"value": variant.value, "metadata": variant.metadata}
 
 
 def _fit_scalar(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401

@@ -1,17 +1,20 @@
 """Messages: what is appended for each row, and to which stream.
 
-A row is its `value`, if that is text or bytes and the other columns are those that the source has beside it; any other
-row is a JSON object of its columns. A `stream` column says where it goes, unless one stream was chosen for all.
+A row is its `value`, if that is text or bytes and the other columns are those that the source has beside it; a row
+without such a `value` is a JSON object of its columns. Where both make sense, the option `message` has to say which. A
+`stream` column says where a row goes, unless one stream was chosen for all.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
-from pyspark.sql.types import BinaryType, StringType, StructType
+from pyspark.sql.pandas.types import is_variant
+from pyspark.sql.types import BinaryType, StringType, StructType, VariantVal
 
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.options import SinkOptions
@@ -22,6 +25,9 @@ _OFFSETS = ("_offset", "offset")
 """Columns of the source that say in which order messages were, if the user says nothing else."""
 
 _encoder = msgspec.json.Encoder(decimal_format="number")
+
+
+Convert = Callable[[Any], Any]
 
 
 class InvalidRow(ValueError):
@@ -70,11 +76,26 @@ def layout_of(schema: StructType, options: SinkOptions) -> Layout:
     if missing:
         raise InvalidOption(f"orderBy names {missing[0]!r}, which is no column; the columns are {', '.join(types)}")
     order_by = options.order_by or tuple(name for name in _OFFSETS if isinstance(types.get(name), StringType))[:1]
-    text = isinstance(types.get(VALUE), StringType | BinaryType)
-    whole = text and types.keys() <= {VALUE, *_BESIDE_VALUE, *order_by}
     routed = options.stream is None
     fields = tuple(name for name in types if not (routed and name == STREAM))
-    return Layout(options.stream, whole, fields, order_by)
+    return Layout(options.stream, _is_whole(schema, options), fields, order_by)
+
+
+def _is_whole(schema: StructType, options: SinkOptions) -> bool:
+    """Tell whether the `value` of a row is its message, or refuse to guess."""
+    columns = ", ".join(schema.names)
+    text = VALUE in schema.names and isinstance(schema[VALUE].dataType, StringType | BinaryType)
+    if options.message is not None:
+        if options.message == VALUE and not text:
+            raise InvalidOption(f"message=value needs a column 'value' of STRING or BINARY; the columns are {columns}")
+        return options.message == VALUE
+    if text and not {VALUE, *_BESIDE_VALUE}.issuperset(schema.names):
+        raise InvalidOption(
+            f"is a message the column 'value', or a JSON object of all columns ({columns})? Set the option message to "
+            "value or to object. If 'value' is text of JSON that belongs into the object as it is, make it a VARIANT "
+            "with parse_json(value)"
+        )
+    return text
 
 
 def encode(batches: Iterable[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
@@ -96,17 +117,71 @@ def _values(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _objects(batch: pa.RecordBatch, fields: tuple[str, ...]) -> pa.Array:
-    columns = [plain(batch.column(name)) for name in fields]
+    columns = [_column(batch, name) for name in fields]
     rows = (dict(zip(fields, row, strict=True)) for row in zip(*columns, strict=True))
     return pa.array([_encoder.encode(row) for row in rows], pa.binary())
 
 
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    try:
+        return plain(batch.column(name))
+    except InvalidRow as error:
+        raise InvalidRow(f"the column {name!r} {error}") from None
+
+
 def plain(column: pa.Array) -> list[Any]:
-    """Give the values of a column as JSON has them. Times are of UTC, and maps are objects."""
-    return [_jsonable(value) for value in column.to_pylist(maps_as_pydicts="strict")]
+    """Give the values of a column as JSON has them. Times are of UTC, maps are objects, and variants what they hold."""
+    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    convert = _converter(column.type)
+    return values if convert is None else [convert(value) for value in values]
 
 
-def _jsonable(value: Any) -> Any:  # noqa: ANN401 - any value of Spark
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo is not None else value
+def _converter(type_: pa.DataType) -> Convert | None:
+    """Choose what makes JSON of values of a type, where that is not the encoder."""
+    convert = _converter_of(type_)
+    return None if convert is None else _nullable(convert)
+
+
+def _nullable(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _converter_of(type_: pa.DataType) -> Convert | None:
+    if pa.types.is_floating(type_):
+        return _finite
+    if pa.types.is_timestamp(type_):
+        return _in_utc if type_.tz is not None else None
+    if pa.types.is_struct(type_):
+        return _variant if is_variant(type_) else _fields_converter(type_)
+    if pa.types.is_map(type_):
+        return _within(type_.item_type, lambda convert: lambda value: {key: convert(value[key]) for key in value})
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return _within(type_.value_type, lambda convert: lambda value: list(map(convert, value)))
+    return None
+
+
+def _within(type_: pa.DataType, lift: Callable[[Convert], Convert]) -> Convert | None:
+    convert = _converter(type_)
+    return None if convert is None else lift(convert)
+
+
+def _fields_converter(type_: pa.StructType) -> Convert | None:
+    inner = {field.name: convert for field in type_ if (convert := _converter(field.type)) is not None}
+    return (lambda value: value | {name: inner[name](value[name]) for name in inner}) if inner else None
+
+
+def _in_utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
+
+
+def _finite(value: float) -> float:
+    if not isfinite(value):
+        raise InvalidRow(
+            "has nan or infinity, which are no numbers of JSON: replace them in the query, as with nanvl(x, NULL)"
+        )
     return value
+
+
+def _variant(value: dict[str, bytes]) -> msgspec.Raw:
+    json = VariantVal(value["value"], value["metadata"]).toJson()
+    return msgspec.Raw(json.encode())

@@ -80,6 +80,7 @@ class SinkOptions(Struct, frozen=True):
     bucket: str | None = None
     auto_create: bool = False
     content_type: str | None = None
+    message: str | None = None
     ttl_secs: int | None = None
     close_on_finish: bool = False
     order_by: tuple[str, ...] = ()
@@ -150,6 +151,7 @@ def parse_sink(options: Mapping[str, str]) -> SinkOptions:
         bucket=given.text("bucket"),
         auto_create=given.parsed("autoCreate", parse_flag, default=False),
         content_type=given.text("contentType"),
+        message=given.optional("message", one_of("value", "object")),
         ttl_secs=given.optional("ttlSecs", parse_count),
         close_on_finish=given.parsed("closeOnFinish", parse_flag, default=False),
         order_by=given.parsed("orderBy", parse_names, ()),

@@ -123,6 +123,7 @@ class StreamSink(Struct, frozen=True):
     url: Text | None = None
     auto_create: bool = True
     content_type: Text | None = None
+    message: Literal["value", "object"] | None = None
     ttl_secs: Count | None = None
     order_by: list[Text] | None = None
     max_append_bytes: Count | None = None
