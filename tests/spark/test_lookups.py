@@ -5,9 +5,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from everbrook import Client
-from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.connection import Connection
 from everbrook.spark.limiting import Question
 from everbrook.spark.lookups import look_up_all
@@ -30,12 +30,17 @@ def test_answers_are_those_of_single_questions(connection: Connection, questions
     ]
 
 
-def test_a_stream_that_is_gone_is_told_as_usual(
-    connection: Connection, client: Client, questions: list[Question]
+@pytest.mark.parametrize("count", [3, 40])
+def test_nothing_is_behind_the_offset_of_a_stream_that_has_changed(
+    connection: Connection, client: Client, questions: list[Question], count: int
 ) -> None:
-    client.stream(questions[20].name).delete()
-    with pytest.raises(StreamNotFound):
-        look_up_all(connection, questions)
+    questions = questions[:count]
+    questions[2] = replace(questions[2], incarnation=client.stream(questions[2].name).head().incarnation)
+    expected = look_up_all(connection, questions)
+    for question in (questions[0], questions[2]):
+        client.stream(question.name).delete()
+    client.stream(questions[2].name).create(data=1)
+    assert look_up_all(connection, questions) == ["-1", expected[1], "-1", *expected[3:]]
 
 
 def test_what_a_broken_connection_leaves_open_is_asked_again(

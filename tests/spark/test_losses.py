@@ -51,6 +51,19 @@ def test_a_stream_that_was_cut_behind_what_was_read_is_not_lost() -> None:
     assert losses(at(5), found(9, earliest=5)) == []
 
 
+def test_what_was_cut_before_it_was_read_is_lost_and_the_rest_is_read() -> None:
+    start = {"a": at(4), "b": at(4), "c": at(4)}
+    end = {"a": at(9), "b": at(6), "c": at(9), "d": at(9), "e": at(3)}
+    streams = {"a": found(9, earliest=6), "b": found(9, earliest=7), "c": found(9, earliest=4)}
+    streams |= {"d": found(9, earliest=4), "e": found(9, earliest=4)}
+    there, lost = at_hand(ranges_between(start, end), end, streams)
+    assert [(range_.name, range_.start) for range_ in there] == [
+        ("a", offset_of(6)),
+        *((name, offset_of(4)) for name in "cd"),
+    ]
+    assert [loss.partition(" begins at ")[0] for loss in lost] == ["'a'", "'b'", "'e'"]
+
+
 @pytest.mark.parametrize("here", [at(5, incarnation="x"), at(5), at(5, incarnation="x", expires=True)])
 def test_where_the_server_tells_the_end_what_was_not_read_is_lost(here: str) -> None:
     assert losses(here, None, Position(offset_of(5), incarnation="x")) == []

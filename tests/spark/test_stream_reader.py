@@ -388,6 +388,34 @@ def test_a_checkpoint_without_incarnations_goes_on(client: Client, prefix: str, 
     assert values(query.batch()) == ["2"]
 
 
+def test_a_limited_query_goes_on_where_a_stream_was_cut_if_it_may(
+    client: Client, prefix: str, options: dict[str, str]
+) -> None:
+    stream = client.stream(f"{prefix}a")
+    stream.create()
+    stream.extend(range(10))
+    query = Query(options | {"maxRowsPerTrigger": "2", "failOnDataLoss": "false"})
+    query.batch()
+    stream.publish(b"{}", offset=stream.read(last=3).pages().__next__().offset)
+    rest = [query.batch() for _ in range(3)]
+    assert [value for rows in rest for value in values(rows)] == ["7", "8", "9"]
+
+
+def test_a_stream_that_came_and_went_unread_is_named(
+    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    client.stream(f"{prefix}a").create(data=1)
+    query = Query(options)
+    query.batch()
+    client.stream(f"{prefix}b").create(data=2)
+    client.stream(f"{prefix}b").delete()
+    client.stream(f"{prefix}a").delete()
+    client.stream(f"{prefix}c").create(data=3)
+    assert [values(query.batch()) for _ in range(2)] == [["3"], []]
+    named = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert named == [f"these streams came and went unread: '{prefix}b'"]
+
+
 def test_a_large_stream_is_split_among_tasks_in_order(client: Client, prefix: str, options: dict[str, str]) -> None:
     client.stream(f"{prefix}a").create()
     client.stream(f"{prefix}a").extend(["x" * 100, number] for number in range(9000))

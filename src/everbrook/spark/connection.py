@@ -88,9 +88,10 @@ class Connection:
         answer = self.transport.request("HEAD", self.root.stream(name), headers={"Producer-Id": producer_id})
         return producer_head_of(answer.headers)
 
-    def look_up(self, name: str, query: Mapping[str, str]) -> str:
-        """Give the offset that a query asks for, without reading anything."""
-        answer = self.transport.request("HEAD", self.root.stream(name), query=query)
+    def look_up(self, name: str, query: Mapping[str, str], incarnation: str = "") -> str:
+        """Give the offset that a query asks for, without reading anything, of one incarnation if one is named."""
+        headers = {"Stream-Incarnation": incarnation} if incarnation else {}
+        answer = self.transport.request("HEAD", self.root.stream(name), query=query, headers=headers)
         return str(answer.headers["Stream-Offset"])
 
     def wait(self, name: str, offset: str, secs: float) -> Head | None:

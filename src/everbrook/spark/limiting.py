@@ -30,6 +30,7 @@ class Question(Struct, frozen=True):
     offset: str
     unit: Unit
     count: int
+    incarnation: str = ""
 
     @property
     def query(self) -> dict[str, str]:
@@ -100,7 +101,7 @@ def _cut(ranges: Sequence[Range], parts: Mapping[str, int], unit: Unit, ask: Ask
     """Cut ranges to their parts, or, of bytes, to one message that is larger."""
     chosen = [range_ for range_ in ranges if range_.name in parts]
     long = [range_ for range_ in chosen if size_of(range_) > parts[range_.name]]
-    questions = [Question(range_.name, range_.start, unit, parts[range_.name]) for range_ in long]
+    questions = [Question(range_.name, range_.start, unit, parts[range_.name], range_.incarnation) for range_ in long]
     found = dict(zip((range_.name for range_ in long), ask(questions), strict=True))
     return [replace(range_, end=min(found.get(range_.name, range_.end), range_.end)) for range_ in chosen]
 
@@ -109,8 +110,8 @@ def split(range_: Range, count: int, ask: Ask) -> list[Range]:
     """Part a range into about as many pieces of the same size, where messages end."""
     size = size_of(range_)
     bounds = [max(1, size * part // count) for part in range(1, count)]
-    ends = ask([Question(range_.name, range_.start, "max_bytes", bound) for bound in bounds])
-    cuts = sorted({end for end in ends if end < range_.end})
+    ends = ask([Question(range_.name, range_.start, "max_bytes", bound, range_.incarnation) for bound in bounds])
+    cuts = sorted({end for end in ends if range_.start < end < range_.end})
     return [
         replace(range_, start=start, end=end, fresh=range_.fresh and start == range_.start)
         for start, end in zip((range_.start, *cuts), (*cuts, range_.end), strict=True)

@@ -76,7 +76,7 @@ def at_hand(
 ) -> tuple[list[Range], list[str]]:
     """Say of each range of a batch what is known of its stream now, and which ranges are lost.
 
-    A batch that is planned again may be of streams that were deleted and created anew since it was logged.
+    A batch that is planned again may be of streams that were cut, or deleted and created anew, since it was logged.
     """
     there: list[Range] = []
     losses: list[str] = []
@@ -87,6 +87,10 @@ def at_hand(
         elif position.differs(found.end):
             losses.append(f"{range_.name!r} has another incarnation; {range_.end} was to be read")
         else:
-            start = found.earliest if range_.fresh else range_.start
-            there.append(replace(range_, start=start, incarnation=range_.incarnation or found.incarnation))
+            cut = not range_.fresh and range_.start != BEGINNING and range_.start < found.earliest
+            start = found.earliest if range_.fresh or cut else range_.start
+            if cut or start > range_.end:
+                losses.append(f"{range_.name!r} begins at {start} now; {range_.start} to {range_.end} was to be read")
+            if start <= range_.end:
+                there.append(replace(range_, start=start, incarnation=range_.incarnation or found.incarnation))
     return there, losses

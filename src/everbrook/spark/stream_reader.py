@@ -37,7 +37,7 @@ from everbrook.spark.planning import (
     small,
     starting_positions,
 )
-from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun, token_of
+from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun, number_of, token_of
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -67,6 +67,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         super().__init__(options, schema)
         self._opened: Catalogue | None = None
         self._target: View | None = None
+        self._before: Positions = {}
         self._first = ""
 
     @property
@@ -125,6 +126,10 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _find_losses(self, start: Positions, view: "View | Catalogue") -> None:
         catalogue, token = self._known, token_of(start)
+        unread = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
+        if unseen := [name for name in unread if name not in start and name not in self._before]:
+            logger.warning("these streams came and went unread: %s", ", ".join(map(repr, unseen)))
+        self._before = start
         catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
         if token and start.keys() - view.streams.keys() - catalogue.gone.keys() != {VERSION_KEY}:
             catalogue.recall(token)  # streams went while the query did not run
