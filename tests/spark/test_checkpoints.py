@@ -1,37 +1,67 @@
-"""What is kept beside Spark's own files of a checkpoint."""
+"""What is kept beside Spark's own files of a checkpoint, wherever that is."""
 
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from everbrook.spark.checkpoints import keep_append_bytes
+from everbrook.spark.checkpoints import Checkpoint
 from everbrook.spark.given import InvalidOption
 
 
-def begin(checkpoint: Path, batch: int, *, finish: bool = False) -> None:
-    for folder in ("offsets", "commits") if finish else ("offsets",):
-        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
-        (checkpoint / folder / str(batch)).touch()
+@pytest.fixture(params=["{}", "file:{}", "file://{}", "dbfs:/mounted"])
+def checkpoint(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Checkpoint:
+    """A checkpoint in a folder by all its names: as a path, as URLs, and on another file system."""
+    location: str = request.param.format(tmp_path)
+    other = spark.newSession()
+    other.conf.set("fs.dbfs.impl", "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme")
+    other.conf.set("fs.dbfs.impl.disable.cache", "true")
+    other.conf.set("fs.viewfs.mounttable.default.link./mounted", f"file:{tmp_path}")
+    return Checkpoint(other, location)
 
 
-def test_the_size_of_appends_may_change_between_batches(tmp_path: Path) -> None:
-    keep_append_bytes(str(tmp_path), 100)
+def begin(folder: Path, batch: int, *, finish: bool = False) -> None:
+    for name in ("offsets", "commits") if finish else ("offsets",):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / str(batch)).touch()
+
+
+def test_the_size_of_appends_may_change_between_batches(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    checkpoint.keep_append_bytes(100)
     begin(tmp_path, 0, finish=True)
-    keep_append_bytes(f"file://{tmp_path}", 200)
+    checkpoint.keep_append_bytes(200)
     begin(tmp_path, 1)
-    keep_append_bytes(str(tmp_path), 200)
+    checkpoint.keep_append_bytes(200)
 
 
-def test_the_size_of_appends_must_not_change_while_a_batch_is_unfinished(tmp_path: Path) -> None:
-    keep_append_bytes(str(tmp_path), 100)
+def test_the_size_of_appends_must_not_change_while_a_batch_is_unfinished(
+    checkpoint: Checkpoint, tmp_path: Path
+) -> None:
+    checkpoint.keep_append_bytes(100)
     begin(tmp_path, 0, finish=True)
     begin(tmp_path, 1)
     with pytest.raises(InvalidOption, match="was 100 when batch 1 was begun"):
-        keep_append_bytes(str(tmp_path), 200)
-    keep_append_bytes(str(tmp_path), 100)
+        checkpoint.keep_append_bytes(200)
+    checkpoint.keep_append_bytes(100)
 
 
-def test_nothing_is_kept_of_a_checkpoint_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    keep_append_bytes("s3a://bucket/checkpoint", 100)
-    assert list(tmp_path.iterdir()) == []
+def test_what_a_kill_left_of_the_first_batch_is_removed(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    begin(tmp_path, 0, finish=True)
+    (tmp_path / "offsets" / ".1.left.tmp").touch()
+    checkpoint.clear_unfinished()
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["0", "0"]
+
+
+def test_a_size_that_a_kill_left_empty_is_kept_anew(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """As versions did that wrote the file in place."""
+    (tmp_path / "everbrook-append-bytes").touch()
+    checkpoint.keep_append_bytes(100)
+    assert (tmp_path / "everbrook-append-bytes").read_text() == "100"
+
+
+def test_a_file_is_replaced_as_a_whole(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    """Whoever has opened it before goes on reading what was there."""
+    checkpoint.keep_streams({"a"})
+    with (tmp_path / "everbrook-streams").open() as before:
+        checkpoint.keep_streams({"a", "é"})
+        assert (before.read(), checkpoint.streams()) == ('["a"]', {"a", "é"})

@@ -1,63 +1,107 @@
-"""Checkpoints of queries that were killed.
+"""Checkpoints of queries that were killed, and what is kept in them beside Spark's files.
 
 Spark writes a file of a checkpoint under another name and renames it. If it is killed in between for the very first
 batch, what is left makes it refuse the checkpoint for ever, as one that is not new.
 
-A batch that was begun and not finished is run again, and must be written in the same pieces: their size is kept beside
-Spark's files, and may change only between batches.
+A batch that was begun and not finished is run again, and must be written in the same pieces: their size is kept, and
+may change only between batches. A query that closes what it has written keeps the names of these streams, since it may
+come to its end in another process than that which wrote them.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
-from pyspark.sql import DataFrame
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from everbrook.spark.given import InvalidOption
+from everbrook.spark.shipping import is_remote
 
-_SCHEME = "file://"
-_PIECES = "everbrook-append-bytes"
+T = TypeVar("T")
+_PIECES, _STREAMS = "everbrook-append-bytes", "everbrook-streams"
 
 
 def write_with(
     df: DataFrame, checkpoint: str, trigger: Mapping[str, Any] | None = None, query_name: str | None = None
 ) -> DataStreamWriter:
     """Begin to write a streaming data frame, with a checkpoint that Spark can go on with."""
-    clear_unfinished(checkpoint)
+    if not is_remote(df.sparkSession):
+        Checkpoint(df.sparkSession, checkpoint).clear_unfinished()
     writer = df.writeStream.option("checkpointLocation", checkpoint)
     writer = writer if trigger is None else writer.trigger(**trigger)
     return writer if query_name is None else writer.queryName(query_name)
 
 
-def clear_unfinished(checkpoint: str) -> None:
-    """Remove what a kill has left of files that were being written, if the checkpoint is on this machine."""
-    folder = _folder(checkpoint)
-    for left in (*folder.glob("offsets/.*.tmp"), *folder.glob("commits/.*.tmp")):
-        left.unlink(missing_ok=True)
+class Checkpoint:
+    """The folder of a checkpoint, which is reached as Spark reaches it: on any file system, by any form of its URL.
 
+    A file is written as a whole or not at all.
+    """
 
-def keep_append_bytes(checkpoint: str, max_append_bytes: int) -> None:
-    """Keep how large appends are, if the checkpoint is on this machine. Refuse a change in the middle of a batch."""
-    folder = _folder(checkpoint)
-    kept = folder / _PIECES
-    before = int(kept.read_text()) if kept.exists() else max_append_bytes
-    if before != max_append_bytes and (batch := _unfinished(folder)) is not None:
-        raise InvalidOption(
-            f"maxAppendBytes is {max_append_bytes} and was {before} when batch {batch} was begun, which is not "
-            f"finished: rows of it would be written twice. Let it be finished with {before} first"
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        self._jvm = cast("Any", spark._jvm)  # noqa: SLF001 - Spark's file systems are in the JVM, as below
+        self._folder = self._jvm.org.apache.hadoop.fs.Path(location)
+        streaming = self._jvm.org.apache.spark.sql.execution.streaming
+        settings = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        self._files = streaming.checkpointing.CheckpointFileManager.create(self._folder, settings)
+
+    def clear_unfinished(self) -> None:
+        """Remove what a kill has left of files that were being written."""
+        for folder in ("offsets", "commits"):
+            for name in self._names(folder):
+                if name.startswith(".") and name.endswith(".tmp"):
+                    self._files.delete(self._path(f"{folder}/{name}"))
+
+    def keep_append_bytes(self, max_append_bytes: int) -> None:
+        """Keep how large appends are. Refuse a change in the middle of a batch."""
+        before = self._read(_PIECES, int)
+        if before == max_append_bytes:
+            return
+        if before is not None and (batch := self._unfinished()) is not None:
+            raise InvalidOption(
+                f"maxAppendBytes is {max_append_bytes} and was {before} when batch {batch} was begun, which is not "
+                f"finished: rows of it would be written twice. Let it be finished with {before} first"
+            )
+        self._write(_PIECES, max_append_bytes)
+
+    def streams(self) -> set[str]:
+        """Give the streams that were kept."""
+        return self._read(_STREAMS, set[str]) or set()
+
+    def keep_streams(self, names: set[str]) -> None:
+        """Keep the names of streams, instead of those that were kept before."""
+        self._write(_STREAMS, sorted(names))
+
+    def _unfinished(self) -> int | None:
+        """Find the batch that was begun and not finished."""
+        begun, done = (
+            max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
+            for folder in ("offsets", "commits")
         )
-    if folder.is_absolute() or "://" not in checkpoint:
-        folder.mkdir(parents=True, exist_ok=True)
-        kept.write_text(str(max_append_bytes))
+        return begun if begun > done else None
 
+    def _names(self, folder: str) -> list[str]:
+        path = self._path(folder)
+        return [file.getPath().getName() for file in self._files.list(path)] if self._files.exists(path) else []
 
-def _folder(checkpoint: str) -> Path:
-    return Path(checkpoint.removeprefix(_SCHEME))
+    def _read(self, name: str, of: type[T]) -> T | None:
+        """Read a file. One of an earlier version may be empty after a kill."""
+        path = self._path(name)
+        if not self._files.exists(path):
+            return None
+        file = self._files.open(path)
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(file, "UTF-8")
+        finally:
+            file.close()
+        return msgspec.json.decode(text, type=of) if text else None
 
+    def _write(self, name: str, value: object) -> None:
+        self._files.mkdirs(self._folder)
+        file = self._files.createAtomic(self._path(name), True)  # noqa: FBT003 - to replace one that is there
+        file.write(msgspec.json.encode(value))
+        file.close()
 
-def _unfinished(folder: Path) -> int | None:
-    """Find the batch that was begun and not finished."""
-    begun = max((int(file.name) for file in folder.glob("offsets/*") if file.name.isdecimal()), default=-1)
-    done = max((int(file.name) for file in folder.glob("commits/*") if file.name.isdecimal()), default=-1)
-    return begun if begun > done else None
+    def _path(self, name: str) -> Any:  # noqa: ANN401 - of Java
+        return self._jvm.org.apache.hadoop.fs.Path(self._folder, name)

@@ -7,6 +7,7 @@ same rule (see `appending`), so that it does not matter if a batch is begun in o
 
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -14,9 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from everbrook.protocol.errors import NotFound
 from everbrook.spark.appending import Appender, Producer, require_order
 from everbrook.spark.arrival import Arriving, as_function
-from everbrook.spark.checkpoints import keep_append_bytes, write_with
+from everbrook.spark.checkpoints import Checkpoint, write_with
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
@@ -45,10 +47,11 @@ def write_stream(
 
     The options are those of the sink. `orderBy` sorts the rows of each batch. With the output mode `update` rows of an
     aggregation are written whenever they have changed, not once when they can't change any more. With `closeOnFinish`
-    and a trigger that ends, `awaitTermination()` of what is returned closes the streams that were written.
+    and the trigger `availableNow`, `awaitTermination()` of what is returned closes the streams that were written, by
+    earlier runs too, unless the query was stopped before its end.
     """
     writer = write_with(df, checkpoint, trigger, query_name).outputMode(output_mode)
-    ends = bool(trigger and ("availableNow" in trigger or "once" in trigger))
+    ends = trigger is not None and "availableNow" in trigger
     return start_writing(df, checkpoint, writer, options, ends=ends, tuning=StreamTuning())
 
 
@@ -61,7 +64,7 @@ def start_writing(
     ends: bool,
     tuning: StreamTuning,
 ) -> "StreamingQuery | ClosingQuery":
-    """Begin to write with a configured writer of Spark. `ends` says whether its trigger ends the query by itself."""
+    """Begin to write with a configured writer of Spark. `ends` says whether its trigger is `availableNow`."""
     given = {name: _text(value) for name, value in options.items()}
     sink = parse_sink(given)
     layout = layout_of(df.schema, sink)
@@ -70,11 +73,13 @@ def start_writing(
     if is_remote(df.sparkSession):
         return _write_remotely(writer, sink, given)
     require_order(sink, layout)
-    keep_append_bytes(checkpoint, sink.max_append_bytes)
-    batches = BatchWriting(sink, layout, tuning, sized=hands_on(df))
+    kept = Checkpoint(df.sparkSession, checkpoint)
+    kept.keep_append_bytes(sink.max_append_bytes)
+    closing = ClosingStreams(sink, kept) if sink.close_on_finish else None
+    batches = BatchWriting(sink, layout, tuning, closing, sized=hands_on(df))
     query = writer.foreachBatch(batches.write).start()
     batches.begin(query)
-    return ClosingQuery(query, batches.close) if sink.close_on_finish else query
+    return query if closing is None else ClosingQuery(query, closing.close)
 
 
 def _text(value: Option) -> str:
@@ -91,15 +96,23 @@ def _write_remotely(writer: DataStreamWriter, sink: SinkOptions, given: Mapping[
 class BatchWriting:
     """Writes the batches of one query."""
 
-    def __init__(self, options: SinkOptions, layout: Layout, tuning: StreamTuning, *, sized: bool) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        layout: Layout,
+        tuning: StreamTuning,
+        closing: "ClosingStreams | None" = None,
+        *,
+        sized: bool,
+    ) -> None:
         """Write messages of a layout. `sized` says that a batch is as large as what it reads."""
         self._options = options
         self._layout = layout
         self._tuning = tuning
+        self._closing = closing
         self._sized = sized
         self._begun: Future[StreamingQuery] = Future()
         self._last_bytes: int | None = None
-        self._written: set[str] = set()
 
     def begin(self, query: StreamingQuery) -> None:
         """Tell which query it is, which is known once it runs. The first batch waits for it."""
@@ -112,29 +125,23 @@ class BatchWriting:
         size_bytes = size_of_batch(query) if self._sized else None
         expected = self._last_bytes if size_bytes is None else size_bytes
         large = expected is None or expected > self._tuning.large_bytes
-        self._last_bytes = self._write_by_tasks(producer, batch) if large else self._write_here(producer, batch)
+        names, self._last_bytes = (self._write_by_tasks if large else self._write_here)(producer, batch)
+        if self._closing is not None:
+            self._closing.add(names)  # before Spark notes that the batch is done
 
-    def close(self) -> None:
-        """End the streams that were written, and the one that was chosen for all rows."""
-        names = self._written | ({self._options.stream} if self._options.stream is not None else set())
-        for name in sorted(names):
-            connect(self._options.server, self._options.bucket).stream(name).close()
-
-    def _write_here(self, producer: Producer, batch: DataFrame) -> int:
+    def _write_here(self, producer: Producer, batch: DataFrame) -> tuple[set[str], int]:
         table = batch.toArrow()
         if not table.num_rows:
-            return 0
+            return set(), 0
         messages = pa.Table.from_batches(encode(table.to_batches(), self._layout))
-        self._written |= set(messages.column(STREAM).unique().to_pylist())
         Appender(connect(self._options.server, self._options.bucket), self._options).append(producer, messages)
-        return int(messages.nbytes)
+        return set(messages.column(STREAM).unique().to_pylist()), int(messages.nbytes)
 
-    def _write_by_tasks(self, producer: Producer, batch: DataFrame) -> int:
+    def _write_by_tasks(self, producer: Producer, batch: DataFrame) -> tuple[set[str], int]:
         parted = batch.repartition(1) if self._options.stream is not None else batch.repartition(STREAM)
         write = as_function(TaskWriting(self._options, self._layout, producer))
         rows = parted.mapInArrow(write, "stream STRING, size_bytes LONG").collect()
-        self._written |= {row.stream for row in rows}
-        return sum(row.size_bytes for row in rows)
+        return {row.stream for row in rows}, sum(row.size_bytes for row in rows)
 
 
 class TaskWriting(metaclass=Arriving):
@@ -158,6 +165,28 @@ class TaskWriting(metaclass=Arriving):
             yield pa.RecordBatch.from_arrays([names, sizes], names=["stream", "size_bytes"])
 
 
+class ClosingStreams:
+    """The streams that a query has written, in all of its runs, and which it closes at its end."""
+
+    def __init__(self, options: SinkOptions, checkpoint: Checkpoint) -> None:
+        self._options = options
+        self._checkpoint = checkpoint
+        self._names = checkpoint.streams()
+
+    def add(self, names: set[str]) -> None:
+        """Keep what was written."""
+        if not names <= self._names:
+            self._names |= names
+            self._checkpoint.keep_streams(self._names)
+
+    def close(self) -> None:
+        """Close all that were written, and the one that was chosen for all rows, unless they are gone."""
+        connection = connect(self._options.server, self._options.bucket)
+        for name in sorted(self._names | {name for name in (self._options.stream,) if name is not None}):
+            with suppress(NotFound):
+                connection.stream(name).close()
+
+
 class ClosingQuery:
     """A query whose streams are closed once it has come to its end. Otherwise it is what Spark gives."""
 
@@ -169,8 +198,9 @@ class ClosingQuery:
         return getattr(self._query, name)
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 - Spark's name
-        """Wait for the end, and close the streams if it was reached without an error."""
+        """Wait for the end, and close the streams if all that was there is written."""
         ended = self._query.awaitTermination(timeout)
-        if ended is not False:
+        # Spark does not say whether a query has come to its end or was stopped, but to its own `processAllAvailable`.
+        if ended is not False and self._query._jsq.streamingQuery().noNewData():  # noqa: SLF001
             self._close()
         return ended
