@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from everbrook import Client
 from everbrook.spark import plans
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.tuning import TableTuning
+from tests.server.process import serving
 from tests.spark.postgres.queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 from tests.spark.postgres.rows import change, event
 
@@ -118,6 +120,20 @@ def test_dead_letters_go_to_a_stream_once(client: Client, job: Job, sql: Sql, wa
     found = client.stream(dead).read().all()
     assert [(letter["stream"][-1], letter["payload"]) for letter in found] == [("a", '{"n":"one"}'), ("b", '{"m":1}')]
     assert sql("SELECT count(*) FROM everbrook_dead_letters") == [0], way
+
+
+def test_a_dead_letter_that_is_too_large_for_its_stream_is_cut(
+    client: Client, job: Job, sql: Sql, tmp_path: Path
+) -> None:
+    sql("CREATE TABLE log (n int NOT NULL)")
+    append(client, f"{job.prefix}a", {"n": "x" * 3000}, {"n": "one"})
+    with serving(tmp_path, DS_LIMITS__MAX_APPEND_BYTES="2000") as small:
+        url = "http://{}:{}".format(*small.address)
+        job.run(dead_letters="stream:dead", server_url=url, **LOG)
+        with Client(url) as other:
+            found = other.stream("dead").read().all()
+    assert [letter.get("payload_bytes") for letter in found] == [3008, None]
+    assert sql("SELECT count(*) FROM everbrook_dead_letters") == [0]
 
 
 def test_dead_letters_that_were_appended_before_a_crash_are_not_appended_again(

@@ -121,10 +121,11 @@ class BatchWriting:
     def _put_aside(self, query: str, written: Written, refused: DeltaLake) -> None:
         options = self._dead_letters
         folder = self._options.folder / DEAD_LETTERS
-        there = options.stream is not None and letters.publish(options, query, folder, written)
-        if not there and refused.has(written.batch):
+        if options.stream is not None:
+            letters.publish(options, options.stream, query, folder, written)
+        elif refused.has(written.batch):
             _unlink(folder, written.files)
-        elif not there:
+        else:
             refused.commit(written)
         if self._on_dead_letters is not None:
             self._on_dead_letters(sum(file.rows for file in written.files))

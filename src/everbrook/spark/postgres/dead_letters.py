@@ -1,25 +1,22 @@
 """Dead letters: messages that fit in no row, with the reason, so that nothing is lost and nothing stands still.
 
 They are written in the transaction of the rows beside them, to a table. Where a stream is to have them, the table is
-only their way there: when all rows of a batch are committed, its dead letters are appended in one append, whose
-producer is the query and whose epoch the batch's number, and then deleted. What dies in between does the same again,
+only their way there: when all rows of a batch are committed, its dead letters are appended by the query as their
+producer, in the epoch of the batch, and then deleted. What dies in between does the same again,
 and the server knows what it has.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-import pyarrow as pa
 from msgspec import Struct
 from psycopg import sql
 
-from everbrook.spark.appending import Appender, Producer
+from everbrook.spark.appending import Producer
 from everbrook.spark.connection import connect
+from everbrook.spark.dead_letters import Letter, append_letters
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.messages import MESSAGE, STREAM
-from everbrook.spark.options import ServerOptions, SinkOptions
-from everbrook.spark.postgres.copying import column_of
+from everbrook.spark.options import ServerOptions
 from everbrook.spark.postgres.database import Cursor, Database
 from everbrook.spark.postgres.positions import Writer
 from everbrook.spark.postgres.tables import create, identifier_of
@@ -104,32 +101,15 @@ def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> i
     )
     if not found or options.stream is None:
         return 0
-    _append(options, writer, [_message(row) for row in found])
+    letters = [_letter(row) for row in found]
+    producer = Producer(f"dead-letters-{writer.query}", writer.batch)
+    append_letters(connect(options.server), options.server, options.stream, producer, letters)
     database.run(
         f"emptying {options.table}", lambda cursor: cursor.execute(sql.SQL(_DELETE).format(table=table), chosen)
     )
     return len(found)
 
 
-def _message(row: tuple[Any, ...]) -> bytes:
-    """Write a dead letter as JSON. What is no text is written in base64."""
+def _letter(row: tuple[Any, ...]) -> Letter:
     _, table, stream, offset, reason, payload = row
-    told = {"stream": stream, "offset": offset, "table": table, "reason": reason}
-    try:
-        return msgspec.json.encode(told | {"payload": payload.decode()})
-    except UnicodeDecodeError:
-        return msgspec.json.encode(told | {"payload_base64": payload})
-
-
-def _append(options: DeadLetterOptions, writer: Writer, messages: list[bytes]) -> None:
-    sink = SinkOptions(options.server, stream=options.stream, auto_create=True)
-    name = (options.stream or "").encode()
-    rows = pa.table(
-        {
-            STREAM: column_of([name] * len(messages)),
-            MESSAGE: column_of(messages).cast(pa.binary()),
-            # They are in an order already, which is the same each time.
-            "by_0": column_of([b"%012d" % number for number in range(len(messages))]),
-        }
-    )
-    Appender(connect(options.server), sink).append(Producer(f"dead-letters-{writer.query}", writer.batch), rows)
+    return Letter({"stream": stream, "offset": offset, "table": table}, reason, payload)

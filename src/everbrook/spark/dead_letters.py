@@ -1,0 +1,75 @@
+"""Dead letters in a stream: messages that could not be used, as JSON with the place where they are and the reason.
+
+Each is an append of its own, with the next sequence number of its producer. So a letter that the server takes only when
+it is cut has the same number either way, and letters that are written again are there once. A letter whose payload was
+cut has `payload_bytes`, the size of the message, which is whole where `stream` and `offset` say.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+
+from everbrook.protocol.errors import PayloadTooLarge
+from everbrook.spark.appending import Appender, BatchTooLarge, Producer
+from everbrook.spark.connection import Connection
+from everbrook.spark.messages import MESSAGE, STREAM
+from everbrook.spark.options import ServerOptions, SinkOptions
+
+MAX_PAYLOAD_BYTES = 1024 * 1024
+_MAX_REASON_CHARACTERS = 2000
+_ONE_BY_ONE = 1
+_SMALLER = 16
+
+
+class Letter(Struct, frozen=True):
+    """A message that could not be used."""
+
+    place: Mapping[str, str | None]
+    """Where it is, in fields of the letter."""
+    reason: str
+    payload: bytes | None
+
+
+def append_letters(
+    connection: Connection, server: ServerOptions, stream: str, producer: Producer, letters: Sequence[Letter]
+) -> None:
+    """Append letters, each once."""
+    sink = SinkOptions(server, stream=stream, auto_create=True, max_append_bytes=_ONE_BY_ONE)
+    streams, numbers = [stream] * len(letters), [f"{number:012d}" for number in range(len(letters))]
+
+    def append(messages: list[bytes]) -> None:
+        rows = pa.table({STREAM: streams, MESSAGE: pa.array(messages, pa.binary()), "by_0": numbers})
+        Appender(connection, sink).append(producer, rows)
+
+    cut_to_fit(letters, append)
+
+
+def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]) -> None:
+    """Write letters, and cut payloads until the server takes them. `write` may be called with letters that it wrote."""
+    most = MAX_PAYLOAD_BYTES
+    while True:
+        try:
+            write([encode(letter, most) for letter in letters])
+        except (BatchTooLarge, PayloadTooLarge) as error:
+            refusal = error.__cause__ if isinstance(error, BatchTooLarge) else error
+            if not most or type(refusal) is not PayloadTooLarge:  # of its subclasses, none is about one message
+                raise
+            most //= _SMALLER
+        else:
+            return
+
+
+def encode(letter: Letter, most: int = MAX_PAYLOAD_BYTES) -> bytes:
+    """Write a letter, with the first bytes of its payload if these are more than `most`. What is no text is base64."""
+    told = {**letter.place, "reason": letter.reason[:_MAX_REASON_CHARACTERS]}
+    payload = letter.payload
+    if payload is None:
+        return msgspec.json.encode(told | {"payload": None})
+    size = {"payload_bytes": len(payload)} if len(payload) > most else {}
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return msgspec.json.encode(told | {"payload_base64": payload[:most]} | size)
+    return msgspec.json.encode(told | {"payload": payload[:most].decode(errors="ignore")} | size)
