@@ -45,6 +45,11 @@ def test_a_letter_that_is_too_large_is_cut_and_says_so(small: str) -> None:
     assert set(base64.b64decode(found[2]["payload_base64"])) == {0xFF}
 
 
+def test_a_long_reason_is_cut_with_its_payload(small: str) -> None:
+    (found,) = append(small, "reason", [Letter({"stream": "s", "offset": "0"}, "r" * 5000, b"x" * 5000)])
+    assert (set(found["reason"]), found["payload_bytes"]) == ({"r"}, 5000)
+
+
 def test_letters_that_were_written_in_part_are_completed(small: str) -> None:
     letters = letters_of(*[b"%d" % number for number in range(9)], b"x" * 5000)
     append(small, "part", letters[:4])

@@ -62,8 +62,8 @@ def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]
 
 
 def encode(letter: Letter, most: int = MAX_PAYLOAD_BYTES) -> bytes:
-    """Write a letter, with the first bytes of its payload if these are more than `most`. What is no text is base64."""
-    told = {**letter.place, "reason": letter.reason[:_MAX_REASON_CHARACTERS]}
+    """Write a letter with so much of its payload and of its reason at most. A payload that is no text is base64."""
+    told = {**letter.place, "reason": letter.reason[: min(most, _MAX_REASON_CHARACTERS)]}
     payload = letter.payload
     if payload is None:
         return msgspec.json.encode(told | {"payload": None})
