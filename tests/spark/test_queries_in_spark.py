@@ -193,6 +193,7 @@ def test_a_batch_that_is_too_large_is_refused_by_the_task_that_finds_it(
 def test_a_loss_of_messages_ends_a_query_with_words(client: Client, prefix: str, source: Source, sink: Sink) -> None:
     fill(client, prefix, streams=1)
     sink(source())
+    client.stream(f"{prefix}in/0").append({"from": 0, "n": 10})
     client.stream(f"{prefix}in/0").delete()
     with pytest.raises(PySparkException, match="is gone; it was read until"):
         sink(source())

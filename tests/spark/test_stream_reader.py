@@ -186,6 +186,24 @@ def test_available_now_ends_with_what_was_there(client: Client, prefix: str, opt
     assert (values(query.batch()), query.batch()) == (["1"], [])
 
 
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_available_now_with_a_limit_does_not_end_at_a_stream_that_went(
+    client: Client, prefix: str, options: dict[str, str], fails: str
+) -> None:
+    for name in "ab":
+        client.stream(prefix + name).create()
+        client.stream(prefix + name).extend(range(250))
+    query = Query(options | {"maxRowsPerTrigger": "100", "failOnDataLoss": fails})
+    query.batch()
+    query.reader.prepareForTriggerAvailableNow()
+    client.stream(f"{prefix}a").delete()
+    if fails == "true":
+        with pytest.raises(DataLoss, match="is gone"):
+            any(not query.batch() for _ in range(4))
+    else:
+        assert [len(query.batch()) for _ in range(4)] == [100, 100, 50, 0]
+
+
 @pytest.mark.parametrize("happens", ["deleted", "created anew", "cut"])
 def test_a_loss_of_messages_ends_the_query(client: Client, prefix: str, options: dict[str, str], happens: str) -> None:
     query = lose(client, prefix, options, happens)

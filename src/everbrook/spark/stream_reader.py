@@ -120,6 +120,14 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = in_turn(there, self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
         ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
+        if (
+            self._target is not None
+            and ranges
+            and all(ends.get(each.name, each.start) == each.start for each in ranges)
+        ):
+            # Streams have changed since the end was fixed. A batch without rows would be the end before all is read.
+            self.prepareForTriggerAvailableNow()
+            return self._next(start, self._target, limits)
         waiting = [range_ for range_ in ranges if range_.name not in ends]
         self._first = waiting[0].name if waiting else self._first
         return held_back(start, positions_at(view.ends, ends, view.token), waiting)
