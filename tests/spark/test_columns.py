@@ -22,9 +22,10 @@ from pyspark.sql.types import (
 
 from everbrook import Client
 from everbrook.protocol.errors import StreamNotFound
+from everbrook.spark.columns import RAW
 from everbrook.spark.losses import DataLoss
 from everbrook.spark.source import EverbrookDataSource
-from tests.spark.readers import read_batch, values
+from tests.spark.readers import Query, read_batch, values
 
 
 def schema(**fields: object) -> StructType:
@@ -62,12 +63,33 @@ def test_values_are_bytes_where_one_stream_is_no_text(client: Client, prefix: st
     assert values(read_batch(options)) == [b'{"a":1}', b"\xff"]
 
 
+@pytest.mark.parametrize("more", [{}, {"valueType": "string", "mode": "FAILFAST"}])
 def test_bytes_that_appear_among_text_are_refused_with_advice(
-    client: Client, prefix: str, options: dict[str, str]
+    client: Client, prefix: str, options: dict[str, str], more: dict[str, str]
 ) -> None:
     client.stream(f"{prefix}b").create(data=b"\xff")
     with pytest.raises(ValueError, match="set the option valueType to binary"):
-        read_batch(options | {"valueType": "string"})
+        read_batch(options | more, RAW["string"])
+
+
+def test_a_stream_of_bytes_that_comes_later_ends_no_query_for_text(
+    client: Client, prefix: str, options: dict[str, str]
+) -> None:
+    client.stream(f"{prefix}a").create(data={"a": 1})
+    query = Query(options | {"valueType": "string", "startingOffsets": "earliest"})
+    assert values(query.batch()) == ['{"a":1}']
+    client.stream(f"{prefix}b").create(data="naïve".encode())
+    client.stream(f"{prefix}b").append(b"\xff")
+    client.stream(f"{prefix}c").create(content_type="text/plain")
+    client.stream(f"{prefix}c").append(b"na\xc3")
+    assert sorted(values(query.batch()), key=str) == [None, "naïve", "na\ufffd"]
+
+
+def test_the_type_of_values_is_that_of_the_option(client: Client, prefix: str, options: dict[str, str]) -> None:
+    client.stream(f"{prefix}a").create(data={"a": 1})
+    query = Query(options | {"valueType": "binary", "startingOffsets": "earliest"})
+    client.stream(f"{prefix}b").create(data=b"\xff")
+    assert values(query.batch()) == [b'{"a":1}', b"\xff"]
 
 
 def test_a_character_cut_in_two_does_not_stop_a_query(client: Client, prefix: str, options: dict[str, str]) -> None:

@@ -48,7 +48,8 @@ class Reader(metaclass=Arriving):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
-        self._rows = rows_of(schema, options.envelope, failfast=options.failfast)
+        any_text = options.value_type == "string"
+        self._rows = rows_of(schema, options.envelope, failfast=options.failfast, any_text=any_text)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read what a task has to read."""

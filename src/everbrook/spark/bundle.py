@@ -111,19 +111,31 @@ class Bundle:
         column = pa.Array.from_buffers(pa.binary(), len(self), buffers)
         return pc.binary_slice(column, 0, -self.trailer) if self.trailer else column
 
-    def texts(self) -> pa.Array:
-        """The text of each message. A character may begin in one message of a text stream and end in the next."""
-        for each in self._told:
-            if kind_of(each.content_type) is Kind.BINARY:
-                raise ValueError(
-                    f"the stream {each.stream!r} is of {each.content_type or 'no known type'}, which is no text: "
-                    "set the option valueType to binary"
-                )
+    def texts(self, *, any_stream: bool) -> pa.Array:
+        """The text of each message. A character may begin in one message of a text stream and end in the next.
+
+        Streams of bytes are refused unless `any_stream`: a message of them that is no text is null then.
+        """
+        binary = [kind_of(each.content_type) is Kind.BINARY for each in self._told]
+        if any(binary) and not any_stream:
+            found = self._told[binary.index(True)]
+            raise ValueError(
+                f"the stream {found.stream!r} is of {found.content_type or 'no known type'}, which is no text: set the "
+                "option valueType to binary, or to string with the mode PERMISSIVE, where what is no text is null"
+            )
         column = self.payloads()
         try:
             return column.cast(pa.string())
         except pa.ArrowInvalid:
-            return pa.array([value.decode("utf-8", "replace") for value in column.to_pylist()], pa.string())
+            of_bytes = np.repeat(binary, self._counts).tolist()
+            return pa.array(map(_text, column.to_pylist(), of_bytes), pa.string())
+
+
+def _text(value: bytes, of_bytes: bool) -> str | None:  # noqa: FBT001 - one of two columns
+    try:
+        return value.decode("utf-8", "strict" if of_bytes else "replace")
+    except UnicodeDecodeError:
+        return None
 
 
 def _padded(numbers: Numbers) -> pa.Array:

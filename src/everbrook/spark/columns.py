@@ -7,6 +7,7 @@ given    the fields of the user's own schema, read from messages of JSON; of it,
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -65,8 +66,11 @@ class Rows(Protocol):
     def batch(self, bundle: Bundle) -> pa.RecordBatch: ...
 
 
-def rows_of(schema: StructType, envelope: str, *, failfast: bool) -> Rows:
-    """Choose how messages become rows of a schema, which is ours or the user's."""
+def rows_of(schema: StructType, envelope: str, *, failfast: bool, any_text: bool = False) -> Rows:
+    """Choose how messages become rows of a schema, which is ours or the user's.
+
+    `any_text` says that values are to be text, also those of streams of bytes, as far as they are.
+    """
     shape = _shape(schema)
     if envelope == "change":
         if shape != _shape(CHANGE):
@@ -76,7 +80,8 @@ def rows_of(schema: StructType, envelope: str, *, failfast: bool) -> Rows:
         return ChangeRows(schema, failfast=failfast)
     for kind, raw in RAW.items():
         if shape == _shape(raw):
-            return RawRows(schema, texts=kind == "string")
+            texts = partial(Bundle.texts, any_stream=any_text and not failfast)
+            return RawRows(schema, texts if kind == "string" else Bundle.payloads)
     return GivenRows(schema, failfast=failfast)
 
 
@@ -91,9 +96,9 @@ def _arrow(schema: StructType) -> pa.Schema:
 class RawRows:
     """Messages as they are."""
 
-    def __init__(self, schema: StructType, *, texts: bool) -> None:
+    def __init__(self, schema: StructType, values: Column) -> None:
         self._schema = _arrow(schema)
-        self._columns = _TOLD | {"value": Bundle.texts if texts else Bundle.payloads}
+        self._columns = _TOLD | {"value": values}
 
     def batch(self, bundle: Bundle) -> pa.RecordBatch:
         arrays = [self._columns[name](bundle) for name in self._schema.names]

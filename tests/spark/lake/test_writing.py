@@ -137,5 +137,7 @@ def test_options_that_make_no_sense_are_refused(lake: Lake) -> None:
         lake.start(schema="offset STRING")
     with pytest.raises(InvalidOption, match="no table can have a column 'a b'"):
         lake.start(schema="`a b` BIGINT")
+    with pytest.raises(InvalidOption, match="'v' is a VARIANT; give STRING"):
+        lake.start(schema="v VARIANT")
     with pytest.raises(InvalidOption, match="a type that no table can have"):
         lake.start(schema="a VARCHAR(3)")

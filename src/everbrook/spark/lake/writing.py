@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.spark.checkpoints import write_with
+from everbrook.spark.fitting import has_variant
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own
@@ -102,6 +103,9 @@ def _given(schema: str) -> Columns:
         fields = to_arrow_schema(parsed, timezone="UTC")
     except PySparkTypeError as error:
         raise InvalidOption(f"schema has a type that no table can have, in {schema!r}: {error}") from None
+    variant = next((field.name for field in fields if has_variant(field.type)), None)
+    if variant is not None:
+        raise InvalidOption(f"schema has a type that no table can have: {variant!r} is a VARIANT; give STRING for it")
     lower = [field.name.lower() for field in fields]
     own = next((field.name for field in fields if is_own(field.name)), None)
     if own is not None:
