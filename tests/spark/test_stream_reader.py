@@ -419,8 +419,9 @@ def test_a_limited_query_goes_on_where_a_stream_was_cut_if_it_may(
     assert [value for rows in rest for value in values(rows)] == ["7", "8", "9"]
 
 
+@pytest.mark.parametrize("restarts", ["the query", "nothing"])
 def test_a_stream_that_came_and_went_unread_is_named(
-    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture
+    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture, restarts: str
 ) -> None:
     client.stream(f"{prefix}a").create(data=1)
     query = Query(options)
@@ -429,6 +430,8 @@ def test_a_stream_that_came_and_went_unread_is_named(
     client.stream(f"{prefix}b").delete()
     client.stream(f"{prefix}a").delete()
     client.stream(f"{prefix}c").create(data=3)
+    if restarts == "the query":
+        query.restart()
     assert [values(query.batch()) for _ in range(2)] == [["3"], []]
     named = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert named == [f"these streams came and went unread: '{prefix}b'"]

@@ -68,6 +68,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._opened: Catalogue | None = None
         self._target: View | None = None
         self._before: Positions = {}
+        self._recalled = False
         self._first = ""
 
     @property
@@ -134,13 +135,14 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _find_losses(self, start: Positions, view: "View | Catalogue") -> None:
         catalogue, token = self._known, token_of(start)
+        if token and not self._recalled:
+            catalogue.recall(token)  # streams may have gone while the query did not run
+        self._recalled = True
         unread = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
         if unseen := [name for name in unread if name not in start and name not in self._before]:
             logger.warning("these streams came and went unread: %s", ", ".join(map(repr, unseen)))
         self._before = start
         catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
-        if token and start.keys() - view.streams.keys() - catalogue.gone.keys() != {VERSION_KEY}:
-            catalogue.recall(token)  # streams went while the query did not run
         self._report(find_losses(start, view.streams, view.ends, catalogue.gone))
         if expired := find_expired(start, view.streams, catalogue.gone):
             logger.warning(
