@@ -1,5 +1,6 @@
 """Appending: a batch is in a stream once, however often and in whatever way it is written."""
 
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from uuid import UUID
 
@@ -144,6 +145,19 @@ def test_each_row_is_a_message_in_streams_of_text_and_bytes_too(
         turned = table(rows[::order], list(range(count))[::order])
         Appender(connection, options).append(Producer("spark-q", 0), turned)
     assert messages_of(client, f"{prefix}a") == [f"{number}\n".encode() for number in range(count)]
+
+
+def test_tasks_that_run_at_once_for_the_same_rows_write_them_once(
+    client: Client, connection: Connection, prefix: str
+) -> None:
+    """Spark starts a slow task a second time, and a killed one again."""
+    options = SinkOptions(ServerOptions(), auto_create=True, content_type="text/plain")
+    rows = table([(f"{prefix}a", f"{number}\n") for number in range(300)], list(range(300)))
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(Appender(connection, options).append, Producer("spark-q", 0), rows) for _ in range(4)]
+        for each in done:
+            each.result()
+    assert messages_of(client, f"{prefix}a") == [f"{number}\n".encode() for number in range(300)]
 
 
 def test_rows_of_text_need_an_order_before_anything_is_written(
