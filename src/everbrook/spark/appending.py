@@ -79,19 +79,19 @@ class Appender:
 
     def append(self, producer: Producer, messages: pa.Table, *, close: bool = False) -> None:
         """Append messages to their streams, and end these if `close`. Nothing is sent before all of it was checked."""
-        parted = _each(partial(self._prepare, producer), list(_by_stream(messages)))
+        by_stream = list(_by_stream(messages))
+        unknown = [rows.stream for rows in by_stream if self._key(producer, rows.stream) not in _known]
+        for stream, known in zip(unknown, _each(self._look, unknown), strict=True):
+            _known[self._key(producer, stream)] = known
+        parted = [self._part(producer, rows, _known[self._key(producer, rows.stream)]) for rows in by_stream]
         _each(partial(self._append, producer, close), parted)
 
     def close(self, stream: str) -> None:
         """End a stream that gets nothing more."""
         self._connection.stream(stream).close()
 
-    def _prepare(self, producer: Producer, rows: "Rows") -> "Parted":
-        """Part rows into appends, as the stream needs them."""
-        key = (producer.id, self._connection.root.stream(rows.stream))
-        if key not in _known:
-            _known[key] = self._look(rows.stream)
-        return self._part(producer, rows, _known[key])
+    def _key(self, producer: Producer, stream: str) -> tuple[str, str]:
+        return producer.id, self._connection.root.stream(stream)
 
     def _append(self, producer: Producer, close: bool, parted: "Parted") -> None:  # noqa: FBT001
         stream = parted.rows.stream
@@ -102,7 +102,7 @@ class Appender:
         except NotFound as error:
             self._require_expired(stream, parted.known, error)
         known = self._look(stream)
-        _known[producer.id, self._connection.root.stream(stream)] = known
+        _known[self._key(producer, stream)] = known
         return self._send(producer, self._part(producer, parted.rows, known), close=close)
 
     def _require_expired(self, stream: str, known: Known, error: NotFound) -> None:
@@ -201,8 +201,8 @@ def _needs_order(stream: str, content_type: str) -> str:
 
 def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """Do something for each of several streams, for some of them at a time."""
-    if len(items) == 1:
-        return [do(items[0])]
+    if len(items) <= 1:
+        return [do(item) for item in items]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         return list(pool.map(do, items))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 from pyspark.sql.pandas.types import is_variant
 from pyspark.sql.types import BinaryType, StringType, StructType, VariantVal
@@ -132,6 +133,8 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
 def plain(column: pa.Array) -> list[Any]:
     """Give the values of a column as JSON has them. Times are of UTC, maps are objects, and variants what they hold."""
     values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    if pa.types.is_floating(column.type):
+        return values if pc.all(pc.is_finite(column), min_count=0).as_py() else [*map(_nullable(_finite), values)]
     convert = _converter(column.type)
     return values if convert is None else [convert(value) for value in values]
 
