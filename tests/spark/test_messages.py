@@ -5,7 +5,17 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    VariantType,
+    VariantVal,
+)
 
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import InvalidRow, encode, layout_of
@@ -63,11 +73,13 @@ def test_a_message_that_is_to_be_the_value_needs_one() -> None:
         layout_of(schema(value=LongType()), parse_sink({"stream": "a", "message": "value"}))
 
 
+NAN = VariantVal.parseJson('{"a":[NaN]}')
 FLOATS = {
     "a double": pa.array([1.0, float("nan")]),
     "a float": pa.array([float("inf")], pa.float32()),
     "a list": pa.array([[1.0, float("-inf")]]),
     "a struct": pa.array([{"x": None}, {"x": float("nan")}], pa.struct([("x", pa.float64())])),
+    "a variant": pa.array([{"value": NAN.value, "metadata": NAN.metadata}], to_arrow_type(VariantType())),
     "a map": pa.array([[("k", float("nan"))]], pa.map_(pa.string(), pa.float64())),
 }
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from pyspark.sql.pandas.types import is_variant
 from pyspark.sql.types import BinaryType, StringType, StructType, VariantVal
 
+from everbrook.protocol.surrogates import require_json
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.options import SinkOptions
 
@@ -25,6 +26,7 @@ _BESIDE_VALUE = {STREAM, "offset", "next_offset", "content_type", "time"}
 _OFFSETS = ("_offset", "offset")
 """Columns of the source that say in which order messages were, if the user says nothing else."""
 
+_NO_NUMBER = "has nan or infinity, which are no numbers of JSON: replace them in the query, as with nanvl(x, NULL)"
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -179,12 +181,14 @@ def _in_utc(value: datetime) -> datetime:
 
 def _finite(value: float) -> float:
     if not isfinite(value):
-        raise InvalidRow(
-            "has nan or infinity, which are no numbers of JSON: replace them in the query, as with nanvl(x, NULL)"
-        )
+        raise InvalidRow(_NO_NUMBER)
     return value
 
 
 def _variant(value: dict[str, bytes]) -> msgspec.Raw:
-    json = VariantVal(value["value"], value["metadata"]).toJson()
-    return msgspec.Raw(json.encode())
+    json = VariantVal(value["value"], value["metadata"]).toJson().encode()
+    try:
+        require_json(json)
+    except msgspec.MsgspecError:  # of a variant's values, only these are no JSON
+        raise InvalidRow(_NO_NUMBER) from None
+    return msgspec.Raw(json)
