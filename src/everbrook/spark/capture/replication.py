@@ -82,7 +82,8 @@ class Replication:
         if self._pg.status != pq.ConnStatus.OK:
             message = self._pg.get_error_message()
             self._pg.finish()
-            refused = "replication" in message and ("permission" in message or "role" in message)
+            # 15: "must be superuser or replication role"; 16: "permission denied …, roles with the REPLICATION attribute"
+            refused = "replication" in message.lower() and ("permission" in message or "role" in message)
             raise (not_allowed(message) if refused else PostgresAway(f"Postgres can't be reached: {message}"))
 
     def close(self) -> None:
