@@ -50,7 +50,6 @@ ARRAYS = [
     ("int8multirange[]", '{"{[1,5)}"}', '["{[1,5)}"]'),
     ("bit(3)[]", "{101}", '["101"]'),
     ("varbit[]", "{1}", '["1"]'),
-    ("xml[]", "{<a>x</a>}", '["<a>x</a>"]'),
     ("point[]", '{"(1,2)"}', '["(1,2)"]'),
     ("macaddr8[]", "{08:00:2b:01:02:03:04:05}", '["08:00:2b:01:02:03:04:05"]'),
     ("tsvector[]", "{'a'}", """["'a'"]"""),
@@ -122,7 +121,6 @@ VALUES: list[tuple[str, str, str | None]] = [
     ("inet", "10.0.0.1/24", '"10.0.0.1/24"'),
     ("point", "(1,2)", '"(1,2)"'),
     ("bit(3)", "101", '"101"'),
-    ("xml", "<a>x</a>", '"<a>x</a>"'),
     *ARRAYS,
     ("money", "1.5", None),
 ]
@@ -172,22 +170,26 @@ def test_times_do_not_depend_on_the_settings_of_the_role(sql: Sql, capture: Capt
     assert {change[2]["at"] for change in capture.changes(2)} == {"2026-01-02T03:04:05Z"}
 
 
-EXTENSIONS = {
-    "vector": ("vector", "[1,2.5]", '"[1,2.5]"', '["[1,2.5]"]'),
-    "citext": ("citext", "Ada", '"Ada"', '["Ada"]'),
-    "hstore": ("hstore", '"a"=>"1"', r'"\"a\"=>\"1\""', r'["\"a\"=>\"1\""]'),
-    "ltree": ("ltree", "a.b", '"a.b"', '["a.b"]'),
-    "cube": ("cube", "(1, 2)", '"(1, 2)"', '["(1, 2)"]'),
+OPTIONAL = {
+    "xml": ("<a>x</a>", '"<a>x</a>"', '["<a>x</a>"]'),
+    "vector": ("[1,2.5]", '"[1,2.5]"', '["[1,2.5]"]'),
+    "citext": ("Ada", '"Ada"', '["Ada"]'),
+    "hstore": ('"a"=>"1"', r'"\"a\"=>\"1\""', r'["\"a\"=>\"1\""]'),
+    "ltree": ("a.b", '"a.b"', '["a.b"]'),
+    "cube": ("(1, 2)", '"(1, 2)"', '["(1, 2)"]'),
 }
+"""Types that not every Postgres is built with, most of them of extensions of the same name."""
 
 
-@pytest.mark.parametrize("extension", EXTENSIONS)
-def test_types_of_extensions_are_text_and_their_arrays_are_arrays(extension: str, sql: Sql, capture: Capture) -> None:
-    there = sql.execute("SELECT FROM pg_available_extensions WHERE name = %s", [extension]).fetchone()
-    if there is None:
-        pytest.skip(f"this Postgres was built without {extension}")
-    type_, text, one, several = EXTENSIONS[extension]
-    sql.execute(f"CREATE EXTENSION {extension}")
+@pytest.mark.parametrize("type_", OPTIONAL)
+def test_types_of_extensions_are_text_and_their_arrays_are_arrays(type_: str, sql: Sql, capture: Capture) -> None:
+    text, one, several = OPTIONAL[type_]
+    try:
+        if type_ != "xml":
+            sql.execute(f"CREATE EXTENSION {type_}")
+        sql.execute(f"SELECT %s::{type_}", [text])
+    except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile) as error:
+        pytest.skip(f"this Postgres was built without it: {error}")
     sql.execute(f"CREATE TABLE items (id int PRIMARY KEY, one {type_}, several {type_}[])")
     for number in (1, 2):  # a row of the copy, and a change
         sql.execute(f"INSERT INTO items VALUES ({number}, %s::{type_}, ARRAY[%s::{type_}])", [text, text])  # noqa: S608
