@@ -98,8 +98,8 @@ def test_a_start_that_was_cut_off_in_its_copy_is_made_anew(items: Sql, capture: 
     assert [change[1] for change in capture.changes(1)] == ["2"]
 
 
-def test_a_copy_that_fails_leaves_no_slot(items: Sql, capture: Capture) -> None:
-    items.execute("CREATE PUBLICATION failing FOR TABLE items WHERE (1 / (id - 1) > 0)")
+def test_a_copy_that_fails_leaves_no_slot(selectable: Sql, capture: Capture) -> None:
+    selectable.execute("CREATE PUBLICATION failing FOR TABLE items WHERE (1 / (id - 1) > 0)")
     capture.options["publication"] = "failing"
     with pytest.raises(CaptureRefused, match=r"items can't be copied: division by zero"):
         capture.batch()
@@ -219,11 +219,11 @@ def test_a_missing_publication_is_an_error_with_the_way_out(items: Sql, capture:
         capture.rows(1)
 
 
-def test_a_publication_may_show_some_columns_and_rows(items: Sql, capture: Capture) -> None:
-    items.execute("CREATE PUBLICATION partly FOR TABLE items (id, name) WHERE (id > 1)")
+def test_a_publication_may_show_some_columns_and_rows(selectable: Sql, capture: Capture) -> None:
+    selectable.execute("CREATE PUBLICATION partly FOR TABLE items (id, name) WHERE (id > 1)")
     capture.options |= {"publication": "partly", "replicaIdentity": "keep"}
     assert capture.changes(1) == [("insert", "2", {"id": 2, "name": "two"})]
-    items.execute("INSERT INTO items VALUES (0, 'hidden', 1), (3, 'three', 1)")
+    selectable.execute("INSERT INTO items VALUES (0, 'hidden', 1), (3, 'three', 1)")
     assert capture.changes(1) == [("insert", "3", {"id": 3, "name": "three"})]
 
 
