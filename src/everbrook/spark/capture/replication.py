@@ -82,7 +82,7 @@ class Replication:
         if self._pg.status != pq.ConnStatus.OK:
             message = self._pg.get_error_message()
             self._pg.finish()
-            # 15: "must be superuser or replication role"; 16: "permission denied …, roles with the REPLICATION attribute"
+            # 15: "must be superuser or replication role". 16: "permission denied …, the REPLICATION attribute".
             refused = "replication" in message.lower() and ("permission" in message or "role" in message)
             raise (not_allowed(message) if refused else PostgresAway(f"Postgres can't be reached: {message}"))
 
