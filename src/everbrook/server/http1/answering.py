@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Unavailable
 from everbrook.server.exchange import Deferred, Response
+from everbrook.server.http1.body import Http1Request
 from everbrook.server.http1.pacing import Pacing, Parked
-from everbrook.server.http1.rendering import LAST_CHUNK, chunk, render_head, render_stream_head, unframed
-from everbrook.server.http1.request import Http1Request
+from everbrook.server.http1.wire import LAST_CHUNK, chunk, render_head, render_stream_head, unframed
 from everbrook.server.limits.holdings import NO_PLACE
 from everbrook.server.observe.tallies import NO_TALLY
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.exchange import NOBODY, Peer
+from everbrook.server.http1.body import StreamedRequest
 from everbrook.server.http1.leaving import Leaving
-from everbrook.server.http1.request import StreamedRequest
 from everbrook.server.tls import subject_of
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class Connection(Leaving):
         if self._deferred is not None:
             self._deferred.cancel()
             self._deferred = None
-        self._parser.end()
+        self._parser.close()
 
     def pause_writing(self) -> None:
         """Take nothing more in while the client does not read."""

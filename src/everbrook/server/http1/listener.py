@@ -11,10 +11,9 @@ from everbrook.engine.clock import Timer
 from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import ProtocolError, TooManyRequests, Unavailable
 from everbrook.server.application import Application
-from everbrook.server.http1.backlog import Backlog
+from everbrook.server.http1.acceptor import PlainAcceptor, TlsAcceptor, bind
 from everbrook.server.http1.connection import Connection
-from everbrook.server.http1.encrypting import EncryptedServer, bind
-from everbrook.server.http1.rendering import date_line
+from everbrook.server.http1.wire import date_line
 from everbrook.server.limits.overload import Overload
 from everbrook.server.observe.survey import TransportSurvey
 from everbrook.server.tls import Certificates
@@ -47,11 +46,11 @@ class Listener:
         self._admitted = 0
         self._accepted = 0
         application.observer.transport = self
-        self._servers: list[asyncio.Server | EncryptedServer] = []
+        self._servers: list[asyncio.Server | TlsAcceptor] = []
         self._timer: Timer | None = None
         self._empty = asyncio.Event()
         self._numbers = count(1)
-        self._backlog = Backlog(self.loop, self._connect, tuning.accepted_at_once, self.faults)
+        self._plain = PlainAcceptor(self.loop, self._connect, tuning.accepted_at_once, self.faults)
         limits = application.settings.limits
         self._max_connections = limits.max_connections if max_connections is None else max_connections
         bounds_secs = limits.overload_wait_secs, limits.overload_commit_secs
@@ -73,7 +72,7 @@ class Listener:
         else:
             self._servers = [await self.loop.create_server(self._connect, host, port, backlog=self._tuning.backlog)]
         if self.certificates is None:
-            self._backlog.listen([each.fileno() for server in self._servers for each in server.sockets])
+            self._plain.listen([each.fileno() for server in self._servers for each in server.sockets])
         self._tick()
         self._timer = self.faults.every(Callback.CONNECTION, self.tick_secs, self._tick)
         return [each.getsockname()[:2] for server in self._servers for each in server.sockets]
@@ -99,11 +98,11 @@ class Listener:
 
     async def _encrypt(
         self, host: str, port: int, inherited: Sequence[socket.socket], certificates: Certificates
-    ) -> EncryptedServer:
+    ) -> TlsAcceptor:
         sockets = inherited or await bind(host, port, self._tuning.backlog)
         certificates.watch(self.faults)
         room, tuning = lambda: self._max_connections - self._admitted, self._tuning.encryption
-        return EncryptedServer(sockets, certificates, self._connect, room, tuning, self.faults)
+        return TlsAcceptor(sockets, certificates, self._connect, room, tuning, self.faults)
 
     @property
     def handshakes(self) -> int:
@@ -111,14 +110,14 @@ class Listener:
         return sum(map(len, self._encrypting))
 
     @property
-    def _encrypting(self) -> list[EncryptedServer]:
-        return [server for server in self._servers if isinstance(server, EncryptedServer)]
+    def _encrypting(self) -> list[TlsAcceptor]:
+        return [server for server in self._servers if isinstance(server, TlsAcceptor)]
 
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
         """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
         self.connections.add(connection)
         self._accepted += 1
-        self._backlog.look()
+        self._plain.schedule()
         if self._admitted >= self._max_connections:
             return self._turn_away(connection, Unavailable("the server has too many connections"))
         try:
@@ -202,7 +201,7 @@ class Listener:
                 await asyncio.wait_for(self._empty.wait(), timeout_secs)
 
     def _close_servers(self) -> None:
-        self._backlog.close()
+        self._plain.close()
         for server in self._servers:
             server.close()
         if self.certificates is not None:

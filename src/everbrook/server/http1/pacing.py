@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from everbrook.engine.clock import Timer
 from everbrook.server.exchange import Deferred, Response
+from everbrook.server.http1.body import Http1Request, StreamedRequest
 from everbrook.server.http1.parser import RequestParser
-from everbrook.server.http1.request import Http1Request, StreamedRequest
 
 if TYPE_CHECKING:
     from everbrook.server.http1.listener import Listener

@@ -1,17 +1,26 @@
-"""From bytes to whole requests, within bounds.
+"""The request parser: from bytes to whole requests, within bounds.
 
-A request that cannot become whole is refused with a `ProtocolError`; after that the connection can't be trusted.
+`httptools` finds the parts of a request. This adds the limits that it lacks, and parses a request that offers an
+upgrade as if it did not. What cannot be a request is a `ProtocolError`; after one the parser takes no more bytes.
 """
 
 from collections.abc import Callable
 
-from everbrook.protocol.errors import BadRequest, PayloadTooLarge, VersionNotSupported, quoted
+import httptools
+
+from everbrook.protocol.errors import (
+    BadRequest,
+    HeadersTooLarge,
+    PayloadTooLarge,
+    ProtocolError,
+    VersionNotSupported,
+    quoted,
+)
 from everbrook.server.bodies import SUBSCRIPTIONS, max_body_bytes
 from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
-from everbrook.server.http1.feeding import Feeding
-from everbrook.server.http1.incoming import Incoming
-from everbrook.server.http1.request import KEPT, KEPT_1_0, Http1Request, StreamedRequest
-from everbrook.server.http1.target import split_target
+from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
+from everbrook.server.http1.request_line import split_target, unknown_method
+from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
 
 # What a header line has beside its name and value: a colon, a space and the line end.
@@ -20,8 +29,8 @@ LINE_OVERHEAD_BYTES = 4
 PIECE_BYTES = 1024
 
 
-class RequestParser(Feeding):
-    """Hands every whole request on that one connection's bytes hold."""
+class RequestParser:
+    """Parses the bytes of one connection, and hands on each request. Its `on_` methods are called by `httptools`."""
 
     def __init__(
         self,
@@ -34,14 +43,14 @@ class RequestParser(Feeding):
         *,
         judges_heads: bool = False,
     ) -> None:
-        """Call `on_request` with each whole request, and `on_continue` when one waits to be asked for its body.
+        """Call `on_request` with each whole request, and `on_continue` when a client waits to be asked for its body.
 
+        `on_head` is called before that with a request whose body can be taken while it arrives. With `judges_heads`
+        these are all whose body may be large, without it only uploads and large requests about subscriptions.
         `inward` turns the path of a URL into the one that the application knows.
-
-        One whose body may be taken as it comes goes to `on_head` before; with `judges_heads`, so does every one whose
-        body may be large, and without it those that are about subscriptions.
         """
-        super().__init__(max_header_bytes)
+        self._parser = httptools.HttpRequestParser(self)
+        self._max_header_bytes = max_header_bytes
         self._max_body_bytes = max_body_bytes
         self._on_head = on_head
         self._on_request = on_request
@@ -50,12 +59,17 @@ class RequestParser(Feeding):
         self._judges_heads = judges_heads
         self._streamed: StreamedRequest | None = None
         self._max_gathered_bytes = max_body_bytes
-        # Most clients ask for the same thing again.
+        # Most clients ask for the same target again, so the parts of the last one are kept.
         self._target = self._path = self._query = b""
         self._host = b""
-        self._method = b""
+        self._method = self._url = b""
         self._body: list[bytes | bytearray] = []
         self._in_head = False
+        self._upgrading = False
+        self._fed_bytes = 0
+        self._unended_bytes = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.receiving = False
         self.body_bytes = 0
         self.peer: Peer = NOBODY
         self.scheme = b"http"
@@ -66,15 +80,58 @@ class RequestParser(Feeding):
         """How much of a body is kept here until its request is whole."""
         return sum(map(len, self._body))
 
-    def let_go(self) -> None:
-        """Keep nothing of a body: the request will not become whole."""
+    def discard_body(self) -> None:
+        """Release the part of a body that has arrived: its request is refused."""
         self._body = []
         self.body_bytes = 0
 
-    def end(self) -> None:
-        """Take no more bytes, and call nobody."""
-        super().end()
-        self._on_head = self._on_request = self._on_continue = _ignore
+    def close(self) -> None:
+        """Take no more bytes. Breaks the reference cycles so that the parser and its connection are freed at once."""
+        del self._parser
+        del self._on_head, self._on_request, self._on_continue
+
+    def feed(self, data: bytes) -> None:
+        """Take more bytes. Raises a `ProtocolError` if they can't be part of a request."""
+        self._fed_bytes = len(data)
+        if self.receiving:
+            self._unended_bytes += len(data)
+        try:
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._feed_past_upgrade(data, upgrade.args[0])
+        except httptools.HttpParserCallbackError as error:
+            if isinstance(error.__context__, ProtocolError):
+                raise error.__context__ from None
+            raise
+        except httptools.HttpParserInvalidMethodError as error:
+            raise unknown_method(data) or BadRequest(f"the request is not HTTP/1.1: {error}") from None
+        except httptools.HttpParserError as error:
+            raise BadRequest(f"the request is not HTTP/1.1: {error}") from None
+        if self.receiving:
+            self._check_head(self._unended_bytes)
+
+    def _feed_past_upgrade(self, rest: bytes | memoryview, taken_bytes: int) -> None:
+        """Parse a request that offers an upgrade again without the offer, as nothing is ever upgraded.
+
+        `httptools` takes whatever follows the head of such a request for another protocol, its body included.
+        """
+        while True:
+            rest = memoryview(rest)[taken_bytes:]
+            if self._upgrading:
+                method, version = self._parser.get_method(), self._parser.get_http_version()
+                rest = render_without_upgrade(method, self._url, version, self.headers) + rest
+            self._parser = httptools.HttpRequestParser(self)
+            try:
+                self._parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as upgrade:
+                taken_bytes = upgrade.args[0]
+            else:
+                return
+
+    def _check_head(self, size: int) -> None:
+        if size > self._max_header_bytes:
+            raise HeadersTooLarge(f"the request line and headers hold at most {self._max_header_bytes} bytes")
 
     # Callbacks of httptools
 
@@ -93,9 +150,9 @@ class RequestParser(Feeding):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. One that comes twice is a list, except where that would hide who is addressed.
+        """Take a header. One that comes twice becomes a list; `Host` must not, as a list would hide the host.
 
-        After the body come trailers; nothing of the protocol may stand there, so they are dropped.
+        Trailers, which come after the body, are dropped: no header of the protocol may stand there.
         """
         if not self._in_head:
             return
@@ -107,7 +164,7 @@ class RequestParser(Feeding):
         headers[name] = value
 
     def on_headers_complete(self) -> None:
-        """Look at the head before any of the body is taken."""
+        """Check the head before any of the body is taken."""
         self._in_head = False
         headers = self.headers
         self._upgrading = b"upgrade" in headers and self._parser.should_upgrade()
@@ -210,7 +267,7 @@ class RequestParser(Feeding):
         return self._inward(path), query
 
     def _begin_streamed(self, length: int) -> None:
-        """Hand the head of a request on. From here on, whatever comes of its body is more than is gathered here."""
+        """Hand on the head of a request. From here on its body goes to `IncomingBody`, as nothing may be gathered."""
         path, query = self._split()
         chunkable = self._version() == "1.1"
         max_bytes, self._max_gathered_bytes = self._max_gathered_bytes, -1
@@ -222,7 +279,7 @@ class RequestParser(Feeding):
             b"",
             connection=(KEPT if chunkable else KEPT_1_0) if self._parser.should_keep_alive() else None,
             chunkable=chunkable,
-            incoming=Incoming(length, max_bytes),
+            incoming=IncomingBody(length, max_bytes),
             peer=self.peer,
             scheme=self.scheme,
         )
@@ -238,7 +295,3 @@ class RequestParser(Feeding):
         if version not in {"1.0", "1.1"}:
             raise VersionNotSupported(f"this server speaks HTTP/1.1 and HTTP/1.0, not {version}")
         return version
-
-
-def _ignore(*_request: object) -> None:
-    """Nobody is called any more."""

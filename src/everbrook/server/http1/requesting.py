@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from everbrook.protocol.errors import Overloaded, ProtocolError, TooManyRequests
 from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.answering import NO_REQUEST, Answering
-from everbrook.server.http1.incoming import Incoming
+from everbrook.server.http1.body import Http1Request, IncomingBody, StreamedRequest
 from everbrook.server.http1.parser import RequestParser
-from everbrook.server.http1.rendering import CONTINUE, chunk, unframed
-from everbrook.server.http1.request import Http1Request, StreamedRequest
+from everbrook.server.http1.wire import CONTINUE, chunk, unframed
 from everbrook.server.limits.overload import Admission, wait_secs
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ class Requesting(Answering):
         arriving = self._arriving
         self._refused_request = self._unread() if arriving is None else replace(arriving, connection=None)
         self._cancel_arriving()
-        self._parser.let_go()
+        self._parser.discard_body()
         if self._deferred is not None and not self._deferred.brief:
             self._transport.abort()
             return
@@ -207,7 +206,7 @@ class Requesting(Answering):
         if welcome and self._deferred is None and not self._queued and not self._parked:
             self._transport.write(CONTINUE)
 
-    def _look_at(self, incoming: Incoming) -> None:
+    def _look_at(self, incoming: IncomingBody) -> None:
         """Refuse a body that is not welcome before all of it has come; read no more of one that comes too fast."""
         if incoming.error is not None:
             self._refuse(incoming.error, self._engine.last_change)

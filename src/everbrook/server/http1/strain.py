@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from everbrook.engine.faults import Callback
 from everbrook.protocol.errors import Overloaded
-from everbrook.server.http1.request import Http1Request
+from everbrook.server.http1.body import Http1Request
 from everbrook.server.http1.requesting import Requesting
 from everbrook.server.limits.overload import Admission, Overload
 

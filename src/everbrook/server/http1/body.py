@@ -1,7 +1,7 @@
-"""A body that may be taken as it comes: it begins in its turn, and is bounded like every other.
+"""Requests as HTTP/1.x sends them, and bodies that are taken while they arrive.
 
-Its request must not overtake those before it. Until they are handled nothing asks whether it is welcome, and what has
-arrived is held; the connection reads no more meanwhile.
+Such a body must not overtake the requests before its own. Until they are handled, the application is not asked whether
+it accepts the body: what has arrived is held, and the connection reads no more.
 """
 
 from collections.abc import Callable
@@ -11,17 +11,20 @@ from everbrook.server.application import Application
 from everbrook.server.exchange import Reply, Request, Upload
 from everbrook.server.vigil import require_rights
 
+KEPT = b""
+KEPT_1_0 = b"Connection: keep-alive\r\n"
+
 # Smaller pieces are gathered: a thousand tiny chunks must not cost a thousand writes.
 PIECE_BYTES = 64 * 1024
 
 
-class Incoming:
-    """The body of one request, on its way to an `Upload`, or to be gathered where the request is for none."""
+class IncomingBody:
+    """The body of one request: passed on to an `Upload` while it arrives, or gathered if the request has none."""
 
     __slots__ = ("_held", "_length", "_max_bytes", "_size", "_upload", "error", "waiting")
 
     def __init__(self, length: int, max_bytes: int) -> None:
-        """Take the length that is declared, if any, and the limit for a body that is gathered."""
+        """`length` is the declared one, 0 if unknown; `max_bytes` bounds a body that is gathered."""
         self._length = length
         self._max_bytes = max_bytes
         self._held = bytearray()
@@ -32,7 +35,7 @@ class Incoming:
 
     @property
     def accepted(self) -> bool:
-        """Whether the body is welcome."""
+        """Whether the application wants the body."""
         return not self.waiting and self.error is None
 
     @property
@@ -46,7 +49,7 @@ class Incoming:
         return len(self._held)
 
     def begin(self, application: Application, request: Request, on_relief: Callable[[], None]) -> None:
-        """Ask whether the body is welcome: the turn of its request has come."""
+        """Ask the application whether it accepts the body, because it is the turn of its request."""
         self.waiting = False
         try:
             upload = self._upload = application.receive(request)
@@ -94,7 +97,7 @@ class Incoming:
         self.cancel()
 
     def finish(self, application: Application, request: Request, on_relief: Callable[[], None]) -> Reply:
-        """Answer the request: its body is whole, and its turn has come."""
+        """Answer the request: its body is whole, and it is its turn."""
         if self.waiting:
             self.begin(application, request, on_relief)
         if self._upload is not None:
@@ -111,15 +114,32 @@ class Incoming:
         return application.handle(request)
 
     def _check_rights(self, request: Request) -> None:
-        """Refuse what was welcome once. A body that was gathered passes the gates again instead."""
+        """Refuse an upload whose rights have ended since it began. A gathered body passes the gates again instead."""
         try:
             require_rights(request)
         except Unauthorized as error:
             self._fail(error)
 
     def cancel(self) -> None:
-        """Let everything go."""
+        """Release what is held, and cancel the upload."""
         self._held.clear()
         upload, self._upload = self._upload, None
         if upload is not None:
             upload.cancel()
+
+
+class Http1Request(Request, kw_only=True, gc=False):
+    """A request with what HTTP/1.x says about its connection.
+
+    `connection` is the header line that tells the client that the connection stays open, None if it must end. HTTP/1.0
+    has no chunks (`chunkable`), so there the end of the connection ends a streamed answer.
+    """
+
+    connection: bytes | None
+    chunkable: bool
+
+
+class StreamedRequest(Http1Request, kw_only=True, gc=True):
+    """A request that is handed on before its body is whole."""
+
+    incoming: IncomingBody

@@ -1,7 +1,12 @@
-"""Request targets: what a request line asks for, as path and query."""
+"""The request line: its target as path and query, and methods that `httptools` does not know."""
 
-from everbrook.protocol.errors import BadRequest, quoted
+import re
+
+from everbrook.protocol.errors import BadRequest, MethodNotImplemented, quoted
 from everbrook.protocol.memory import remember
+from everbrook.server.methods import refuse_method
+
+_REQUEST_LINE = re.compile(rb"(?:\A|\n)([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 
 
 @remember(maxsize=4096)
@@ -24,3 +29,12 @@ def origin_form(target: bytes) -> bytes:
             raise BadRequest(f"an absolute request target must have a path, got {quoted(target)}")
         return slash + path
     return target
+
+
+def unknown_method(data: bytes) -> MethodNotImplemented | None:
+    """Find the method that is none of HTTP's in bytes that `httptools` refused for it.
+
+    `httptools` does not tell where it stopped. A request line of which only a part has arrived is not looked at.
+    """
+    methods = (refuse_method(method, b"") for method in _REQUEST_LINE.findall(data))
+    return next((error for error in methods if isinstance(error, MethodNotImplemented)), None)

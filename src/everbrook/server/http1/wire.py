@@ -1,4 +1,4 @@
-"""From responses to bytes."""
+"""Rendering: from heads and pieces of bodies to bytes."""
 
 from email.utils import formatdate
 from http import HTTPStatus
@@ -14,9 +14,9 @@ _CLOSE = b"Connection: close\r\n"
 
 
 def render_head(response: Response, date: bytes, connection: bytes | None, *, to_head: bool) -> bytes:
-    """Write the head of a whole response. One to HEAD has a length only where that of the body is known.
+    """Write the head of a whole response. A response to HEAD has Content-Length only if the length is known.
 
-    `connection` is the line for a connection that goes on; None ends it.
+    `connection` is the header line of a connection that stays open; None closes it.
     """
     length = len(response.body) if response.length is None else response.length
     bodiless = response.status in _BODILESS or (to_head and not response.body and response.length is None)
@@ -30,7 +30,7 @@ def render_head(response: Response, date: bytes, connection: bytes | None, *, to
 
 
 def render_stream_head(response: Response, date: bytes, connection: bytes | None, *, chunked: bool) -> bytes:
-    """Write the head of a streamed response. Without a length and chunks, its end is that of the connection."""
+    """Write the head of a streamed response. Without a length and chunks, the end of the connection ends it."""
     known = b"" if response.length is None else b"Content-Length: %d\r\n" % response.length
     return b"%b%b%b%b%b\r\n" % (
         _STATUS_LINES[response.status],
@@ -47,10 +47,20 @@ def chunk(data: bytes) -> bytes:
 
 
 def unframed(data: bytes) -> bytes:
-    """Leave a piece as it is, where the length or the end of the connection says where the body ends."""
+    """Leave a piece as it is, because Content-Length or the end of the connection ends the body."""
     return data
 
 
 def date_line() -> bytes:
     """Write the Date header for this second."""
     return b"Date: %b\r\n" % formatdate(usegmt=True).encode()
+
+
+def render_without_upgrade(method: bytes, target: bytes, version: str, headers: dict[bytes, bytes]) -> bytes:
+    """Write the head of a request without its offer of an upgrade (RFC 9110 §7.8)."""
+    kept = {name: value for name, value in headers.items() if name != b"upgrade"}
+    options = kept.pop(b"connection", b"").lower()
+    if b"close" in options:
+        kept[b"connection"] = b"close"
+    lines = b"".join(b"%b: %b\r\n" % header for header in kept.items())
+    return b"%b %b HTTP/%b\r\n%b\r\n" % (method, target, version.encode(), lines)

@@ -1,13 +1,13 @@
-"""Encrypted connections: accepted here, encrypted by the loop, and only then spoken with.
+"""Acceptors: how connections are taken from the sockets that listen.
 
-What is not encrypted in time is dropped; nothing was asked by then, so nobody is answered. Where there are too many,
-the oldest goes: who means well is done in an instant, and who holds connections open to keep others out pushes out
-their own.
+Plain connections are accepted by the event loop, one per turn, and `PlainAcceptor` takes the others that wait. TLS
+connections are all accepted by `TlsAcceptor`, which bounds their handshakes.
 """
 
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,8 +19,73 @@ from everbrook.server.tls import Certificates
 logger = logging.getLogger(__name__)
 
 
-class EncryptedServer:
-    """Sockets that listen, and their connections until they are encrypted. `room` says how many more there may be."""
+class PlainAcceptor:
+    """Accepts what else waits in the backlog of a socket when the event loop has accepted one connection.
+
+    Under load a turn of the loop is long: without this, a new client would wait a turn for each one before it.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connect: Callable[[], asyncio.Protocol], at_once: int, faults: Faults
+    ) -> None:
+        """Accept at most `at_once` connections of a socket in one turn of the loop."""
+        self._loop = loop
+        self._connect = connect
+        self._at_once = at_once
+        self._faults = faults
+        self._sockets: list[socket.socket] = []
+        self._scheduled = False
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def listen(self, descriptors: Sequence[int]) -> None:
+        """Accept from these sockets from now on."""
+        self._sockets = [socket.socket(fileno=os.dup(each)) for each in descriptors]
+        for each in self._sockets:
+            each.settimeout(0)
+
+    def schedule(self) -> None:
+        """Accept in the next turn of the loop what waits, because a connection has come."""
+        if self._sockets and not self._scheduled:
+            self._scheduled = True
+            self._faults.soon(Callback.ACCEPT, self._accept, failed=self._unschedule)
+
+    def _unschedule(self) -> None:
+        self._scheduled = False
+
+    def _accept(self) -> None:
+        self._scheduled = False
+        for listening in self._sockets:
+            # The event loop finds the same error, and handles it.
+            with contextlib.suppress(OSError):
+                for _ in range(self._at_once):
+                    self._take(listening.accept()[0])
+
+    def _take(self, connection: socket.socket) -> None:
+        connection.settimeout(0)
+        task = self._loop.create_task(
+            self._faults.attempt(Callback.ACCEPT, partial(self._make, connection), connection.close)
+        )
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _make(self, connection: socket.socket) -> None:
+        # The client may have reset it meanwhile.
+        with contextlib.suppress(OSError):
+            await self._loop.connect_accepted_socket(self._connect, connection)
+
+    def close(self) -> None:
+        """Accept no more."""
+        for each in self._sockets:
+            each.close()
+        self._sockets = []
+
+
+class TlsAcceptor:
+    """Accepts connections and has the loop encrypt them; a `Connection` is made when the handshake is done.
+
+    A handshake that takes too long is dropped without an answer, as nothing was asked yet. If there are too many, the
+    oldest is dropped: an honest client needs a moment, and one that holds handshakes open drops its own.
+    """
 
     def __init__(
         self,
@@ -31,7 +96,7 @@ class EncryptedServer:
         tuning: EncryptionTuning,
         faults: Faults,
     ) -> None:
-        """Begin to accept."""
+        """Begin to accept. `room` says how many more connections there may be."""
         self.sockets = tuple(sockets)
         self._certificates = certificates
         self._connect = connect
@@ -42,10 +107,10 @@ class EncryptedServer:
         self._under_way: dict[asyncio.Task[None], None] = {}
         for each in self.sockets:
             each.settimeout(0)
-            self._look_at(each)
+            self._watch(each)
 
     def __len__(self) -> int:
-        """How many connections are not encrypted yet."""
+        """How many handshakes are under way."""
         return len(self._under_way)
 
     def close(self) -> None:
@@ -55,7 +120,7 @@ class EncryptedServer:
             each.close()
 
     def drop(self) -> None:
-        """Let go of what is not encrypted."""
+        """Drop the handshakes that are under way."""
         for task in tuple(self._under_way):
             task.cancel()
 
@@ -76,12 +141,12 @@ class EncryptedServer:
         go_on = partial(self._go_on, listening)
         self._faults.later(Callback.ACCEPT, self._tuning.pause_secs, go_on, failed=go_on)
 
-    def _look_at(self, listening: socket.socket) -> None:
+    def _watch(self, listening: socket.socket) -> None:
         self._loop.add_reader(listening, self._faults.run, Callback.ACCEPT, self._accept, listening)
 
     def _go_on(self, listening: socket.socket) -> None:
         if listening.fileno() >= 0:
-            self._look_at(listening)
+            self._watch(listening)
 
     def _begin(self, connection: socket.socket) -> None:
         connection.settimeout(0)
@@ -96,13 +161,13 @@ class EncryptedServer:
             oldest.cancel()
 
     def _forget(self, task: asyncio.Task[None], held: list[socket.socket]) -> None:
-        """Look after a connection no longer. One that was dropped before its turn came is still held."""
+        """Remove a handshake that is done. If it was dropped before it began, its socket is still held here."""
         self._under_way.pop(task, None)
         for connection in held:
             connection.close()
 
     async def _encrypt(self, held: list[socket.socket]) -> None:
-        # A scanner, an old client, a certificate that is not good: the other side knows, and there are many.
+        # Failed handshakes are not logged: scanners cause many of them, and the client sees the reason.
         with contextlib.suppress(OSError):
             await self._loop.connect_accepted_socket(
                 self._connect,
