@@ -14,7 +14,7 @@ def test_names_of_options_may_be_written_in_any_case() -> None:
 
 def test_a_limit_by_default_is_one_that_a_server_need_not_know() -> None:
     assert parse_source({"stream": "a", "maxBytesPerTrigger": "auto"}).limits == Limits(
-        None, 64 * 1024**2, required=False
+        None, 32 * 1024**2, required=False
     )
 
 

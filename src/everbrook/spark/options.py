@@ -15,7 +15,7 @@ from everbrook.spark.positions import EARLIEST, LATEST, Boundary, parse_boundary
 
 OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
-BATCH_BYTES = 64 * 1024 * 1024
+BATCH_BYTES = 32 * 1024 * 1024
 AUTO = "auto"
 """A limit of `BATCH_BYTES`, where the server can say where messages end."""
 

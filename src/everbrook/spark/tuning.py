@@ -6,7 +6,7 @@ from msgspec import Struct
 class StreamTuning(Struct, frozen=True, kw_only=True):
     """For queries that write streams."""
 
-    large_bytes: int = 32 * 1024 * 1024
+    large_bytes: int = 64 * 1024 * 1024
     """Tasks append a batch that is larger than this, else the driver does."""
 
 

@@ -29,5 +29,5 @@ def test_a_backlog_larger_than_memory_is_copied_in_batches(tmp_path: Path) -> No
         client.stream("in").extend({"n": n, "padding": "x" * 1_000_000} for n in range(MESSAGES))
         with running(file) as pipeline:
             done = pipeline.wait_for(lambda event: event.get("state") in {"done", "restarting", "failed"})
-        assert (done["state"], done["rows"], done["batch"]) == ("done", MESSAGES, 2)
+        assert (done["state"], done["rows"], done["batch"]) == ("done", MESSAGES, 4)
         assert [message["n"] for message in client.stream("out").read()] == list(range(MESSAGES))
