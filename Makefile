@@ -136,7 +136,7 @@ docs: ## (later) the documentation site
 GENERATED := tests/engine/test_machine.py tests/engine/test_subscriptions_machine.py tests/extensions/test_histories.py \
   tests/storage/test_model.py tests/storage/test_wrong_rows.py tests/storage/test_journal_damage.py tests/storage/test_record.py
 
-soak: setup ## the longest tests, new generated histories, then: damage files of stores, put a hostile tenant beside a normal one, kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, raise exceptions in its callbacks, kill drivers of Spark, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams, measure turns of the loop
+soak: setup ## the longest tests, new generated histories, then: damage files of stores, put a hostile tenant beside a normal one, kill servers, with subscriptions too, break connections, put 5,000 readers on a server that restarts, raise exceptions in its callbacks, kill drivers of Spark, replace streams under running jobs, kill anything between tables and streams, fail disks, replay crashes, fill a store with a million streams, measure turns of the loop
 	$(BIN)/python -m pytest -m long -q
 	EVERBROOK_HYPOTHESIS=soak $(BIN)/python -m pytest -q $(GENERATED)
 	$(BIN)/python -m soak

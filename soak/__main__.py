@@ -26,6 +26,7 @@ from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
 from soak.load.running import CONTROLS as LOAD_CONTROLS, soak_load
 from soak.progress import say
+from soak.recreate.changing import FORGETFUL
 from soak.resuming.killing import CARELESS, KINDS as SOURCES, soak_resuming
 from soak.scale import measure_scale
 from soak.server import ServerFailed
@@ -89,9 +90,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--restarts", type=int, default=6, help="of the server under load (default 6)")
     parser.add_argument(
         "--control",
-        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS, UNGUARDED, CARELESS],
-        help=f"of tables and streams, of the load ({', '.join(LOAD_CONTROLS)}), of exceptions ({UNGUARDED}) or of "
-        f"programs that are started again ({CARELESS}), nothing else: it has to fail",
+        choices=[ALL, *(control.flaw for control in CONTROLS), *LOAD_CONTROLS, UNGUARDED, CARELESS, FORGETFUL],
+        help=f"of tables and streams, of the load ({', '.join(LOAD_CONTROLS)}), of exceptions ({UNGUARDED}), of "
+        f"programs that are started again ({CARELESS}) or of streams that are ({FORGETFUL}), nothing else: it has to "
+        "fail",
     )
     parser.add_argument("--cases", type=int, default=FLIP_CASES, help=f"damaged stores of each mode ({FLIP_CASES})")
     parser.add_argument("--case", type=int, help="the one damaged store of this number")
@@ -244,6 +246,28 @@ def _lake(options: argparse.Namespace) -> None:
         soak_lake(Path(folder), kills=options.kills or SPARK_KILLS, seed=options.seed, max_secs=SPARK_SECS)
 
 
+def _recreate(options: argparse.Namespace) -> None:
+    """Replace streams under jobs; with the control, under jobs that can't tell, and see that this is noticed."""
+    missing = [name for name in ("pyspark", "deltalake", "psycopg") if importlib.util.find_spec(name) is None]
+    if missing:
+        say(f"no stream was replaced under jobs: {', '.join(missing)} is missing (the extras lake and stack)")
+        return
+    from soak.recreate.killing import soak_recreate  # noqa: PLC0415 - with deltalake and psycopg
+
+    control = options.control == FORGETFUL
+    with tempfile.TemporaryDirectory(prefix="soak-", dir=DATA) as folder:
+        try:
+            kills = options.kills or SPARK_KILLS
+            say(f"recreate: {soak_recreate(Path(folder), kills=kills, seed=options.seed, flaw=control)}")
+        except PromiseBroken as error:
+            if not control:
+                raise
+            say(f"recreate: the control {FORGETFUL} was noticed, as it has to be: {error}")
+            return
+    if control:
+        raise PromiseBroken(f"the control {FORGETFUL} was not noticed")
+
+
 def _sync(options: argparse.Namespace) -> None:
     missing = [name for name in ("pyspark", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
@@ -308,6 +332,7 @@ PARTS: Mapping[str, Callable[[argparse.Namespace], None]] = {
     "resuming": _resuming,
     "spark": _spark,
     "lake": _lake,
+    "recreate": _recreate,
     "sync": _sync,
     "faults": _faults,
     "crash": _crash,

@@ -1,0 +1,161 @@
+"""Changes of streams, drawn at random, and the ledger of all their incarnations: which messages each has had."""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import accumulate
+from random import Random
+
+from soak.client import Client, Unanswered
+from soak.ledger import PromiseBroken
+
+PREFIX = "in/"
+FORGETFUL = "forgetful"
+"""The control, whose jobs can't tell incarnations apart."""
+STREAMS, MAX_FORKS = 6, 4
+JSON = "application/json"
+_NOT_FOUND, _CONFLICT = 404, 409
+_RETRY_SECS, _PATIENCE_SECS = 0.02, 60.0
+_CHANGES = {"append": 60, "create again": 12, "delete": 4, "cut": 16, "fork": 4}
+
+
+@dataclass(slots=True)
+class Incarnation:
+    """One of the streams that have had a name: the keys of its messages, in their order."""
+
+    name: str
+    number: int
+    keys: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    cut: int = 0
+    """How many of its messages retention has removed."""
+    appends: int = 0
+    ended: bool = False
+
+    def offset_of(self, place: int) -> int:
+        """Tell where a message begins."""
+        return sum(self.sizes[:place])
+
+    def places_before(self, offset: int) -> int:
+        """Tell how many messages end at an offset or before it."""
+        return sum(end <= offset for end in accumulate(self.sizes))
+
+
+class Streams:
+    """The streams of a soak, and whoever changes them."""
+
+    def __init__(self, port: int, random: Random) -> None:
+        self.all: list[Incarnation] = []
+        self.counts = dict.fromkeys(_CHANGES, 0)
+        self._client = Client(port)
+        self._random = random
+        self._forks = 0
+        for number in range(STREAMS):
+            self._create(f"{PREFIX}{number}", random.randrange(1, 30))
+
+    @property
+    def living(self) -> list[Incarnation]:
+        """The incarnations that are there."""
+        return [each for each in self.all if not each.ended]
+
+    def change(self) -> None:
+        """Do one thing to one stream."""
+        kind = self._random.choices(list(_CHANGES), list(_CHANGES.values()))[0]
+        one = self._random.choice(self.living)
+        self.counts[kind] += kind != "cut"
+        match kind:
+            case "append":
+                self._append(one, self._random.randrange(1, 20))
+            case "create again":
+                self.create_again(one)
+            case "delete":
+                self._delete(one)
+                self._create(f"{PREFIX}new-{len(self.all)}", self._random.randrange(5))
+            case "cut":
+                self._cut(one)
+            case _:
+                self._fork(one)
+
+    def create_again(self, one: Incarnation) -> None:
+        """Delete a stream, and create one of its name that is shorter, as long, or longer."""
+        longer = self._random.choice((0.3, 1.0, 2.0))
+        self._delete(one)
+        self._create(one.name, 1 + int(longer * min(len(one.keys), 60)))
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._client.close()
+
+    def _create(self, name: str, messages: int) -> None:
+        one = Incarnation(name, len(self.all))
+        self._insist("PUT", name, content_type=JSON)
+        self.all.append(one)
+        if messages:
+            self._append(one, messages)
+
+    def _append(self, one: Incarnation, count: int) -> None:
+        keys = [f"{one.number}-{place}" for place in range(len(one.keys), len(one.keys) + count)]
+        messages = [json.dumps(message(key)).encode() for key in keys]
+        claim = {"Producer_Id": f"soak-{one.number}", "Producer_Epoch": "0", "Producer_Seq": str(one.appends)}
+        self._insist("POST", one.name, b"[%b]" % b",".join(messages), content_type=JSON, **claim)
+        one.appends += 1
+        one.keys += keys
+        one.sizes += [len(each) + 1 for each in messages]
+
+    def _delete(self, one: Incarnation) -> None:
+        """Delete a stream. One that has forks keeps its name, so they go first."""
+        for each in self.living:
+            if each.name.startswith(f"{one.name}-fork-"):
+                self._delete(each)
+        self._ask_until_answered({204, _NOT_FOUND}, "DELETE", one.name, None, {})
+        one.ended = True
+
+    def _cut(self, one: Incarnation) -> None:
+        """Remove the beginning of a stream, as far as the last snapshot of its fold covers it."""
+        place = self._random.randint(one.cut, len(one.keys))
+        path = f"{one.name}/__ds/retention/{one.offset_of(place):016d}"
+        if self._ask_until_answered({204, _CONFLICT}, "PUT", path, None, {}) != _CONFLICT:
+            one.cut = place
+            self.counts["cut"] += 1
+
+    def _fork(self, source: Incarnation) -> None:
+        """Fork a stream. Its fork is another stream with the same messages."""
+        if "-fork-" in source.name or sum("-fork-" in each.name for each in self.living) >= MAX_FORKS:
+            return
+        self._forks += 1
+        fork = Incarnation(
+            f"{source.name}-fork-{self._forks}", len(self.all), [*source.keys], [*source.sizes], source.cut
+        )
+        self._insist("PUT", fork.name, content_type=JSON, Stream_Forked_From=f"/v1/stream/{source.name}")
+        self.all.append(fork)
+
+    def _insist(self, method: str, name: str, body: bytes | None = None, /, **headers: str) -> None:
+        self._ask_until_answered({200, 201, 204}, method, name, body, headers)
+
+    def _ask_until_answered(
+        self, statuses: set[int], method: str, name: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> int:
+        """Ask until there is an answer, and give its status."""
+        deadline = time.monotonic() + _PATIENCE_SECS
+        while True:
+            try:
+                return self._client.expect(statuses, method, f"/v1/stream/{name}", body, **headers).status
+            except Unanswered as error:
+                if time.monotonic() > deadline:
+                    raise PromiseBroken(f"no answer for {_PATIENCE_SECS:g} s: {error}") from error
+                time.sleep(_RETRY_SECS)
+
+
+def message(key: str) -> dict[str, object]:
+    """Make a change of an entity that no other message changes."""
+    return {"type": "m", "key": key, "value": key, "headers": {"operation": "insert"}}
+
+
+def keys_in(port: int, name: str) -> list[str]:
+    """Read the keys of the messages of a stream. One that is not there has none."""
+    with closing(Client(port)) as client:
+        if client.request("HEAD", f"/v1/stream/{name}").status == _NOT_FOUND:
+            return []
+        return [str(each["key"]) for page in client.pages(f"/v1/stream/{name}") for each in json.loads(page.body)]

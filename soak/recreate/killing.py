@@ -1,0 +1,197 @@
+"""Jobs of every kind under fire: their streams are replaced while they run and while they are down, and all is killed.
+
+Changes go on while the driver runs, and some are made between a kill and the next start: then a batch may be logged of
+streams that are others when it is read. The changes come from a seed; when exactly they meet a batch depends on the
+machine.
+"""
+
+import json
+import threading
+import time
+from contextlib import ExitStack, closing
+from pathlib import Path
+from random import Random
+
+import psycopg
+from psycopg import sql
+
+from everbrook.spark.lake.delta import open_table
+from everbrook.stack.postgres import Postgres
+from soak.client import Client
+from soak.kill import fork
+from soak.ledger import PromiseBroken
+from soak.progress import say
+from soak.recreate.changing import PREFIX, Streams, keys_in
+from soak.recreate.program import COPIES, JOBS, LAKE, POSTGRES, STREAM, TABLE
+from soak.recreate.verdict import Row, judge, judge_fold, named_in
+from soak.server import Server, free_port
+from soak.spark.driver import Driver
+from soak.spark.journal import BEGAN, Journal, in_flight
+
+SERVER_KILLS = 0.3
+"""The share of runs in which the server is killed too."""
+_MIN_WORK_SECS, _MAX_WORK_SECS, _MAX_PAUSE_SECS = 1.0, 8.0, 0.1
+_MAX_CHANGES_DOWN = 12
+_START_SECS, _FINISH_SECS = 300.0, 600.0
+_SNAPSHOT, _NOT_FOUND = "__ds/snapshot", 404
+
+
+def soak_recreate(folder: Path, *, kills: int, seed: int, flaw: bool = False) -> str:
+    """Kill the driver so many times, let the jobs finish, and judge all of them. Tells what came of it."""
+    random = Random(seed)  # noqa: S311 - it must replay
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = Postgres(folder / "cluster", free_port(), settings={"fsync": "off"})
+    try:
+        cluster.start().wait_ready()
+        with psycopg.connect(cluster.url()) as connection:
+            connection.execute(f"CREATE TABLE {TABLE} (place bigserial, stream text, key text)")
+        with (
+            Server("acid", folder / "store") as server,
+            ExitStack() as drivers,
+            closing(Streams(server.port, fork(random))) as streams,
+        ):
+            fire = Fire(folder, server, cluster.url(), streams, random, drivers, flaw=flaw)
+            for _ in range(kills):
+                fire.strike()
+            return fire.finish()
+    finally:
+        cluster.stop()
+
+
+class Fire:
+    """The jobs, what they depend on, and whoever kills them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        server: Server,
+        database: str,
+        streams: Streams,
+        random: Random,
+        drivers: ExitStack,
+        *,
+        flaw: bool,
+    ) -> None:
+        self._folder, self._server, self._database = folder, server, database
+        self._streams, self._random, self._drivers = streams, random, drivers
+        self._flaw = flaw
+        self._journal = Journal(folder / "journal")
+        self._runs = self._hits = self._server_kills = 0
+
+    def strike(self) -> None:
+        """Start the driver, change streams while it works, kill it, and change more."""
+        driver = self._start(last=False)
+        with Changing(self._streams, fork(self._random)):
+            time.sleep(self._random.uniform(_MIN_WORK_SECS, _MAX_WORK_SECS))
+            server_kill = self._random.random() < SERVER_KILLS
+            if server_kill:
+                self._server.kill()
+                self._server.start()
+                self._server_kills += 1
+                time.sleep(self._random.uniform(0, _MIN_WORK_SECS))
+        if not (driver.running or server_kill or driver.starved):
+            raise PromiseBroken(f"a job ended by itself:\n{driver.output}")
+        driver.kill(workers=True)
+        hit = [job for job in JOBS if in_flight(self._folder / "checkpoints" / job) is not None]
+        self._hits += len(hit)
+        for _ in range(self._random.randrange(_MAX_CHANGES_DOWN)):
+            self._streams.change()
+        if self._random.random() < 0.5:  # noqa: PLR2004 - every other time all streams are others afterwards
+            for one in self._streams.living:
+                if not one.ended and "-fork-" not in one.name:
+                    self._streams.create_again(one)
+        say(f"kill {self._runs}, in mid-batch: {', '.join(hit) or 'none'}; {self._streams.counts}")
+
+    def finish(self) -> str:
+        """Change nothing more, let a last run take all that is there, and judge it."""
+        driver = self._start(last=True)
+        while not driver.finish(_FINISH_SECS):
+            if not driver.starved:
+                raise PromiseBroken(f"the last run failed:\n{driver.output}")
+            driver = self._start(last=True)
+        logs = (log.read_text(errors="replace") for log in self._folder.glob("driver-*.log"))
+        named = named_in("\n".join(logs))
+        told = []
+        for job, rows in ((STREAM, self._copied()), (POSTGRES, self._logged()), (LAKE, self._tabled())):
+            forgotten = self._server_kills > 0
+            judged = judge(job, rows, self._streams.all, named, ordered=job != LAKE, forgotten=forgotten)
+            told.append(f"{job} {judged.rows:,} rows, {judged.missing:,} missing")
+        folded = self._judge_folds()
+        return (
+            f"{len(self._streams.all)} incarnations, {self._runs - 1} kills of the driver with {self._hits} jobs in "
+            f"mid-batch, {self._server_kills} of the server; {'; '.join(told)}; {folded} snapshots of folds"
+        )
+
+    def _copied(self) -> list[Row]:
+        names = {one.name for one in self._streams.all}
+        return [(name, key) for name in names for key in keys_in(self._server.port, name.replace(PREFIX, COPIES, 1))]
+
+    def _logged(self) -> list[Row]:
+        with psycopg.connect(self._database) as connection:
+            statement = sql.SQL("SELECT stream, key FROM {} ORDER BY place").format(sql.Identifier(TABLE))
+            return [(str(stream), str(key)) for stream, key in connection.execute(statement)]
+
+    def _tabled(self) -> list[Row]:
+        rows = open_table(self._folder / "table").to_table(["stream", "value"]).to_pylist()
+        return [(row["stream"], json.loads(row["value"])["key"]) for row in rows]
+
+    def _judge_folds(self) -> int:
+        folded = 0
+        with closing(Client(self._server.port)) as client:
+            for one in self._streams.living:
+                found = client.request("GET", f"/v1/stream/{one.name}/{_SNAPSHOT}")
+                if found.status == _NOT_FOUND:
+                    continue
+                snapshot = client.expect({200}, "GET", found.headers["location"])
+                offset = int(snapshot.headers["stream-snapshot-offset"])
+                judge_fold(one, offset, {each["key"] for each in json.loads(snapshot.body)})
+                folded += 1
+        return folded
+
+    def _start(self, *, last: bool) -> Driver:
+        self._runs += 1
+        settings = {
+            "url": f"http://127.0.0.1:{self._server.port}",
+            "postgres": self._database,
+            "table": str(self._folder / "table"),
+            "checkpoints": str(self._folder / "checkpoints"),
+            "scratch": str(self._folder / "scratch"),
+            "max_rows": 0 if last else self._random.choice((0, 0, 20, 200)),
+            "flaw": self._flaw,
+            "last": last,
+        }
+        start, log = self._journal.end(), self._folder / f"driver-{self._runs}.log"
+        driver = Driver(settings, run=self._runs, journal=self._journal.path, log=log, program="soak.recreate.program")
+        self._drivers.enter_context(driver)
+        begun = self._journal.wait("driver", {BEGAN}, start, _START_SECS, while_true=lambda: driver.running)
+        if not begun and not driver.starved:
+            raise PromiseBroken(f"run {self._runs} did not begin:\n{driver.output}")
+        return driver
+
+
+class Changing:
+    """Changes streams in a thread of its own, in a `with` block."""
+
+    def __init__(self, streams: Streams, random: Random) -> None:
+        self._streams = streams
+        self._random = random
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._failure: Exception | None = None
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._streams.change()
+                self._stop.wait(self._random.uniform(0, _MAX_PAUSE_SECS))
+        except Exception as error:  # noqa: BLE001 - the thread that waits raises it
+            self._failure = error

@@ -1,0 +1,85 @@
+"""The driver's program: `python -m soak.recreate.program SETTINGS`. Jobs of every kind read the same streams.
+
+The settings are JSON: where the server, the database, the table and the checkpoints are, how much a batch takes,
+whether incarnations are hidden from the jobs, and whether the run takes what is there and ends.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from everbrook.spark import fold_streams, write_lake, write_postgres, write_stream
+from soak.recreate.changing import PREFIX
+from soak.recreate.flaw import Forgetful
+from soak.spark.driver import STARVED
+from soak.spark.journal import BEGAN, note
+from soak.spark.sessions import begin_session
+
+STREAM, POSTGRES, LAKE, FOLD = JOBS = ("stream", "postgres", "lake", "fold")
+COPIES, TABLE = "out/", "log"
+_TRIES = 5
+_INITIALISING = "Initializing sources"
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Run the jobs. One that ends with an error ends the program."""
+    spark = begin_session(settings["scratch"], 2)
+    if settings["flaw"]:
+        spark.dataSource.register(Forgetful)
+    queries = [_begin(partial(_start, spark, job, settings)) for job in JOBS]
+    note("driver", BEGAN)
+    if not settings["last"]:
+        spark.streams.awaitAnyTermination()
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
+    """Start a query, and wait until its reader is there. On a busy machine Spark may give up on it: then once more."""
+    for _ in range(_TRIES):
+        query = start()
+        while query.isActive and query.status["message"] == _INITIALISING:
+            time.sleep(0.05)
+        if STARVED not in str(query.exception()):
+            return query
+    raise RuntimeError(STARVED)
+
+
+def _start(spark: SparkSession, job: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401
+    checkpoint, url = f"{settings['checkpoints']}/{job}", settings["url"]
+    trigger = {"availableNow": True} if settings["last"] else None
+    if job == FOLD:
+        return fold_streams(spark, checkpoint, streamPrefix=PREFIX, url=url, history="keep", trigger=trigger)
+    rows = _rows(spark, settings)
+    if job == STREAM:
+        copies = rows.selectExpr(f"replace(stream, '{PREFIX}', '{COPIES}') AS stream", "value", "offset")
+        return write_stream(copies, checkpoint, trigger=trigger, url=url, autoCreate=True)
+    if job == LAKE:
+        return write_lake(rows, checkpoint, path=settings["table"], schema="raw", trigger=trigger)
+    return write_postgres(
+        rows,
+        checkpoint,
+        url=settings["postgres"],
+        table=TABLE,
+        columns={"stream": "@stream", "key": "key"},
+        sink_id="soak",
+        retry_secs=60.0,
+        trigger=trigger,
+    )
+
+
+def _rows(spark: SparkSession, settings: dict[str, Any]) -> DataFrame:
+    options = {"url": settings["url"], "streamPrefix": PREFIX, "startingOffsets": "earliest", "failOnDataLoss": "false"}
+    if settings["max_rows"]:
+        options["maxRowsPerTrigger"] = str(settings["max_rows"])
+    return spark.readStream.format("everbrook").options(**options).load()
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))
