@@ -95,9 +95,10 @@ def test_status_and_metrics_tell_of_the_jobs(story: Story) -> None:
 
 
 def test_a_job_that_can_not_be_helped_is_given_up_and_the_others_go_on(story: Story) -> None:
-    story.client.stream("doomed").delete()
+    story.client.stream("loud").delete()
+    story.client.stream("doomed").append({"id": 1})
     failed = story.pipeline.wait_for_state("doomed", "failed")
-    assert "'doomed' is gone" in failed["error"]
+    assert "'loud' was deleted while this query wrote to it" in failed["error"]
     assert "`everbrook pipeline reset FILE doomed` lets it begin anew" in failed["error"]
     story.client.stream("orders").append({"id": 2})
     assert len(story.copied(3)) == 3
