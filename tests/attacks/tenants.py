@@ -66,7 +66,7 @@ class Tenants:
         """Every stream, and how long it is, as the engine has them."""
 
         def look() -> dict[str, int]:
-            found = self.server.engine.listed(b"", b"", 10_000)
+            found = self.server.engine.listing.living(b"", b"", 10_000)
             return {name.decode(): head.tail if head else -1 for name, head in found}
 
         return self.server.call(look)

@@ -7,14 +7,13 @@ import pytest
 
 from everbrook.engine import Engine
 from everbrook.engine.committer import Committer, Parked
-from everbrook.engine.executing import Executing
 from everbrook.protocol import Append, Duplicate, Outcome
 from tests.crash.bug import ALL, Bug
 
 
 def _answer_at_once(patch: pytest.MonkeyPatch, hasty: Callable[[], bool]) -> None:
     """Give answers of some kinds before their change is durable."""
-    really_last = cast("property", Executing.last_change).fget
+    really_last = cast("property", Engine.last_change).fget
     assert really_last
 
     def last_change(engine: Engine) -> int:

@@ -35,13 +35,13 @@ def probe(machine: Machine, storage: DurableStorage, snapshot: Snapshot, now: in
 
 def _probe_bytes(engine: Engine, stream: KeptStream, now: int) -> None:
     name, first = stream.head.identity.name, stream.head.kept.earliest
-    found = engine.open(name, now)
+    found = engine.readers.open(name, now)
     read, expected = found.lineage.read(first, stream.head.tail), stream.stored[first:]
     if read != expected:
         raise Violation(f"{name!r} is read as {read[:40]!r}…, not {expected[:40]!r}…")
     if first:
         with suppress(OffsetGone):
-            raise Violation(f"{name!r} is read from its beginning: {engine.page(found, 0)}")
+            raise Violation(f"{name!r} is read from its beginning: {engine.readers.page(found, 0)}")
 
 
 def _probe_producer(engine: Engine, stream: KeptStream, claim: Claim, now: int) -> None:

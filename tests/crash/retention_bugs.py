@@ -169,7 +169,7 @@ def _remove_what_a_publication_replaces(patch: pytest.MonkeyPatch) -> None:
     def publish(engine: Engine, upload: Upload, command: PublishSnapshot) -> Cut:
         before: Snapshot | None = None
         with suppress(NotFound, StreamGone):
-            before = engine.find(command.name, command.now).head.kept.snapshot
+            before = engine.readers.find(command.name, command.now).head.kept.snapshot
         outcome = really_publish(engine, upload, command)
         if before and not before.automatic:
             used[0].remove(before.owner, before.blob)

@@ -156,19 +156,23 @@ class Server:
         self._promises.acknowledge(number, len(self._machine.disk.tape))
 
     def _look_at_names(self, durable: Snapshot) -> None:
-        for name, head in self._engine.listed(b"", b"", len(NAMES)):
+        for name, head in self._engine.listing.living(b"", b"", len(NAMES)):
             if name not in durable or durable[name].head != head:
                 raise Violation(f"{name!r} is listed as {head}, durable is {durable.get(name)}")
 
     def _look_at(self, name: bytes, state: StreamState | None) -> None:
-        stream = self._engine.find(name, self._clock.now())
+        stream = self._engine.readers.find(name, self._clock.now())
         if state is None or stream.committed != state.head:
             raise Violation(f"a reader of {name!r} sees {stream.committed}, durable is {state}")
         first, tail = state.head.kept.earliest, state.head.tail
         if first < tail and stream.lineage.read(first, tail) != state.content:
             raise Violation(f"a reader of {name!r} gets other bytes")
         snapshot = state.head.kept.snapshot
-        if snapshot and not snapshot.automatic and not is_whole(self._engine.open_blob(stream, snapshot), snapshot):
+        if (
+            snapshot
+            and not snapshot.automatic
+            and not is_whole(self._engine.readers.open_blob(stream, snapshot), snapshot)
+        ):
             raise Violation(f"a reader of {name!r} gets another snapshot")
 
 

@@ -73,7 +73,7 @@ def test_readers_see_an_append_whose_client_went_away(store: Store) -> None:
         scheduler.settle()
         store.machine.commits.run()
         scheduler.take_from_thread()
-        assert engine.find(b"a", clock.now()).committed.tail == 3
+        assert engine.readers.find(b"a", clock.now()).committed.tail == 3
 
 
 def test_recovery_holds_after_every_start_as_after_the_first(durable: Store) -> None:

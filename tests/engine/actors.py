@@ -32,7 +32,7 @@ class Follower(RecordingReader):
         return self.here and not self.errors
 
     def leave(self) -> None:
-        self.engine.leave(self.stream, self)
+        self.engine.readers.leave(self.stream, self)
         if self.follows:
             self.here = False
             self._when_it_leaves(self)

@@ -154,7 +154,7 @@ class CuttingMachine(CommandingMachine):
     def remove_bucket(self) -> None:
         now, durable = self.clock.now(), self.engine.durable_change
         self.call(
-            lambda: type(self.engine.delete_bucket(BUCKET)).__name__,
+            lambda: type(self.engine.buckets.delete(BUCKET)).__name__,
             lambda: self.model.delete_bucket(BUCKET, durable, now),
         )
 
@@ -171,12 +171,12 @@ class CuttingMachine(CommandingMachine):
         while self.publications:
             self.give_up_a_snapshot(which=0)
         while self.holdings:
-            self.engine.release(self.holdings.pop().stream)
+            self.engine.reclaimer.release(self.holdings.pop().stream)
         self.work()
 
     def held(self, stream: Stream, expected: ModelStream) -> None:
         """Read a stream in one go from now on."""
-        self.engine.hold(stream)
+        self.engine.reclaimer.hold(stream)
         self.holdings.append(Holding(stream, expected.earliest, expected.content[expected.earliest :]))
 
 

@@ -9,6 +9,7 @@ from everbrook.protocol.errors import InvalidOffset, InvalidQuery, NotFound, Str
 from tests.engine.commanding import attempt, places, positions, with_streams
 from tests.engine.cutting import mostly
 from tests.engine.reading import ReadingMachine
+from tests.engine.rig import resident_streams
 
 counts = st.none() | st.integers(0, 5)
 
@@ -28,17 +29,17 @@ class LookingMachine(ReadingMachine):
         start = starts[at % len(starts)]
         end = expected.boundaries[until % len(expected.boundaries)] if exact else until
         if end < start:
-            assert attempt(lambda: str(self.engine.page(stream, start, end))) == InvalidQuery.__name__
+            assert attempt(lambda: str(self.engine.readers.page(stream, start, end))) == InvalidQuery.__name__
         elif end < expected.tail and end not in expected.boundaries:
-            assert attempt(lambda: str(self.engine.page(stream, start, end))) == InvalidOffset.__name__
+            assert attempt(lambda: str(self.engine.readers.page(stream, start, end))) == InvalidOffset.__name__
         else:
             assert self._read_slice(stream, start, end) == expected.content[start:end]
 
     def _read_slice(self, stream: Stream, start: int, end: int) -> bytes:
         read, end = b"", min(end, stream.committed.tail)
         while True:
-            page = self.engine.page(stream, start, end)
-            read += self.engine.read(stream, page)
+            page = self.engine.readers.page(stream, start, end)
+            read += self.engine.readers.read(stream, page)
             start = page.end
             if start == end:
                 return read
@@ -58,7 +59,7 @@ class LookingMachine(ReadingMachine):
             place = sum(time < at for _, _, time in expected.retained)
         else:
             place = max(0, len(starts) - 1 - (last or 0))
-        assert self.engine.begin(stream, query) == starts[min(place + skip, len(starts) - 1)]
+        assert self.engine.readers.begin(stream, query) == starts[min(place + skip, len(starts) - 1)]
 
     @with_streams
     @rule(place=places)
@@ -81,14 +82,14 @@ class LookingMachine(ReadingMachine):
         snapshot = stream.committed.kept.snapshot
         if snapshot is None or snapshot.automatic:
             return b""
-        reader = self.engine.open_blob(stream, snapshot)
+        reader = self.engine.readers.open_blob(stream, snapshot)
         return b"".join(iter(lambda: reader.read(4), b""))
 
     def _messages(self, stream: Stream, start: int) -> list[tuple[int, int, int]]:
         found: list[tuple[int, int, int]] = []
         while start < stream.committed.tail:
-            page = self.engine.page(stream, start)
-            messages = self.engine.messages(stream, page)
+            page = self.engine.readers.page(stream, start)
+            messages = self.engine.readers.messages(stream, page)
             for end, time in zip(messages.ends, messages.times, strict=True):
                 found.append((start, end, time))
                 start = end
@@ -99,7 +100,7 @@ class LookingMachine(ReadingMachine):
     def what_is_durable_is_as_in_the_model(self) -> None:
         """From the earliest retained offset on, every stream in memory has the bytes that it was given."""
         committed = self.model.history[self.engine.durable_change]
-        for stream in self.engine.residents():
+        for stream in resident_streams(self.engine):
             expected, head = committed[stream.committed.identity.name], stream.committed
             content = expected.content
             assert (head.kept.earliest, head.tail) == (expected.earliest, len(content))
@@ -120,14 +121,14 @@ class LookingMachine(ReadingMachine):
         """What was there when a reader began is there until it ends, unless the stream is not."""
         holding = self.holdings.pop(which % len(self.holdings))
         try:
-            stream = self.engine.current(holding.stream)
+            stream = self.engine.readers.current(holding.stream)
         except (NotFound, StreamGone):
             stream = holding.stream
         else:
             if not stream.ended:
                 end = holding.start + len(holding.content)
                 assert stream.lineage.read(holding.start, end) == holding.content
-        self.engine.release(holding.stream)
+        self.engine.reclaimer.release(holding.stream)
 
     # Lists
 
@@ -139,9 +140,9 @@ class LookingMachine(ReadingMachine):
         behind = names[after % len(names)] if names and after >= 5 else b""
         living = [committed[name] for name in names if name > behind and name.startswith(prefix)]
         expected = [stream for stream in living if not self.model.ended(stream, now)][:limit]
-        found = self.engine.listed(prefix, behind, limit)
+        found = self.engine.listing.living(prefix, behind, limit)
         assert [name for name, _ in found] == [stream.name for stream in expected]
         assert [head and (head.tail, head.closed, head.kept.earliest) for _, head in found] == [
             (stream.tail, stream.closed, stream.earliest) for stream in expected
         ]
-        assert self.engine.count(prefix or b"/") == sum(name.startswith(prefix or b"/") for name in names)
+        assert self.engine.listing.count(prefix or b"/") == sum(name.startswith(prefix or b"/") for name in names)

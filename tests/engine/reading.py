@@ -25,10 +25,10 @@ class ReadingMachine(CuttingMachine):
         stream, expected = opened
         start = self.position(expected, at, exact=exact)
         if start is not None and start < expected.earliest:
-            assert attempt(lambda: str(self.engine.page(stream, start))) == OffsetGone.__name__
+            assert attempt(lambda: str(self.engine.readers.page(stream, start))) == OffsetGone.__name__
             return
         if start is not None and start < expected.tail and start not in expected.boundaries:
-            assert attempt(lambda: str(self.engine.page(stream, start))) == InvalidOffset.__name__
+            assert attempt(lambda: str(self.engine.readers.page(stream, start))) == InvalidOffset.__name__
             return
         begin = expected.tail if start is None else min(start, expected.tail)
         assert self._read_pages(stream, expected, start) == expected.content[begin:]
@@ -40,26 +40,26 @@ class ReadingMachine(CuttingMachine):
             expected = self.model.find(committed, name, now)
         except (NotFound, StreamGone):
             # Whether forks keep an ended stream is told from the newest state.
-            assert attempt(lambda: str(self.engine.open(name, now))) in {
+            assert attempt(lambda: str(self.engine.readers.open(name, now))) in {
                 "StreamNotFound",
                 "StreamGone",
                 "BucketNotFound",
             }
             return None
-        assert self.engine.find(name, now).committed.tail == expected.tail
+        assert self.engine.readers.find(name, now).committed.tail == expected.tail
         self.model.touched[expected.incarnation] = now
-        return self.engine.open(name, now), expected
+        return self.engine.readers.open(name, now), expected
 
     def _read_pages(self, stream: Stream, expected: ModelStream, start: int | None) -> bytes:
-        page = self.engine.page(stream, Sentinel.NOW if start is None else start)
-        read = self.engine.read(stream, page)
+        page = self.engine.readers.page(stream, Sentinel.NOW if start is None else start)
+        read = self.engine.readers.read(stream, page)
         boundaries = expected.boundaries
         while not page.up_to_date:
             messages = boundaries.index(page.end) - boundaries.index(page.start)
             assert messages > 0
             assert messages == 1 or page.end - page.start <= PAGE_BYTES
-            page = self.engine.page(stream, page.end)
-            read += self.engine.read(stream, page)
+            page = self.engine.readers.page(stream, page.end)
+            read += self.engine.readers.read(stream, page)
         assert page.end == expected.tail
         assert page.final == expected.closed
         return read
@@ -72,7 +72,7 @@ class ReadingMachine(CuttingMachine):
             return
         stream = opened[0]
         follower = Follower(self.engine, stream, self.engine.durable_change, self._touch_left)
-        self.engine.join(stream, follower)
+        self.engine.readers.join(stream, follower)
         self.followers.append(follower)
 
     def _touch_left(self, follower: Follower) -> None:

@@ -52,7 +52,7 @@ def newest(engine: Engine, name: bytes) -> Head | None:
 
 def newest_heads(engine: Engine, prefix: bytes) -> list[Head]:
     """Give the newest heads of all streams whose names begin with `prefix`, even of those that do not live."""
-    return list(engine._streams.heads(prefix))
+    return list(engine.listing.heads(prefix))
 
 
 def is_populated(engine: Engine, prefix: bytes) -> bool:
@@ -62,13 +62,23 @@ def is_populated(engine: Engine, prefix: bytes) -> bool:
 
 def held(engine: Engine, scope: bytes) -> Held:
     """Give what a bucket holds, or the whole store, as quotas count it."""
-    return engine._usage.of(scope)
+    return engine.quotas.held(scope)
 
 
 def durable(engine: Engine, name: bytes) -> Head | None:
     """Give the durable head of a stream, even of one that does not live."""
     stream = engine._streams.visible(name)
     return stream.committed if stream else None
+
+
+def resident_streams(engine: Engine) -> tuple[Stream, ...]:
+    """Give the streams in memory that have a durable state, without touching or loading any."""
+    return engine._streams.residents()
+
+
+def change_limits(engine: Engine, limits: Limits) -> None:
+    """Let an engine go on with other limits, as after a restart with other settings."""
+    engine.limits = engine._capacity.limits = limits
 
 
 def evict(engine: Engine) -> None:
@@ -186,7 +196,7 @@ class Rig:
 
     def kept(self, name: bytes) -> Kept:
         """Tell what a stream has of its past, without touching it."""
-        return self.engine.find(name, self.clock.now()).committed.kept
+        return self.engine.readers.find(name, self.clock.now()).committed.kept
 
     def snapshot(self, name: bytes) -> bytes:
         """Read the snapshot of a stream."""
@@ -207,15 +217,15 @@ class Rig:
 
     def open(self, name: bytes) -> Stream:
         """Begin a read."""
-        return self.engine.open(name, self.clock.now())
+        return self.engine.readers.open(name, self.clock.now())
 
     def content(self, name: bytes) -> bytes:
         """Read a stream from what it retains first to its end, page by page."""
         stream = self.open(name)
         offset, pages = stream.committed.kept.earliest, []
         while True:
-            page = self.engine.page(stream, offset)
-            pages.append(self.engine.read(stream, page))
+            page = self.engine.readers.page(stream, offset)
+            pages.append(self.engine.readers.read(stream, page))
             if page.up_to_date:
                 return b"".join(pages)
             offset = page.end
@@ -223,7 +233,7 @@ class Rig:
     def follow(self, name: bytes, reader: RecordingReader | None = None) -> RecordingReader:
         """Let a reader wait at the tail of a stream."""
         reader = reader or RecordingReader()
-        self.engine.join(self.open(name), reader)
+        self.engine.readers.join(self.open(name), reader)
         return reader
 
 

@@ -135,11 +135,11 @@ class SubscribingRig(Rig):
 
     def tail(self, path: str) -> int:
         """Give the durable tail of a stream."""
-        return self.engine.find(name_of(path), self.clock.now()).committed.tail
+        return self.engine.readers.find(name_of(path), self.clock.now()).committed.tail
 
     def kept_incarnation(self, path: str) -> int:
         """Give which incarnation a stream is."""
-        return self.engine.find(name_of(path), self.clock.now()).committed.identity.incarnation
+        return self.engine.readers.find(name_of(path), self.clock.now()).committed.identity.incarnation
 
     def events(self, path: str = "wake") -> list[WakeEvent]:
         """Read a wake stream."""
@@ -180,7 +180,7 @@ class SubscribingRig(Rig):
     def stored(self, subscription_id: str = "s", root: bytes = STREAM_ROOT) -> Subscription | None:
         """Give a subscription as the storage has it."""
         subscription: Subscription | None = None
-        for body in self.engine.read_all(record_name(root, subscription_id)):
+        for body in self.engine.readers.read_all(record_name(root, subscription_id)):
             for event in decode_events(body):
                 subscription = fold(subscription, event)
         return subscription

@@ -62,19 +62,19 @@ def rig(storage: RottenStorage) -> Rig:
 def read(rig: Rig, stream: Stream, offset: int) -> bytes:
     """Read a page as a server does: once more, when damage has just been found."""
     with suppress(StreamDamaged):
-        return rig.engine.read(stream, rig.engine.page(stream, offset))
-    return rig.engine.read(stream, rig.engine.page(stream, offset))
+        return rig.engine.readers.read(stream, rig.engine.readers.page(stream, offset))
+    return rig.engine.readers.read(stream, rig.engine.readers.page(stream, offset))
 
 
 def lose_the_end(rig: Rig, storage: RottenStorage, name: bytes = b"a") -> Stream:
     """Let the storage know that what follows the tail was lost."""
     storage.noted[name] = DamageMark(6, "journal: change 7 can't be read")
     rig.restart()
-    return rig.engine.find(name, rig.clock.now())
+    return rig.engine.readers.find(name, rig.clock.now())
 
 
 def test_damage_that_a_read_meets_ends_the_page_before_it(rig: Rig, storage: RottenStorage) -> None:
-    stream = rig.engine.find(b"a", rig.clock.now())
+    stream = rig.engine.readers.find(b"a", rig.clock.now())
     storage.hidden[stream.head.identity.incarnation] = 5
     assert read(rig, stream, 0) == b"abcd"
     with pytest.raises(StreamDamaged, match="from offset 0000000000000005 on"):
@@ -82,7 +82,7 @@ def test_damage_that_a_read_meets_ends_the_page_before_it(rig: Rig, storage: Rot
 
 
 def test_what_lies_behind_the_damage_can_be_read(rig: Rig, storage: RottenStorage) -> None:
-    stream = rig.engine.find(b"a", rig.clock.now())
+    stream = rig.engine.readers.find(b"a", rig.clock.now())
     storage.hidden[stream.head.identity.incarnation] = 1
     with pytest.raises(StreamDamaged):
         read(rig, stream, 0)
@@ -93,13 +93,13 @@ def test_nobody_waits_at_the_end_of_a_stream_that_lost_its_last_change(rig: Rig,
     stream = lose_the_end(rig, storage)
     assert read(rig, stream, 0) == b"abcdef"
     with pytest.raises(StreamDamaged, match="change 7 can't be read"):
-        rig.engine.page(stream, Sentinel.NOW)
+        rig.engine.readers.page(stream, Sentinel.NOW)
 
 
 @pytest.mark.parametrize("found", ["by a read", "by the storage"])
 def test_a_damaged_stream_takes_nothing_and_can_be_deleted(rig: Rig, storage: RottenStorage, found: str) -> None:
     if found == "by a read":
-        stream = rig.engine.find(b"a", rig.clock.now())
+        stream = rig.engine.readers.find(b"a", rig.clock.now())
         storage.hidden[stream.head.identity.incarnation] = 5
         read(rig, stream, 0)
     else:
@@ -109,7 +109,7 @@ def test_a_damaged_stream_takes_nothing_and_can_be_deleted(rig: Rig, storage: Ro
     rig.append(b"b", b", still")
     rig.engine.execute(Delete(b"a", rig.clock.now()))
     with pytest.raises(StreamNotFound):
-        rig.engine.find(b"a", rig.clock.now())
+        rig.engine.readers.find(b"a", rig.clock.now())
     storage.noted.clear()
     rig.create(b"a")
     rig.append(b"a", b"new")
@@ -120,7 +120,7 @@ def test_a_fork_of_a_damaged_stream_takes_appends(rig: Rig, storage: RottenStora
     now = rig.clock.now()
     rig.engine.execute(Create(b"f", now, rig.engine.new_incarnation(), None, b"", fork=ForkFrom(b"a", 4)))
     rig.engine.execute(Append(b"f", now, TEXT, b"own"))
-    assert read(rig, rig.engine.find(b"f", now), 0) == b"abcdown"
+    assert read(rig, rig.engine.readers.find(b"f", now), 0) == b"abcdown"
 
 
 def test_a_damaged_registry_is_made_anew(storage: RottenStorage) -> None:
@@ -130,14 +130,14 @@ def test_a_damaged_registry_is_made_anew(storage: RottenStorage) -> None:
     rig.create(b"/v1/stream/x")
     rig.scheduler.advance(60_000)
     storage.noted[REGISTRY] = DamageMark(3, "a block is damaged")
-    before = rig.engine.find(REGISTRY, rig.clock.now()).head.identity.incarnation
+    before = rig.engine.readers.find(REGISTRY, rig.clock.now()).head.identity.incarnation
     rig.restart()
     registry = Registry(rig.engine)
     registry.wake()
     rig.scheduler.settle()
     storage.noted.clear()
     rig.scheduler.advance(60_000)
-    stream = rig.engine.find(REGISTRY, rig.clock.now())
+    stream = rig.engine.readers.find(REGISTRY, rig.clock.now())
     assert stream.head.identity.incarnation != before
     assert b'"x"' in read(rig, stream, 0)
 
@@ -169,7 +169,7 @@ def test_a_damaged_subscription_is_stopped_alone_and_can_be_deleted(
 
 def test_readers_at_the_tail_are_told_of_damage_that_another_read_meets(rig: Rig, storage: RottenStorage) -> None:
     """A damaged stream takes nothing more: they would wait for ever."""
-    stream = rig.engine.find(b"a", rig.clock.now())
+    stream = rig.engine.readers.find(b"a", rig.clock.now())
     reader, other = rig.follow(b"a"), rig.follow(b"b")
     storage.hidden[stream.head.identity.incarnation] = 5
     read(rig, stream, 0)
@@ -180,7 +180,7 @@ def test_readers_at_the_tail_are_told_of_damage_that_another_read_meets(rig: Rig
 def test_readers_at_the_tail_are_told_when_a_change_is_refused_for_damage(rig: Rig, storage: RottenStorage) -> None:
     reader = rig.follow(b"a")
     storage.damaged_streams = 1
-    storage.marked.add(rig.engine.find(b"a", rig.clock.now()).head.identity.incarnation)
+    storage.marked.add(rig.engine.readers.find(b"a", rig.clock.now()).head.identity.incarnation)
     with pytest.raises(StreamDamaged, match="takes no changes"):
         rig.append(b"a", b"gh")
     assert [type(error) for error in reader.errors] == [StreamDamaged]
@@ -189,8 +189,8 @@ def test_readers_at_the_tail_are_told_when_a_change_is_refused_for_damage(rig: R
 def test_damage_of_a_source_ends_who_waits_there_and_not_at_its_fork(rig: Rig, storage: RottenStorage) -> None:
     rig.fork(b"f", b"a")
     at_source, at_fork = rig.follow(b"a"), rig.follow(b"f")
-    storage.hidden[rig.engine.find(b"a", rig.clock.now()).head.identity.incarnation] = 5
-    fork = rig.engine.find(b"f", rig.clock.now())
+    storage.hidden[rig.engine.readers.find(b"a", rig.clock.now()).head.identity.incarnation] = 5
+    fork = rig.engine.readers.find(b"f", rig.clock.now())
     read(rig, fork, 0)
     assert len(at_source.errors) == 1
     rig.append(b"f", b"gh")

@@ -27,7 +27,7 @@ def test_a_read_that_began_before_a_deletion_never_sees_the_successor(rig: Rig) 
     rig.create(b"a", b"new data")
     for _ in range(2):
         with pytest.raises(StreamNotFound):
-            rig.engine.page(old, 0)
+            rig.engine.readers.page(old, 0)
 
 
 def test_a_read_that_began_before_a_soft_deletion_ends(rig: Rig) -> None:
@@ -36,7 +36,7 @@ def test_a_read_that_began_before_a_soft_deletion_ends(rig: Rig) -> None:
     rig.fork(b"f", b"a")
     rig.delete(b"a")
     with pytest.raises(StreamGone):
-        rig.engine.page(old, 0)
+        rig.engine.readers.page(old, 0)
 
 
 # Pages that are read part by part
@@ -45,7 +45,7 @@ def test_a_read_that_began_before_a_soft_deletion_ends(rig: Rig) -> None:
 def test_a_part_is_cut_anywhere(rig: Rig) -> None:
     rig.create(b"a", b"old data")
     rig.append(b"a", b" and new")
-    assert rig.engine.read_part(rig.open(b"a"), 2, 11) == b"d data an"
+    assert rig.engine.readers.read_part(rig.open(b"a"), 2, 11) == b"d data an"
 
 
 def test_no_part_is_read_of_a_successor(rig: Rig) -> None:
@@ -54,7 +54,7 @@ def test_no_part_is_read_of_a_successor(rig: Rig) -> None:
     rig.delete(b"a")
     rig.create(b"a", b"new data")
     with pytest.raises(StreamNotFound):
-        rig.engine.read_part(old, 0, 3)
+        rig.engine.readers.read_part(old, 0, 3)
 
 
 def test_no_part_is_read_of_what_lives_for_its_forks_alone(rig: Rig) -> None:
@@ -63,7 +63,7 @@ def test_no_part_is_read_of_what_lives_for_its_forks_alone(rig: Rig) -> None:
     rig.fork(b"f", b"a")
     rig.delete(b"a")
     with pytest.raises(StreamGone):
-        rig.engine.read_part(old, 0, 3)
+        rig.engine.readers.read_part(old, 0, 3)
 
 
 def test_no_part_is_read_of_what_was_cut(rig: Rig) -> None:
@@ -72,8 +72,8 @@ def test_no_part_is_read_of_what_was_cut(rig: Rig) -> None:
     found = rig.open(b"a")
     rig.publish(b"a", 3)
     with pytest.raises(OffsetGone):
-        rig.engine.read_part(found, 2, 6)
-    assert rig.engine.read_part(found, 3, 5) == b"tw"
+        rig.engine.readers.read_part(found, 2, 6)
+    assert rig.engine.readers.read_part(found, 3, 5) == b"tw"
 
 
 def test_what_an_ended_read_raises_does_not_grow(rig: Rig) -> None:
@@ -83,7 +83,7 @@ def test_what_an_ended_read_raises_does_not_grow(rig: Rig) -> None:
     depths = []
     for _ in range(5):
         with pytest.raises(StreamNotFound) as refusal:
-            rig.engine.page(old, 0)
+            rig.engine.readers.page(old, 0)
         depths.append(len(refusal.traceback))
     assert len(set(depths)) == 1
 
@@ -179,7 +179,7 @@ def paged() -> Rig:
     [(Sentinel.BEGINNING, 0, 2), (0, 0, 2), (2, 2, 5), (5, 5, 9), (9, 9, 9), (Sentinel.NOW, 9, 9), (10**15, 9, 9)],
 )
 def test_a_page_begins_where_it_was_asked_for(paged: Rig, offset: int | Sentinel, start: int, end: int) -> None:
-    page = paged.engine.page(paged.open(b"a"), offset)
+    page = paged.engine.readers.page(paged.open(b"a"), offset)
     assert (page.start, page.end, page.up_to_date) == (start, end, end == 9)
 
 
@@ -187,17 +187,17 @@ def test_a_page_begins_where_it_was_asked_for(paged: Rig, offset: int | Sentinel
 def test_an_offset_within_a_message_is_refused(paged: Rig, offset: int) -> None:
     """§8: such an offset was never issued."""
     with pytest.raises(InvalidOffset):
-        paged.engine.page(paged.open(b"a"), offset)
+        paged.engine.readers.page(paged.open(b"a"), offset)
 
 
 def test_an_empty_page_has_no_bytes(paged: Rig) -> None:
     stream = paged.open(b"a")
-    assert paged.engine.read(stream, paged.engine.page(stream, Sentinel.NOW)) == b""
+    assert paged.engine.readers.read(stream, paged.engine.readers.page(stream, Sentinel.NOW)) == b""
 
 
 def test_a_message_larger_than_a_page_comes_whole() -> None:
     rig = Rig(Limits(max_page_bytes=4))
     rig.create(b"a", b"0123456789")
     rig.append(b"a", b"x")
-    page = rig.engine.page(rig.open(b"a"), 0)
+    page = rig.engine.readers.page(rig.open(b"a"), 0)
     assert (page.end, page.up_to_date) == (10, False)

@@ -77,7 +77,7 @@ def test_who_comes_back_is_served_last(rig: Rig) -> None:
     notes: list[str] = []
     rig.create(b"a")
     readers = [rig.follow(b"a", NotingReader(name, notes)) for name in "xyz"]
-    rig.engine.leave(rig.open(b"a"), readers[0])
+    rig.engine.readers.leave(rig.open(b"a"), readers[0])
     rig.follow(b"a", readers[0])
     rig.append(b"a", b"1")
     rig.scheduler.settle()
@@ -114,7 +114,7 @@ def test_different_encodings_do_not_meet(rig: Rig) -> None:
 def test_a_reader_that_leaves_within_its_delivery_gets_no_more(rig: Rig) -> None:
     rig.create(b"a")
     stream = rig.open(b"a")
-    leaving = rig.follow(b"a", RecordingReader(once=lambda reader: rig.engine.leave(stream, reader)))
+    leaving = rig.follow(b"a", RecordingReader(once=lambda reader: rig.engine.readers.leave(stream, reader)))
     staying = rig.follow(b"a")
     for message in (b"1", b"2"):
         rig.append(b"a", message)
@@ -125,7 +125,7 @@ def test_a_reader_that_leaves_within_its_delivery_gets_no_more(rig: Rig) -> None
 def test_a_reader_that_is_sent_away_within_a_delivery_gets_nothing(rig: Rig) -> None:
     rig.create(b"a")
     stream, late = rig.open(b"a"), RecordingReader()
-    rig.follow(b"a", RecordingReader(once=lambda _: rig.engine.leave(stream, late)))
+    rig.follow(b"a", RecordingReader(once=lambda _: rig.engine.readers.leave(stream, late)))
     rig.follow(b"a", late)
     rig.append(b"a", b"1")
     rig.scheduler.settle()
@@ -146,7 +146,7 @@ def test_who_leaves_before_a_delivery_that_is_due_gets_nothing(rig: Rig) -> None
     rig.create(b"a")
     reader = rig.follow(b"a")
     rig.append(b"a", b"1")
-    rig.engine.leave(rig.open(b"a"), reader)
+    rig.engine.readers.leave(rig.open(b"a"), reader)
     rig.scheduler.settle()
     assert reader.batches == []
 
@@ -154,8 +154,8 @@ def test_who_leaves_before_a_delivery_that_is_due_gets_nothing(rig: Rig) -> None
 def test_leaving_twice_is_no_error(rig: Rig) -> None:
     rig.create(b"a")
     reader, stream = rig.follow(b"a"), rig.open(b"a")
-    rig.engine.leave(stream, reader)
-    rig.engine.leave(stream, reader)
+    rig.engine.readers.leave(stream, reader)
+    rig.engine.readers.leave(stream, reader)
     assert not stream.followed
 
 
@@ -165,7 +165,7 @@ def test_nothing_is_left_of_a_feed_that_everybody_left(rig: Rig) -> None:
     for _ in range(3):
         reader = rig.follow(b"a")
         rig.append(b"a", b"1")
-        rig.engine.leave(stream, reader)
+        rig.engine.readers.leave(stream, reader)
     assert stream.feed is None
     rig.scheduler.settle()
     rig.append(b"a", b"2")
@@ -187,7 +187,7 @@ def test_a_reader_that_leaves_between_two_pages_misses_the_second() -> None:
     rig = Rig(Limits(max_page_bytes=1))
     rig.create(b"a")
     stream = rig.open(b"a")
-    leaving = rig.follow(b"a", RecordingReader(once=lambda reader: rig.engine.leave(stream, reader)))
+    leaving = rig.follow(b"a", RecordingReader(once=lambda reader: rig.engine.readers.leave(stream, reader)))
     staying = rig.follow(b"a")
     rig.append(b"a", b"1")
     rig.append(b"a", b"2")

@@ -9,7 +9,7 @@ from everbrook.engine.limits import Limits
 from everbrook.protocol import Append, Appended, Claim, Closed, Deleted, Duplicate, Retention
 from everbrook.protocol.errors import MemoryFull, SequenceGap, StreamFull, TooManyProducers
 from tests.engine.fakes import FakeClock
-from tests.engine.rig import JSON, TEXT, Rig, newest, residents
+from tests.engine.rig import JSON, TEXT, Rig, change_limits, newest, residents
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -173,7 +173,7 @@ def test_a_full_memory_still_lets_streams_be_closed_and_deleted() -> None:
 def test_what_costs_nothing_passes_even_where_more_is_held_than_may_be(rig: Rig) -> None:
     """An operator can lower the limits while streams are there."""
     rig.create(b"a", b"x")
-    rig.engine.limits = Limits(max_memory_bytes=1)
+    change_limits(rig.engine, Limits(max_memory_bytes=1))
     with pytest.raises(MemoryFull):
         rig.append(b"a", b"y")
     assert isinstance(rig.append(b"a", close=True), Closed)
@@ -187,7 +187,7 @@ def larger_than_allowed(*, expires_at: int | None = None, retention: Retention |
     rig.create(b"a", b"12345", expires_at=expires_at, retention=retention)
     rig.append(b"a", b"67890")
     rig.append(b"a", b"abcde", claim=Claim(b"p", 0, 0))
-    rig.engine.limits = Limits(max_memory_bytes=1, max_stream_bytes=4, max_producers_per_stream=1)
+    change_limits(rig.engine, Limits(max_memory_bytes=1, max_stream_bytes=4, max_producers_per_stream=1))
     with pytest.raises(StreamFull):
         rig.append(b"a", b"x")
     return rig
@@ -210,7 +210,7 @@ def test_a_forked_stream_larger_than_allowed_can_end(ends: str) -> None:
     rig = Rig()
     rig.create(b"a", b"1234567890", expires_at=rig.clock.now() + 1000)
     rig.fork(b"f", b"a", ttl_secs=60)
-    rig.engine.limits = Limits(max_stream_bytes=4)
+    change_limits(rig.engine, Limits(max_stream_bytes=4))
     if ends == "deleted":
         rig.delete(b"a")
     else:
@@ -228,7 +228,7 @@ def test_a_stream_larger_than_allowed_expires() -> None:
 
 def test_a_stream_larger_than_allowed_can_be_cut_and_then_written_to() -> None:
     rig = larger_than_allowed()
-    rig.engine.limits = Limits(max_stream_bytes=6)
+    change_limits(rig.engine, Limits(max_stream_bytes=6))
     rig.publish(b"a", 5, keep_history=True)
     rig.publish(b"a", 10)
     assert rig.kept(b"a").earliest == 10

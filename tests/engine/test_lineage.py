@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.engine.limits import Limits
-from everbrook.engine.reading import MAX_PAGE_PARTS
+from everbrook.engine.readers import MAX_PAGE_PARTS
 from everbrook.protocol import Existing
 from everbrook.protocol.errors import ForkTooDeep, InvalidOffset
 from everbrook.storage import MemoryStorage
@@ -95,11 +95,11 @@ def test_a_cut_within_a_message_is_a_boundary_on_the_fork_alone(rig: Rig) -> Non
     rig.fork(b"f", b"a", 0, 3, body=b"LO")
     assert rig.content(b"f") == b"helLO"
     fork, source = rig.open(b"f"), rig.open(b"a")
-    assert rig.engine.page(fork, 3).start == 3
+    assert rig.engine.readers.page(fork, 3).start == 3
     with pytest.raises(InvalidOffset):
-        rig.engine.page(source, 3)
+        rig.engine.readers.page(source, 3)
     with pytest.raises(InvalidOffset):
-        rig.engine.page(fork, 4)
+        rig.engine.readers.page(fork, 4)
 
 
 def test_a_sub_offset_reaches_only_into_what_the_source_itself_has(rig: Rig) -> None:
@@ -133,7 +133,7 @@ def test_a_chain_of_many_forks_is_read(rig: Rig) -> None:
     chain(rig, DEPTH)
     last = b"%d" % DEPTH
     assert rig.content(last) == b"x" + b"y" * DEPTH
-    assert rig.engine.page(rig.open(last), 1000).start == 1000
+    assert rig.engine.readers.page(rig.open(last), 1000).start == 1000
 
 
 def test_the_holder_of_an_offset_is_found_in_a_few_steps_however_deep_the_chain(rig: Rig) -> None:
@@ -148,11 +148,11 @@ def test_a_page_has_bytes_of_a_bounded_number_of_streams() -> None:
     rig = Rig(storage=storage)
     chain(rig, DEPTH)
     stream = rig.open(b"%d" % DEPTH)
-    page = rig.engine.page(stream, 100)
+    page = rig.engine.readers.page(stream, 100)
     assert (page.start, page.end, page.up_to_date) == (100, 100 + MAX_PAGE_PARTS, False)
-    assert rig.engine.page(stream, 100, until=110).end == 110
+    assert rig.engine.readers.page(stream, 100, until=110).end == 110
     storage.reads = 0
-    assert rig.engine.read(stream, page) == b"y" * MAX_PAGE_PARTS
+    assert rig.engine.readers.read(stream, page) == b"y" * MAX_PAGE_PARTS
     assert storage.reads == MAX_PAGE_PARTS
 
 

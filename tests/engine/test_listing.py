@@ -2,7 +2,7 @@
 
 import pytest
 
-from everbrook.engine.engine import EXPIRED_AT_ONCE
+from everbrook.engine.buckets import EXPIRED_AT_ONCE
 from everbrook.protocol import Deleted, bucket_prefix
 from everbrook.protocol.errors import BucketNotEmpty, BucketNotFound
 from everbrook.storage import StorageFull
@@ -14,7 +14,7 @@ FULL = StorageFull("the disk is full")
 
 
 def listed(rig: Rig, prefix: bytes = b"", after: bytes = b"", limit: int = 1000) -> list[bytes]:
-    return [name for name, _ in rig.engine.listed(prefix, after, limit)]
+    return [name for name, _ in rig.engine.listing.living(prefix, after, limit)]
 
 
 # Listing
@@ -40,7 +40,7 @@ def test_a_listing_goes_on_after_a_name(rig: Rig) -> None:
 def test_a_listing_shows_each_stream_as_it_is(rig: Rig) -> None:
     rig.create(b"a", b"12")
     rig.append(b"a", b"3", close=True)
-    ((_, head),) = rig.engine.listed(b"", b"", 9)
+    ((_, head),) = rig.engine.listing.living(b"", b"", 9)
     assert head is rig.open(b"a").committed
 
 
@@ -99,7 +99,7 @@ def test_streams_are_counted_by_what_their_names_begin_with(rig: Rig) -> None:
         rig.create_bucket(bucket_id)
         for number in range(count):
             rig.create(b"/ds/%b/%d" % (bucket_id, number))
-    assert rig.engine.count(AGENTS) == 2
+    assert rig.engine.listing.count(AGENTS) == 2
 
 
 # Whether there is a stream
@@ -184,7 +184,7 @@ def test_a_bucket_that_is_being_created_takes_streams(delayed: DelayedRig) -> No
 
 def test_a_bucket_that_is_being_deleted_takes_no_streams(agents: DelayedRig) -> None:
     """002 §1.5."""
-    agents.engine.delete_bucket(b"agents")
+    agents.engine.buckets.delete(b"agents")
     with pytest.raises(BucketNotFound):
         agents.create(b"/ds/agents/a")
 
@@ -193,7 +193,7 @@ def test_a_bucket_with_a_stream_on_its_way_is_not_deleted(agents: DelayedRig) ->
     """002 §1.5: 409."""
     agents.create(b"/ds/agents/a")
     with pytest.raises(BucketNotEmpty):
-        agents.engine.delete_bucket(b"agents")
+        agents.engine.buckets.delete(b"agents")
 
 
 def test_streams_whose_time_has_run_out_do_not_keep_a_bucket(rig: Rig) -> None:
@@ -202,9 +202,9 @@ def test_streams_whose_time_has_run_out_do_not_keep_a_bucket(rig: Rig) -> None:
     for number in range(3):
         rig.create(b"/ds/agents/%d" % number, ttl_secs=1)
     with pytest.raises(BucketNotEmpty):
-        rig.engine.delete_bucket(b"agents")
+        rig.engine.buckets.delete(b"agents")
     rig.clock.micros += 1_000_000
-    assert isinstance(rig.engine.delete_bucket(b"agents"), Deleted)
+    assert isinstance(rig.engine.buckets.delete(b"agents"), Deleted)
     assert rig.storage.used_bytes == 0
 
 
@@ -215,7 +215,7 @@ def test_a_stream_that_lives_keeps_its_bucket_whichever_of_them_comes_first(rig:
     rig.create(b"/ds/agents/b", ttl_secs=9)
     rig.clock.micros += 1_000_000
     with pytest.raises(BucketNotEmpty):
-        rig.engine.delete_bucket(b"agents")
+        rig.engine.buckets.delete(b"agents")
     assert listed(rig, AGENTS) == [b"/ds/agents/b"]
 
 
@@ -224,12 +224,12 @@ def test_many_streams_whose_time_has_run_out_go_a_slice_at_a_time(rig: Rig) -> N
     for number in range(2 * EXPIRED_AT_ONCE + 1):
         rig.create(b"/ds/agents/%04d" % number, ttl_secs=1)
     rig.clock.micros += 1_000_000
-    first = rig.engine.expire_some(b"agents", b"")
+    first = rig.engine.buckets.expire_some(b"agents", b"")
     assert first == b"/ds/agents/%04d" % (EXPIRED_AT_ONCE - 1)
-    second = rig.engine.expire_some(b"agents", first)
+    second = rig.engine.buckets.expire_some(b"agents", first)
     assert second is not None
-    assert rig.engine.expire_some(b"agents", second) is None
-    assert isinstance(rig.engine.delete_bucket(b"agents"), Deleted)
+    assert rig.engine.buckets.expire_some(b"agents", second) is None
+    assert isinstance(rig.engine.buckets.delete(b"agents"), Deleted)
 
 
 def test_nothing_more_expires_behind_a_stream_for_which_the_bucket_stays(rig: Rig) -> None:
@@ -238,8 +238,8 @@ def test_nothing_more_expires_behind_a_stream_for_which_the_bucket_stays(rig: Ri
     for number in range(1, EXPIRED_AT_ONCE + 1):
         rig.create(b"/ds/agents/%04d" % number, ttl_secs=1)
     rig.clock.micros += 1_000_000
-    assert rig.engine.expire_some(b"agents", b"") is None
-    assert rig.engine.count(b"/ds/agents/") == EXPIRED_AT_ONCE + 1
+    assert rig.engine.buckets.expire_some(b"agents", b"") is None
+    assert rig.engine.listing.count(b"/ds/agents/") == EXPIRED_AT_ONCE + 1
 
 
 def test_a_soft_deleted_stream_keeps_its_bucket(rig: Rig) -> None:
@@ -249,9 +249,9 @@ def test_a_soft_deleted_stream_keeps_its_bucket(rig: Rig) -> None:
     rig.fork(b"/ds/agents/f", b"/ds/agents/a")
     rig.delete(b"/ds/agents/a")
     with pytest.raises(BucketNotEmpty):
-        rig.engine.delete_bucket(b"agents")
+        rig.engine.buckets.delete(b"agents")
     rig.delete(b"/ds/agents/f")
-    assert isinstance(rig.engine.delete_bucket(b"agents"), Deleted)
+    assert isinstance(rig.engine.buckets.delete(b"agents"), Deleted)
 
 
 def test_buckets_are_there_after_a_restart(rig: Rig) -> None:
@@ -259,6 +259,6 @@ def test_buckets_are_there_after_a_restart(rig: Rig) -> None:
     rig.create(b"/ds/agents/a", b"1")
     rig.restart()
     with pytest.raises(BucketNotEmpty):
-        rig.engine.delete_bucket(b"agents")
+        rig.engine.buckets.delete(b"agents")
     rig.append(b"/ds/agents/a", b"2")
     assert rig.content(b"/ds/agents/a") == b"12"

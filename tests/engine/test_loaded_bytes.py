@@ -11,7 +11,7 @@ from everbrook.protocol import Append, Appended, Claim, Duplicate
 from everbrook.protocol.errors import BucketFull, TooManyProducers
 from everbrook.storage import PRODUCER_BYTES, STREAM_BYTES, StorageFull, producers_bytes
 from tests.engine.fakes import RecordingReader
-from tests.engine.rig import TEXT, DelayedRig, Rig, evict
+from tests.engine.rig import TEXT, DelayedRig, Rig, evict, resident_streams
 
 ID_BYTES = 36
 PRODUCERS_OF_ONE = 10
@@ -36,7 +36,7 @@ def loaded(rig: Rig) -> int:
 
 
 def expected(rig: Rig) -> int:
-    return sum(STREAM_BYTES + producers_bytes(stream.producers) for stream in rig.engine.residents())
+    return sum(STREAM_BYTES + producers_bytes(stream.producers) for stream in resident_streams(rig.engine))
 
 
 def test_what_is_loaded_is_counted_with_its_producers() -> None:
@@ -139,7 +139,7 @@ def test_what_can_not_leave_memory_takes_no_producers_without_a_bound() -> None:
     rig = DelayedRig(Limits(max_loaded_bytes=ONE))
     rig.create(b"a")
     rig.let_everything_arrive()
-    rig.engine.join(rig.open(b"a"), RecordingReader())
+    rig.engine.readers.join(rig.open(b"a"), RecordingReader())
 
     def append_for_ever() -> None:
         for number in range(100):
@@ -158,7 +158,7 @@ def test_producers_of_one_bucket_leave_room_for_those_of_others() -> None:
         rig.create_bucket(bucket)
         rig.create(b"/ds/%b/s" % bucket)
     rig.let_everything_arrive()
-    rig.engine.join(rig.open(b"/ds/acme/s"), RecordingReader())
+    rig.engine.readers.join(rig.open(b"/ds/acme/s"), RecordingReader())
 
     def append_for_ever() -> None:
         for number in range(100):

@@ -3,6 +3,7 @@
 import pytest
 
 from everbrook.engine.faults import Faults
+from everbrook.engine.limits import Limits
 from everbrook.engine.streams import Streams
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import MemoryStorage
@@ -15,7 +16,7 @@ def streams_without_the_source(*instead: Draft) -> Streams:
     first = source.write(b"one")
     fork = Draft(b"fork", 2, source=source, offset=3).write(b"x")
     storage.apply([(first,), (fork,), (source.drop(),), *((other.write(b"secret"),) for other in instead)])
-    return Streams(storage, FakeClock(), None, Bystander(), Faults(FakeClock(), FakeScheduler(FakeClock())))
+    return Streams(storage, FakeClock(), Limits(), Bystander(), Faults(FakeClock(), FakeScheduler(FakeClock())))
 
 
 def test_a_fork_whose_source_is_gone_is_damaged() -> None:

@@ -164,7 +164,7 @@ def test_a_policy_moves_a_stream(rig: Rig) -> None:
 def test_the_end_of_a_stream_whose_time_runs_out_is_known(rig: Rig) -> None:
     rig.engine.moves.token()
     rig.create(b"a", b"12", ttl_secs=9)
-    incarnation = rig.engine.find(b"a", rig.clock.now()).committed.identity.incarnation
+    incarnation = rig.engine.readers.find(b"a", rig.clock.now()).committed.identity.incarnation
     rig.scheduler.advance(60_000)
     assert rig.engine.find_ended(b"a") == rig.engine.moves.ended[b"a"] == Ended(incarnation, 2)
 

@@ -93,12 +93,12 @@ def test_an_upload_that_fails_makes_room_when_it_is_cancelled() -> None:
 
 def test_a_reader_counts_until_it_is_closed(rig: Rig) -> None:
     snapshot = published(rig)
-    stream = rig.engine.find(b"a", rig.engine.clock.now())
-    readers = [rig.engine.open_blob(stream, snapshot) for _ in range(2)]
+    stream = rig.engine.readers.find(b"a", rig.engine.clock.now())
+    readers = [rig.engine.readers.open_blob(stream, snapshot) for _ in range(2)]
     with pytest.raises(Unavailable):
-        rig.engine.open_blob(stream, snapshot)
+        rig.engine.readers.open_blob(stream, snapshot)
     readers.pop().close()
-    assert rig.engine.open_blob(stream, snapshot).read(100) == b"some"
+    assert rig.engine.readers.open_blob(stream, snapshot).read(100) == b"some"
 
 
 def test_a_blob_that_can_not_be_opened_is_unavailable_and_not_counted() -> None:
@@ -107,4 +107,4 @@ def test_a_blob_that_can_not_be_opened_is_unavailable_and_not_counted() -> None:
     snapshot = published(rig)
     for _ in range(2):
         with pytest.raises(Unavailable, match="can't be read now: no file can be opened"):
-            rig.engine.open_blob(rig.engine.find(b"a", rig.engine.clock.now()), snapshot)
+            rig.engine.readers.open_blob(rig.engine.readers.find(b"a", rig.engine.clock.now()), snapshot)

@@ -11,7 +11,7 @@ from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.engine.usage import EVERYTHING
 from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import StoreFull, StreamFull, TooManySubscriptions
-from tests.engine.rig import Rig, held
+from tests.engine.rig import Rig, change_limits, held
 from tests.engine.subscribing import LEASE_MS, SubscribingRig
 
 RETRY_MS = DEFAULT_TUNING.waking.missing_stream_ms
@@ -93,8 +93,8 @@ def test_a_full_store_takes_a_quota() -> None:
     rig.create_bucket(b"acme")
     rig.create(b"/ds/acme/a", b"1234567890")
     for number in range(3):
-        rig.engine.set_quota(b"acme", Quota(max_bytes=number))
-    assert rig.engine.quota(b"acme") == Quota(max_bytes=2)
+        rig.engine.buckets.set_quota(b"acme", Quota(max_bytes=number))
+    assert rig.engine.buckets.quota(b"acme") == Quota(max_bytes=2)
 
 
 def test_the_registry_grows_beyond_the_limit_of_a_stream() -> None:
@@ -153,7 +153,7 @@ def test_streams_are_linked_where_there_are_more_subscriptions_than_there_may_be
     rig = SubscribingRig()
     rig.hook("s")
     rig.hook("t")
-    rig.engine.limits = Limits(max_subscriptions=1)
+    change_limits(rig.engine, Limits(max_subscriptions=1))
     rig.put("x")
     rig.subscriptions.link(STREAM_ROOT, "s", ("x",))
     assert rig.found("s").explicit == {"x"}

@@ -81,15 +81,15 @@ def test_what_waits_to_become_durable_fails(rig: DelayedRig, storage: ContestedS
 def test_what_is_durable_can_still_be_read(rig: DelayedRig, storage: ContestedStorage) -> None:
     storage.lost = REASON
     rig.engine.verify_ownership()
-    assert b"".join(rig.engine.read_all(b"a")) == b"1"
+    assert b"".join(rig.engine.readers.read_all(b"a")) == b"1"
 
 
 def test_nothing_is_removed_from_a_lost_folder(rig: DelayedRig, storage: ContestedStorage) -> None:
-    stream = rig.engine.find(b"a", rig.clock.now())
-    rig.engine.hold(stream)
+    stream = rig.engine.readers.find(b"a", rig.clock.now())
+    rig.engine.reclaimer.hold(stream)
     storage.lost = REASON
     rig.engine.verify_ownership()
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     rig.scheduler.settle()
     assert storage.discarded == []
 

@@ -16,7 +16,7 @@ ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
 
 def quota_of(rig: Rig, **bounds: int) -> Rig:
     rig.create_bucket(ACME)
-    rig.engine.set_quota(ACME, Quota(**bounds))
+    rig.engine.buckets.set_quota(ACME, Quota(**bounds))
     return rig
 
 
@@ -41,7 +41,7 @@ def test_a_quota_outlives_a_restart(rig: Rig) -> None:
     quota_of(rig, max_bytes=10, max_streams=1)
     rig.create(ONE, b"12345678")
     rig.restart()
-    assert rig.engine.quota(ACME) == Quota(10, 1)
+    assert rig.engine.buckets.quota(ACME) == Quota(10, 1)
     with pytest.raises(BucketFull):
         rig.append(ONE, b"901")
     with pytest.raises(BucketFull):
@@ -52,11 +52,11 @@ def test_a_quota_outlives_a_restart(rig: Rig) -> None:
 def test_a_quota_outlives_its_bucket(rig: Rig, *, restart: bool) -> None:
     """Who may delete a bucket and create it again is not rid of its bound by that."""
     quota_of(rig, max_bytes=10)
-    rig.engine.delete_bucket(ACME)
+    rig.engine.buckets.delete(ACME)
     if restart:
         rig.restart()
     rig.create_bucket(ACME)
-    assert rig.engine.quota(ACME) == Quota(10)
+    assert rig.engine.buckets.quota(ACME) == Quota(10)
     with pytest.raises(BucketFull):
         rig.create(ONE, b"a" * 100)
 
@@ -64,12 +64,12 @@ def test_a_quota_outlives_its_bucket(rig: Rig, *, restart: bool) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_the_quota_of_a_bucket_that_is_gone_can_be_taken_back(rig: Rig, *, restart: bool) -> None:
     quota_of(rig, max_bytes=10)
-    rig.engine.delete_bucket(ACME)
-    rig.engine.unset_quota(ACME)
+    rig.engine.buckets.delete(ACME)
+    rig.engine.buckets.unset_quota(ACME)
     if restart:
         rig.restart()
     rig.create_bucket(ACME)
-    assert rig.engine.quota(ACME) == NO_QUOTA
+    assert rig.engine.buckets.quota(ACME) == NO_QUOTA
     rig.create(ONE, b"a" * 100)
 
 

@@ -98,13 +98,13 @@ def test_a_fork_of_a_cut_fork_reads_on(rig: Rig) -> None:
 def test_nothing_of_a_stream_goes_while_it_is_held(rig: Rig) -> None:
     hold(rig)
     stream = rig.open(b"a")
-    rig.engine.hold(stream)
-    rig.engine.hold(stream)
+    rig.engine.reclaimer.hold(stream)
+    rig.engine.reclaimer.hold(stream)
     rig.publish(b"a", 2 * BLOCK_BYTES)
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     assert stored_bytes(rig) == 0
 
 
@@ -112,19 +112,19 @@ def test_the_end_of_a_fork_frees_nothing_of_a_source_that_is_held(rig: Rig) -> N
     hold(rig)
     rig.fork(b"f", b"a")
     stream = rig.open(b"a")
-    rig.engine.hold(stream)
+    rig.engine.reclaimer.hold(stream)
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.delete(b"f")
     assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     assert stored_bytes(rig) == 0
 
 
 def test_holding_one_stream_holds_no_other(rig: Rig) -> None:
     hold(rig)
     hold(rig, b"b")
-    rig.engine.hold(rig.open(b"a"))
+    rig.engine.reclaimer.hold(rig.open(b"a"))
     rig.publish(b"b", 2 * BLOCK_BYTES)
     assert stored_bytes(rig) == 2
 
@@ -132,15 +132,15 @@ def test_holding_one_stream_holds_no_other(rig: Rig) -> None:
 def test_a_stream_that_was_deleted_while_it_was_held_is_let_go_of(rig: Rig) -> None:
     hold(rig)
     stream = rig.open(b"a")
-    rig.engine.hold(stream)
+    rig.engine.reclaimer.hold(stream)
     rig.delete(b"a")
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     assert rig.storage.used_bytes == 0
 
 
 def test_what_a_crash_left_of_a_cut_goes_when_the_stream_is_loaded(rig: Rig) -> None:
     hold(rig)
-    rig.engine.hold(rig.open(b"a"))
+    rig.engine.reclaimer.hold(rig.open(b"a"))
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.restart()
     assert stored_bytes(rig) == 2
@@ -153,13 +153,13 @@ def test_a_stream_that_is_held_may_leave_memory_and_is_held_still() -> None:
     hold(rig)
     rig.let_everything_arrive()
     stream = rig.open(b"a")
-    rig.engine.hold(stream)
+    rig.engine.reclaimer.hold(stream)
     evict(rig.engine)
     assert (stream.resident, rig.engine.inspect().held_streams) == (False, 1)
     rig.publish(b"a", 2 * BLOCK_BYTES)
     rig.let_everything_arrive()
     assert stored_bytes(rig) == 2
     assert stream.lineage.read(0, 2 * BLOCK_BYTES) == 2 * LARGE
-    rig.engine.release(stream)
+    rig.engine.reclaimer.release(stream)
     assert stored_bytes(rig) == 0
     rig.engine.close()

@@ -12,7 +12,7 @@ from everbrook.engine.tuning import RegistryTuning
 from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import MethodNotAllowed
 from everbrook.storage import StorageFull
-from tests.engine.rig import DelayedRig, Rig
+from tests.engine.rig import DelayedRig, Rig, change_limits
 
 FLUSH_MS, RETRY_MS = int(RegistryTuning().flush_secs * 1000), int(RegistryTuning().retry_secs * 1000)
 
@@ -130,10 +130,10 @@ def test_what_memory_had_no_room_for_is_said_later(rig: Rig, *, filled: bool) ->
     if filled:
         rig.scheduler.settle()
     rig.create(named(b"a"))
-    rig.engine.limits = Limits(max_memory_bytes=rig.storage.used_bytes)
+    change_limits(rig.engine, Limits(max_memory_bytes=rig.storage.used_bytes))
     rig.scheduler.advance(FLUSH_MS)
     assert messages(rig) == []
-    rig.engine.limits = Limits()
+    change_limits(rig.engine, Limits())
     rig.scheduler.advance(RETRY_MS)
     assert messages(rig) == [("insert", "a")]
 
@@ -170,12 +170,12 @@ def test_readers_wait_for_nothing_that_can_not_be_said(rig: Rig) -> None:
     """What is there of it can be read, and the rest is said when there is room."""
     registry, readers = Registry(rig.engine), list[object]()
     rig.create(named(b"a"))
-    rig.engine.limits = Limits(max_memory_bytes=rig.storage.used_bytes)
+    change_limits(rig.engine, Limits(max_memory_bytes=rig.storage.used_bytes))
     if not registry.wake():
         registry.wait(lambda: readers.append("reader"))
         rig.scheduler.settle()
         assert readers == ["reader"]
-    rig.engine.limits = Limits()
+    change_limits(rig.engine, Limits())
     rig.scheduler.advance(RETRY_MS)
     assert messages(rig) == [("insert", "a")]
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings, strategies as st
 
 from everbrook.engine import Stream
 from everbrook.engine.faults import Faults
+from everbrook.engine.limits import Limits
 from everbrook.engine.streams import Streams
 from everbrook.protocol import Append, Change, Command, Create, ForkFrom
 from everbrook.protocol.decide import decide
@@ -28,7 +29,7 @@ class Tree:
     def __init__(self, *, json: bool) -> None:
         self._storage = MemoryStorage()
         self.streams = Streams(
-            self._storage, FakeClock(), None, Bystander(), Faults(FakeClock(), FakeScheduler(FakeClock()))
+            self._storage, FakeClock(), Limits(), Bystander(), Faults(FakeClock(), FakeScheduler(FakeClock()))
         )
         self.naive = views.Streams()
         self.json = json

@@ -113,18 +113,18 @@ def test_a_stream_that_was_written_in_the_future_expires_its_ttl_after_the_start
     rig = Rig(storage=LastingStorage())
     rig.create(b"a", b"1", ttl_secs=60)
     restart_a_year_back(rig)
-    assert [name for name, _ in rig.engine.listed(b"a", b"", 10)] == [b"a"]
+    assert [name for name, _ in rig.engine.listing.living(b"a", b"", 10)] == [b"a"]
     rig.scheduler.advance(61_000)
-    assert rig.engine.listed(b"a", b"", 10) == []
+    assert rig.engine.listing.living(b"a", b"", 10) == []
     with pytest.raises(StreamNotFound):
-        rig.engine.find(b"a", rig.clock.now())
+        rig.engine.readers.find(b"a", rig.clock.now())
 
 
 def test_a_stream_that_was_loaded_in_time_lives_its_ttl_from_the_start_on() -> None:
     rig = Rig(storage=LastingStorage())
     rig.create(b"a", b"1", ttl_secs=60)
     restart_a_year_back(rig)
-    assert rig.engine.find(b"a", rig.clock.now()).touched_at == rig.clock.now()
+    assert rig.engine.readers.find(b"a", rig.clock.now()).touched_at == rig.clock.now()
 
 
 # Numbers
@@ -173,9 +173,9 @@ def test_a_stream_that_is_created_again_at_the_same_time_is_told_of(rig: Rig) ->
     rig.create(STREAM_ROOT + b"a")
     registry.wake()
     rig.scheduler.advance(FLUSH_MS)
-    before = rig.engine.size_of(REGISTRY)
+    before = rig.engine.readers.size_of(REGISTRY)
     rig.clock.set_back_ms += FLUSH_MS
     rig.delete(STREAM_ROOT + b"a")
     rig.create(STREAM_ROOT + b"a")
     rig.scheduler.advance(FLUSH_MS)
-    assert rig.engine.size_of(REGISTRY) > before
+    assert rig.engine.readers.size_of(REGISTRY) > before

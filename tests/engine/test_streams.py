@@ -128,7 +128,7 @@ def test_a_page_is_read_on_when_its_stream_has_left_memory(cramped: DelayedRig) 
     stream = cramped.open(b"a")
     forget(cramped)
     assert not stream.resident
-    assert cramped.engine.read_part(stream, 1, 3) == b"bc"
+    assert cramped.engine.readers.read_part(stream, 1, 3) == b"bc"
 
 
 def test_a_read_that_goes_on_after_a_pause_sees_what_came(cramped: DelayedRig) -> None:
@@ -139,11 +139,11 @@ def test_a_read_that_goes_on_after_a_pause_sees_what_came(cramped: DelayedRig) -
     forget(cramped)
     cramped.append(b"a", b"more")
     cramped.let_everything_arrive()
-    stream = cramped.engine.current(stream)
-    page = cramped.engine.page(stream, 1)
-    assert cramped.engine.read(stream, page) == b"more"
+    stream = cramped.engine.readers.current(stream)
+    page = cramped.engine.readers.page(stream, 1)
+    assert cramped.engine.readers.read(stream, page) == b"more"
     reader = RecordingReader()
-    cramped.engine.join(stream, reader)
+    cramped.engine.readers.join(stream, reader)
     cramped.append(b"a", b"!")
     cramped.let_everything_arrive()
     cramped.scheduler.settle()
@@ -158,7 +158,7 @@ def test_a_read_that_goes_on_after_a_pause_learns_that_the_stream_has_ended(cram
     cramped.delete(b"a")
     cramped.let_everything_arrive()
     with pytest.raises(StreamNotFound):
-        cramped.engine.current(stream)
+        cramped.engine.readers.current(stream)
 
 
 def test_a_read_that_goes_on_after_a_pause_never_meets_a_successor(cramped: DelayedRig) -> None:
@@ -170,7 +170,7 @@ def test_a_read_that_goes_on_after_a_pause_never_meets_a_successor(cramped: Dela
     cramped.create(b"a", b"new")
     cramped.let_everything_arrive()
     with pytest.raises(StreamNotFound):
-        cramped.engine.current(stream)
+        cramped.engine.readers.current(stream)
 
 
 def test_streams_that_are_only_ever_created_leave_memory_too(cramped: DelayedRig) -> None:

@@ -46,7 +46,7 @@ def test_news_in_a_bucket_is_found_at_a_start() -> None:
 
 def test_subscriptions_go_with_their_bucket() -> None:
     rig = bucketed()
-    rig.engine.delete_bucket(b"buck")
+    rig.engine.buckets.delete(b"buck")
     rig.subscriptions.drop_root(BUCKET)
     rig.settle()
 
@@ -60,7 +60,7 @@ def test_subscriptions_of_a_bucket_that_is_gone_go_at_a_start() -> None:
     rig = bucketed()
     rig.hook("t", "*", root=BUCKET)
     rig.settle()
-    rig.engine.delete_bucket(b"buck")
+    rig.engine.buckets.delete(b"buck")
     rig.let_group_arrive()
     rig.crash()
     rig.settle()
@@ -79,7 +79,7 @@ def bounded(**bounds: int) -> SubscribingRig:
     rig = SubscribingRig()
     rig.create_bucket(b"buck")
     rig.settle()
-    rig.engine.set_quota(b"buck", Quota(**bounds))
+    rig.engine.buckets.set_quota(b"buck", Quota(**bounds))
     rig.settle()
     return rig
 

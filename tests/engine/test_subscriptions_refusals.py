@@ -13,7 +13,7 @@ from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
 from everbrook.protocol.subscriptions import Compact
 from tests.engine.fakes import LastingStorage
-from tests.engine.rig import UNBOUNDED
+from tests.engine.rig import UNBOUNDED, change_limits
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
 PAUSE_MS = round(DEFAULT_TUNING.waking.refused_secs * 1000)
@@ -309,12 +309,12 @@ def full() -> SubscribingRig:
 
 def fill(rig: SubscribingRig, left: int = 0) -> None:
     """Leave so much room in memory."""
-    rig.engine.limits = replace(UNBOUNDED, max_memory_bytes=rig.storage.used_bytes + left)
+    change_limits(rig.engine, replace(UNBOUNDED, max_memory_bytes=rig.storage.used_bytes + left))
 
 
 def empty(rig: SubscribingRig) -> None:
     """Leave room again."""
-    rig.engine.limits = UNBOUNDED
+    change_limits(rig.engine, UNBOUNDED)
 
 
 def test_a_lease_lapses_when_there_is_room_to_note_it(full: SubscribingRig) -> None:

@@ -303,8 +303,8 @@ def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None
         assert comparable(rig, rig.found()) == comparable(rig, rig.stored())
 
     assert rig.found().generation == 60
-    assert rig.engine.size_of(RECORD) < 5000
-    assert rig.engine.find(RECORD, rig.clock.now()).committed.kept.earliest > 0
+    assert rig.engine.readers.size_of(RECORD) < 5000
+    assert rig.engine.readers.find(RECORD, rig.clock.now()).committed.kept.earliest > 0
 
 
 @pytest.mark.parametrize("phase", [*HOOK_PHASES, *PULL_PHASES])

@@ -17,7 +17,7 @@ SLICE = SweepTuning().slice_streams
 def lives(rig: Rig, name: bytes = b"a") -> bool:
     """Tell whether there is such a stream, without touching it."""
     try:
-        rig.engine.find(name, rig.clock.now())
+        rig.engine.readers.find(name, rig.clock.now())
     except (StreamNotFound, StreamGone):
         return False
     return True
@@ -203,7 +203,7 @@ def test_the_time_of_a_followed_stream_begins_when_the_last_one_leaves(rig: Rig)
     stream, readers = rig.open(b"a"), [rig.follow(b"a"), rig.follow(b"a")]
     rig.scheduler.advance(5500)
     for reader in readers:
-        rig.engine.leave(stream, reader)
+        rig.engine.readers.leave(stream, reader)
         rig.scheduler.advance(900)
     assert lives(rig)
     rig.scheduler.advance(100)

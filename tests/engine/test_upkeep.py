@@ -61,8 +61,8 @@ def test_what_was_cut_is_gone_and_what_follows_is_as_it_was(rig: Rig) -> None:
     rig.scheduler.advance(SECOND)
     assert rig.content(b"a") == b"threefour"
     with pytest.raises(OffsetGone):
-        rig.engine.page(rig.open(b"a"), 3)
-    assert rig.engine.page(rig.open(b"a"), 6).end == 15
+        rig.engine.readers.page(rig.open(b"a"), 3)
+    assert rig.engine.readers.page(rig.open(b"a"), 6).end == 15
 
 
 def test_messages_go_when_they_are_old_though_nothing_is_appended(rig: Rig) -> None:

@@ -87,7 +87,7 @@ class Mounted:
     def waiting(self, path: str) -> int:
         """How many readers wait at the tail of a stream, which is named without the mount."""
         engine = self.engine
-        return self.call(lambda: len(engine.find(path.encode(), engine.clock.now()).feed or ()))
+        return self.call(lambda: len(engine.readers.find(path.encode(), engine.clock.now()).feed or ()))
 
     def tasks(self) -> int:
         return self.call(lambda: len(asyncio.all_tasks()))

@@ -158,7 +158,7 @@ class RunningServer:
 
     def stream(self, path: str) -> Stream:
         """A stream as the engine has it."""
-        return self.call(lambda: self.engine.find(path.encode(), self.engine.clock.now()))
+        return self.call(lambda: self.engine.readers.find(path.encode(), self.engine.clock.now()))
 
     def waiting(self, path: str) -> int:
         """How many readers wait at the tail of a stream."""

@@ -96,6 +96,6 @@ def test_a_bucket_with_very_many_expired_streams_is_deleted(start: Start, connec
     for number in range(600):
         wire.create(f"/ds/agents/{number}", stream_ttl="3600")
     clock.ahead_ms = 3_601_000
-    assert server.call(lambda: server.engine.count(b"/ds/agents/")) == 600
+    assert server.call(lambda: server.engine.listing.count(b"/ds/agents/")) == 600
     assert wire.request("DELETE", "/ds/agents").status == 204
     assert wire.get("/ds/agents").status == 404

@@ -270,13 +270,13 @@ class First:
 def test_one_encoding_serves_all_readers(server: RunningServer, wire: Wire, path: str, connect: Connect) -> None:
     wire.create(path)
     stream, first = server.stream(path), First()
-    server.call(lambda: server.engine.join(stream, first))
+    server.call(lambda: server.engine.readers.join(stream, first))
     followers = [connect().follow(sse(path)) for _ in range(20)]
     assert eventually(lambda: server.waiting(path) == 21)
     wire.append(path, b"hello")
     assert [follower.data() for follower in followers] == [b"hello"] * 20
     assert first.encodings.made == 1
-    server.call(lambda: server.engine.leave(stream, first))
+    server.call(lambda: server.engine.readers.leave(stream, first))
 
 
 def test_silence_is_broken_by_a_comment(start: Start, connect: Connect, path: str) -> None:

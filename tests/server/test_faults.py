@@ -45,7 +45,7 @@ def test_a_damaged_stream_behind_an_append_stops_no_writes(
     bad = f"{path}-bad"
     other.create(path)
     other.create(bad, body=b"lost")
-    storage.damaged = server.call(lambda: server.engine.find(bad.encode(), 0).committed.identity.incarnation)
+    storage.damaged = server.call(lambda: server.engine.readers.find(bad.encode(), 0).committed.identity.incarnation)
     storage.raises = lambda: StreamDamaged("the bytes can't be read")
     storage.gate.clear()
     wire.ask("POST", path, b"a", content_type="text/plain").ask("GET", f"{bad}?offset=-1&live={mode}")

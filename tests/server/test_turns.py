@@ -191,7 +191,7 @@ def test_streams_expire_in_slices(server: Server) -> None:
     for number in range(MORTAL):
         server.create(f"mortal/{number}", ttl_secs=1)
     server.run_for(2)
-    assert server.engine.count(STREAM_ROOT + b"mortal/") == 0
+    assert server.engine.listing.count(STREAM_ROOT + b"mortal/") == 0
     assert 0 < server.most <= server.engine.tuning.sweep.slice_streams
 
 

@@ -29,14 +29,16 @@ class Backfill:
     def step(self) -> bool:
         """Look at the next streams, and tell whether those were the last."""
         if self._go_on_after is not None:
-            heads, self._go_on_after = self._engine.newest_some(self._prefix, self._go_on_after, self._slice_streams)
+            heads, self._go_on_after = self._engine.listing.scan_newest(
+                self._prefix, self._go_on_after, self._slice_streams
+            )
             self._links |= backfill(self._config, self._root, heads)
         return self._go_on_after is None
 
     def finish(self) -> dict[str, Link]:
         """Give the links, with those to streams that are not durable yet."""
         if self._config.pattern:
-            self._links |= backfill(self._config, self._root, self._engine.arriving(self._prefix))
+            self._links |= backfill(self._config, self._root, self._engine.listing.arriving(self._prefix))
         return self._links
 
     def close(self) -> tuple[bytes, ...]:

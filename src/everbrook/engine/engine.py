@@ -4,86 +4,295 @@ A command is decided at once against the newest state and answered when what it 
 state only. All calls come from one thread, the loop's.
 """
 
+import contextlib
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import overload
 
-import msgspec
 from msgspec.structs import replace
 
-from everbrook.engine.executing import Executing
+from everbrook.engine.buckets import Buckets
+from everbrook.engine.capacity import Capacity
+from everbrook.engine.clock import Clock, Incarnations, Scheduler
+from everbrook.engine.commit_thread import Worker
+from everbrook.engine.committer import CommitCallbacks, Committer, Parked
+from everbrook.engine.durable_changes import DurableChanges
+from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.inspection import EngineInspection
-from everbrook.engine.limits import UNLIMITED
-from everbrook.engine.quotas import Quota, StoredQuota
+from everbrook.engine.limits import Limits
+from everbrook.engine.listing import Listing
+from everbrook.engine.moves import Ended, Moves
+from everbrook.engine.ownership import Ownership
+from everbrook.engine.quotas import Quotas
+from everbrook.engine.readers import Readers
+from everbrook.engine.reclaiming import Reclaimer
 from everbrook.engine.records import QUOTA_RECORDS
-from everbrook.engine.stream import Stream
+from everbrook.engine.streams import Streams
+from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
+from everbrook.engine.turns import Turns
+from everbrook.engine.upkeep import Upkeep
 from everbrook.engine.uploads import Upload
-from everbrook.engine.usage import Held
-from everbrook.protocol.commands import Append, Create, Delete, DeleteBucket, Expire, PublishSnapshot
-from everbrook.protocol.content_type import JSON
+from everbrook.engine.usage import Usage
+from everbrook.protocol.change import Change
+from everbrook.protocol.commands import (
+    Append,
+    Command,
+    Create,
+    CreateBucket,
+    Delete,
+    DeleteBucket,
+    DeleteSnapshot,
+    Expire,
+    PublishSnapshot,
+    Retain,
+    Trim,
+)
 from everbrook.protocol.decide import decide
-from everbrook.protocol.outcomes import Cut, Deleted, Untouched
-from everbrook.protocol.path import bucket_prefix
+from everbrook.protocol.errors import StreamDamaged, Unavailable
+from everbrook.protocol.incarnation import require_incarnation
+from everbrook.protocol.outcomes import (
+    Appended,
+    Closed,
+    Created,
+    Cut,
+    Deleted,
+    Duplicate,
+    Existing,
+    Outcome,
+    Untouched,
+)
+from everbrook.protocol.subscriptions.commands import (
+    Claim,
+    Compact,
+    Deliver,
+    Lapse,
+    LinkStreams,
+    Report,
+    Subscribe,
+    SubscriptionCommand,
+    UnlinkStream,
+    Unsubscribe,
+    WakeUp,
+)
+from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
+from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.storage.api import Storage
 from everbrook.storage.pin import Pin
 
-EXPIRED_AT_ONCE = 256
 
+class Engine:
+    """Executes commands in four steps: load, decide, store, wake. Its parts read, list and look after the streams.
 
-class Engine(Executing):
-    """Executes commands and serves readers, for one server; keeps buckets in their quotas, and takes snapshots in."""
+    `readers` reads streams, `listing` finds them by prefix, `buckets` and `quotas` are about what buckets hold, and
+    `reclaimer` gives space back.
+    """
 
-    # Buckets
+    def __init__(
+        self,
+        storage: Storage,
+        scheduler: Scheduler,
+        clock: Clock,
+        limits: Limits,
+        *,
+        tuning: EngineTuning = DEFAULT_TUNING,
+        commit_executor: Worker | None = None,
+        blob_executor: Executor | None = None,
+    ) -> None:
+        """Serve the streams of `storage`.
 
-    def expire_some(self, bucket_id: bytes, after: bytes) -> bytes | None:
-        """Expire the streams of a bucket whose time has run out, among those that follow a name.
-
-        Gives the name after which to go on; None if that was all, or a stream lives, for which the bucket stays.
+        `commit_executor` persists groups of changes, and `blob_executor` writes and removes blobs, each one step at a
+        time. Both are shut down with the engine. The default of each is a thread.
         """
-        now = self.clock.now()
-        found = self._storage.scan(bucket_prefix(bucket_id), after, EXPIRED_AT_ONCE)
-        for name, head in found:
-            if head is None or self._streams.lives(head, now):
-                return None
-            if head.identity.mortal:
-                self._execute_due(Expire(name, now))
-        return found[-1][0] if len(found) == EXPIRED_AT_ONCE else None
+        self.clock = clock
+        self.limits = limits
+        self.tuning = tuning
+        self.faults = Faults(clock, scheduler)
+        self.turns = Turns(self.faults)
+        self.epoch = storage.epoch
+        """A number of the storage that changes with each restore: offsets may mean other bytes afterwards."""
+        self.on_roll_back: Callable[[set[bytes]], None] | None = None
+        self.on_failure: Callable[[Unavailable], None] | None = None
+        """Called when the store is poisoned, after all parked answers."""
+        self._storage = storage
+        self._duplicates = 0
+        self._incarnations = Incarnations(storage.last_incarnation)
+        first = self.new_incarnation()
+        # Random, because a number of the clock could equal that of an earlier run, whose tokens would be accepted then.
+        self.moves = Moves(int(clock.token()[:16], 16), tuning.moves)
+        self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
+        self.reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
+        self._upkeep = Upkeep(
+            storage, clock, tuning, self.reclaimer, self._execute_due, self._when_all_durable, self.faults
+        )
+        self._durable_changes = DurableChanges(self.faults, self.moves, self._upkeep)
+        self.followers = self._durable_changes.followers
+        """Called with each edit that became durable."""
+        self._streams = Streams(storage, clock, limits, self._durable_changes, self.faults, tuning.streams)
+        self.readers = Readers(storage, clock, limits, self._streams, self.faults, tuning.feed)
+        self.listing = Listing(storage, clock, self._streams, tuning.streams.counting_slice)
+        usage = Usage(self.listing.heads, self._streams.newest_head)
+        self.quotas = Quotas(limits, usage, self.readers.read_all, storage.count(QUOTA_RECORDS))
+        self._capacity = Capacity(storage, limits, self._streams, self.quotas)
+        self.buckets = Buckets(
+            storage, clock, self._incarnations, self._streams, self.listing, self.quotas, self.execute
+        )
+        callbacks = CommitCallbacks(self._streams.publish, self._roll_back, self._fail)
+        self._committer = Committer(storage, clock, callbacks, self.faults, tuning.commit, commit_executor)
+        if storage.refusal:
+            self._committer.stop(storage.refusal)
+        self._ownership = Ownership(storage, self._lose_folder, self.faults, tuning.ownership)
+        if storage.blocking:
+            self.reclaimer.sweep(first)
 
-    def delete_bucket(self, bucket_id: bytes) -> Deleted | Untouched:
-        """Delete a bucket in which no stream lives. Where many have run out of time, `expire_some` ends them before."""
-        self.expire_some(bucket_id, b"")
-        outcome = self.execute(DeleteBucket(bucket_id, self.clock.now()))
-        self._quotas.forget_bucket(bucket_id)
-        return outcome
+    @property
+    def last_change(self) -> int:
+        """The number of the newest change, on which an answer that is given now depends."""
+        return self._committer.last
 
-    def quota(self, bucket_id: bytes) -> Quota:
-        """Give the quota that a bucket has of its own."""
-        self.find_bucket(bucket_id)
-        return self._quotas.own(bucket_id)
+    @property
+    def durable_change(self) -> int:
+        """The number up to which all changes are durable."""
+        return self._committer.durable
 
-    def set_quota(self, bucket_id: bytes, quota: Quota) -> None:
-        """Give a bucket a quota of its own. What it holds already, it keeps; the quota outlives the bucket."""
-        self.find_bucket(bucket_id)
-        stored = StoredQuota(quota)
-        name, now, body = QUOTA_RECORDS + bucket_id, self.clock.now(), msgspec.json.encode(stored)
-        if self.exists(name):
-            self.execute(Append(name, now, JSON, body))
-        else:
-            self.execute(Create(name, now, self.new_incarnation(), JSON, body))
-        self._quotas.set(bucket_id, stored)
+    @property
+    def pending_secs(self) -> float:
+        """For how long the oldest pending change has waited."""
+        since = self._committer.pending_since
+        return 0.0 if since is None else self.clock.elapsed() - since
 
-    def unset_quota(self, bucket_id: bytes) -> None:
-        """Let a bucket have no quota of its own, whether or not it is there."""
-        if self.exists(QUOTA_RECORDS + bucket_id):
-            self.execute(Delete(QUOTA_RECORDS + bucket_id, self.clock.now()))
-            self._quotas.set(bucket_id, None)
+    @property
+    def stalled_secs(self) -> float:
+        """For how long changes have waited without any progress; 0 while that is below the bound for a stall."""
+        secs = self._committer.silent_secs
+        return 0.0 if secs is None or secs < self.tuning.commit.stall_secs else secs
 
-    def usage(self, bucket_id: bytes) -> tuple[Held, tuple[int, int]] | None:
-        """Give what a bucket holds, and how many bytes and streams it may; None where that is not bounded."""
-        self.find_bucket(bucket_id)
-        bounds = self._quotas.bounds(bucket_id)
-        return None if min(bounds) >= UNLIMITED else (self._usage.of(bucket_id), bounds)
+    @property
+    def damaged_streams(self) -> int:
+        """How many stored streams are marked as damaged."""
+        return self._storage.damaged_streams
 
-    def check_subscriptions(self, root: bytes, held: Held, more: Held) -> None:
-        """Refuse more subscriptions, or more bytes in them, beside what a stream root has, if that is too much."""
-        self._quotas.check_subscriptions(root, held, more)
+    @property
+    def failure(self) -> Unavailable | None:
+        """The reason why the storage takes no more writes; None while it takes them."""
+        return self._committer.failure
+
+    def verify_ownership(self) -> str | None:
+        """Verify that this process still owns the store. If not, take no more writes, and give the reason."""
+        self._ownership.verify()
+        return self._ownership.lost
+
+    def _lose_folder(self, reason: str) -> None:
+        """Take no more writes and remove no files. Pending changes fail."""
+        self.reclaimer.stop()
+        self._committer.poison(reason)
+
+    def when_durable(self, change: int, answer: Parked) -> None:
+        """Call `answer` when a change is durable, or with the reason why it never will be."""
+        self._committer.park(change, answer)
+
+    def _when_all_durable(self, call: Callable[[], None]) -> None:
+        self._committer.park(self._committer.last, lambda _: call())
+
+    def new_incarnation(self) -> int:
+        """Give a number for a stream that may be created."""
+        return self._incarnations.next(self.clock.now())
+
+    def exists(self, name: bytes) -> bool:
+        """Tell whether a stream has a name, in the newest state."""
+        return self._streams.stream(name) is not None
+
+    def follow_subscriptions(self, find: Callable[[bytes], Subscription | None]) -> None:
+        """Let decisions find subscriptions with `find`, by the names of their records."""
+        self._streams.subscriptions = find
+
+    @overload
+    def execute(self, command: Create) -> Created | Existing: ...
+
+    @overload
+    def execute(self, command: CreateBucket) -> Created: ...
+
+    @overload
+    def execute(self, command: Subscribe) -> Changed | Confirmed: ...
+
+    @overload
+    def execute(self, command: Unsubscribe) -> Deleted: ...
+
+    @overload
+    def execute(self, command: Claim | Report | Compact) -> Changed: ...
+
+    @overload
+    def execute(self, command: LinkStreams | UnlinkStream | WakeUp | Lapse | Deliver) -> Changed | Untouched: ...
+
+    @overload
+    def execute(self, command: PublishSnapshot | DeleteSnapshot | Retain) -> Cut: ...
+
+    @overload
+    def execute(self, command: Trim) -> Cut | Untouched: ...
+
+    @overload
+    def execute(self, command: Append) -> Appended | Closed | Duplicate: ...
+
+    @overload
+    def execute(self, command: Delete | Expire | DeleteBucket) -> Deleted | Untouched: ...
+
+    def execute(self, command: Command | SubscriptionCommand) -> Outcome:
+        """Decide on a command and submit its change, or raise the refusal.
+
+        The answer, or the refusal, may be sent when `last_change` is durable.
+        """
+        if self._committer.failure:
+            self._require_storage()
+        if isinstance(command, (Append, Create)) and len(command.body) > self.limits.max_stream_bytes:
+            self.limits.check_body(command.name, command.body)
+        decision = decide(self._streams, command)
+        if decision.change:
+            if self._streams.damaged or self._storage.damaged_streams:
+                self._streams.require_whole(decision.change)
+            self._capacity.reserve(command, decision.change)
+            self._streams.prepare(decision.change)
+            self._committer.submit(decision.change)
+        elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
+            stream.touched_at = command.now
+            self._duplicates += isinstance(decision.outcome, Duplicate)
+        return decision.outcome
+
+    def find_ended(self, name: bytes) -> Ended | None:
+        """Tell where a stream ended that is gone, if that is still known."""
+        stream = self._streams.visible(name)
+        if stream is None:
+            return self.moves.ended.get(name)
+        return Ended(stream.committed.identity.incarnation, stream.committed.tail)
+
+    def require_incarnation(self, name: bytes, expected: bytes) -> None:
+        """Refuse a change that names another incarnation of the stream."""
+        stream = self._streams.stream(name)
+        if stream:
+            require_incarnation(expected, stream.head.identity, self.epoch)
+
+    def _require_storage(self) -> None:
+        if self._committer.failure:
+            raise self._committer.failure.with_traceback(None)
+
+    def _execute_due(self, command: Expire | Trim) -> None:
+        """Expire or trim a stream. A damaged one stays, so that its readers get an error and not a 404."""
+        if not self.failure:
+            with contextlib.suppress(StreamDamaged):
+                self.execute(command)
+
+    def _roll_back(self, changes: list[Change]) -> None:
+        """Forget changes that there was no room for. Expiries among them are tried again later."""
+        not_before = self.clock.now() + self.tuning.upkeep.retry_ms
+        for stream in self._streams.roll_back(changes):
+            self._upkeep.watch_again(stream, not_before)
+        self.quotas.forget_changes()
+        if self.on_roll_back:
+            # The callback comes last: it may read the engine's state, which is rolled back by now.
+            names = {edit.head.identity.name for change in changes for edit in change}
+            self.faults.run(Callback.ROLL_BACK, self.on_roll_back, names)
+
+    def _fail(self, failure: Unavailable) -> None:
+        if self.on_failure:
+            self.on_failure(failure)
 
     # Snapshots
 
@@ -96,7 +305,7 @@ class Engine(Executing):
         (edit,) = decide(self._streams, command).change
         command = replace(command, owner=edit.head.identity.incarnation, blob=self.new_incarnation())
         self._check_room(command, size)
-        self._open_blobs.enter()
+        self.readers.open_blobs.enter()
         upload = Upload(
             self._storage,
             self._blob_executor,
@@ -106,14 +315,14 @@ class Engine(Executing):
             lambda size: self.limits.check_memory(command.name, size, self._storage),
             self.tuning.uploads,
         )
-        upload.on_closed = self._open_blobs.leave
+        upload.on_closed = self.readers.open_blobs.leave
         upload.check_size = lambda size: self._check_room(command, size)
         return upload
 
     def _check_room(self, command: PublishSnapshot, size: int) -> None:
         """Refuse a snapshot of so many bytes if there is a quota that it would not be within."""
-        if self._quotas.active:
-            self._quotas.check(decide(self._streams, replace(command, size=size)).change)
+        if self.quotas.active:
+            self.quotas.check(decide(self._streams, replace(command, size=size)).change)
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
         """Publish an upload that is finished. The answer may be told when `last_change` is durable."""
@@ -121,21 +330,14 @@ class Engine(Executing):
             replace(command, owner=upload.owner, blob=upload.blob, size=upload.size, digest=upload.digest)
         )
         upload.keep()
-        self.when_durable(self.last_change, lambda failure: self._give_up(upload) if failure else None)
+
+        def settle(failure: Unavailable | None) -> None:
+            # There was no room to refer to the blob. After any other failure the change may be durable.
+            if failure and not self.failure:
+                upload.remove()
+
+        self.when_durable(self.last_change, settle)
         return outcome
-
-    def _give_up(self, upload: Upload) -> None:
-        """Remove a blob that there was no room to refer to. After any other failure the change may be durable."""
-        if not self.failure:
-            upload.remove()
-
-    def hold(self, stream: Stream) -> None:
-        """Let nothing of a stream go while somebody reads it in one go."""
-        self._reclaimer.hold(stream)
-
-    def release(self, stream: Stream) -> None:
-        """Let go of what was to go meanwhile."""
-        self._reclaimer.release(stream)
 
     # The whole
 
@@ -163,8 +365,8 @@ class Engine(Executing):
             pending=committer.last - committer.durable,
             pending_secs=self.pending_secs,
             parked=committer.parked,
-            appended_messages=self._appended_messages,
-            appended_bytes=self._appended_bytes,
+            appended_messages=self._durable_changes.appended_messages,
+            appended_bytes=self._durable_changes.appended_bytes,
             duplicates=self._duplicates,
             failed=committer.failure is not None,
             stalled=self.stalled_secs > 0,
@@ -176,7 +378,7 @@ class Engine(Executing):
             resident_streams=streams.resident,
             newest_streams=streams.newest,
             arriving_streams=streams.arriving,
-            held_streams=self._reclaimer.held,
+            held_streams=self.reclaimer.held,
             moved_streams=self.moves.moved_streams,
             expiring=self._upkeep.expiring,
             trimming=self._upkeep.trimming,
@@ -189,7 +391,7 @@ class Engine(Executing):
         would write to the folder.
         """
         self._upkeep.stop()
-        self._reclaimer.stop()
+        self.reclaimer.stop()
         self._ownership.stop()
         self._committer.close()
         self._blob_executor.shutdown()

@@ -73,6 +73,10 @@ class Quotas:
         max_bytes = limits.max_bucket_bytes if own.max_bytes is None else own.max_bytes
         return max_bytes, limits.max_bucket_streams if own.max_streams is None else own.max_streams
 
+    def held(self, bucket_id: bytes) -> Held:
+        """Give what a bucket holds."""
+        return self._usage.of(bucket_id)
+
     def measure(self, change: Change) -> Differences:
         """Give by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
         for name in {edit.head.identity.name for edit in change}:

@@ -142,7 +142,7 @@ class Registry:
     def _state_all(self) -> Iterator[None]:
         """Say of every stream what is not said yet, a few at a time."""
         gone, after = set(self._known), b""
-        while found := self._engine.listed(STREAM_ROOT, after, self._tuning.slice_streams):
+        while found := self._engine.listing.living(STREAM_ROOT, after, self._tuning.slice_streams):
             gone.difference_update(name for name, _ in found)
             self._say(found)
             after = found[-1][0]
@@ -152,11 +152,11 @@ class Registry:
     def _recall(self) -> Iterator[None]:
         engine, offset = self._engine, 0
         while True:
-            stream = engine.find(REGISTRY, engine.clock.now())
-            page = engine.page(stream, offset)
+            stream = engine.readers.find(REGISTRY, engine.clock.now())
+            page = engine.readers.page(stream, offset)
             if page.start == page.end:
                 return
-            for message in _messages.decode(unpack(page.head.identity, engine.read(stream, page))):
+            for message in _messages.decode(unpack(page.head.identity, engine.readers.read(stream, page))):
                 self._learn(message)
             offset = page.end
             yield
@@ -232,7 +232,7 @@ class Registry:
 
     def _living(self, name: bytes) -> Head | None:
         try:
-            return self._engine.find(name, self._engine.clock.now()).committed
+            return self._engine.readers.find(name, self._engine.clock.now()).committed
         except ProtocolError:
             return None
 

@@ -59,7 +59,9 @@ class Roster:
     def load(self) -> None:
         """Take up what the storage has."""
         after = b""
-        while found := self._engine.listed(SUBSCRIPTION_RECORDS + b"/", after, self._engine.tuning.waking.load_slice):
+        while found := self._engine.listing.living(
+            SUBSCRIPTION_RECORDS + b"/", after, self._engine.tuning.waking.load_slice
+        ):
             for name, _ in found:
                 try:
                     self.take_up(name)
@@ -72,7 +74,7 @@ class Roster:
         """Fold a subscription out of its record, if that is there."""
         subscription: Subscription | None = None
         stated_bytes = 0
-        for body in self._engine.read_all(name):
+        for body in self._engine.readers.read_all(name):
             for event in decode_events(body):
                 subscription = fold(subscription, event)
                 if isinstance(event, Stated):
@@ -81,7 +83,7 @@ class Roster:
             return None
         self._bound_times(subscription)
         active = self.add(name, subscription, stated_bytes)
-        active.written_bytes = self._engine.size_of(name) - stated_bytes
+        active.written_bytes = self._engine.readers.size_of(name) - stated_bytes
         return active
 
     def _bound_times(self, subscription: Subscription) -> None:

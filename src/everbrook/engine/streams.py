@@ -4,7 +4,7 @@
 the storage can load it again, it is evicted when it is idle and memory is short.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Protocol
 
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.limits import MAX_LOADED_BYTES
+from everbrook.engine.limits import Limits
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import ProducerBytes, Stream
 from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
 from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
-from everbrook.protocol.lifetime import deadline, ended, last_touch
+from everbrook.protocol.lifetime import last_touch
 from everbrook.protocol.state import Head
 from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Record, Storage
@@ -46,24 +46,23 @@ class Streams:
         self,
         storage: Storage,
         clock: Clock,
-        producer_idle_ms: int | None,
+        limits: Limits,
         observer: Observer,
         faults: Faults,
         tuning: StreamsTuning = DEFAULT_TUNING.streams,
-        max_loaded_bytes: int = MAX_LOADED_BYTES,
     ) -> None:
         """Report every loaded and evicted stream, and every durable edit, to `observer`.
 
-        If the storage can load streams again, those in memory take about `max_loaded_bytes`. A loaded stream counts as
-        used when the server started, because uses by readers are not stored.
+        If the storage can load streams again, those in memory take about `limits.max_loaded_bytes`. A loaded stream
+        counts as used when the server started, because uses by readers are not stored.
         """
         self._storage = storage
         self._clock = clock
-        self._started_at = clock.now()
-        self._producer_idle_ms = producer_idle_ms
+        self.started_at = clock.now()
+        self._producer_idle_ms = limits.producer_idle_ms
         self._faults = faults
         self._tuning = tuning
-        self._max_loaded_bytes = max_loaded_bytes
+        self._max_loaded_bytes = limits.max_loaded_bytes
         self.producer_bytes = ProducerBytes()
         self._observer = observer
         self._newest: dict[bytes, Stream] = {}
@@ -123,67 +122,24 @@ class Streams:
             stream = self._load(name)
         return stream
 
-    def listed(self, prefix: bytes, after: bytes, limit: int, now: int) -> list[tuple[bytes, Head | None]]:
-        """Give the living streams whose names begin with `prefix`, in order. A damaged one has no head."""
-        listed: list[tuple[bytes, Head | None]] = []
-        go_on_after: bytes | None = after
-        while go_on_after is not None and len(listed) < limit:
-            living, go_on_after = self.list_some(prefix, go_on_after, limit - len(listed), now)
-            listed += living
-        return listed
+    def in_memory(self, name: bytes) -> tuple[Stream | None, Stream | None]:
+        """Give the streams that have a name in the durable and in the newest state, without loading them.
 
-    def list_some(
-        self, prefix: bytes, after: bytes, limit: int, now: int
-    ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
-        """Give the living streams among the next `limit` names, and the name to continue after, if there are more."""
-        found = self._storage.scan(prefix, after, limit)
-        living = [(name, head) for name, head in found if head is None or self.lives(head, now)]
-        return living, found[-1][0] if len(found) == limit else None
+        None and a stream: its creation is pending. A stream and None: its removal is. Two different streams: both are.
+        """
+        return self._visible.get(name), self._newest.get(name)
 
-    def lives(self, head: Head, now: int) -> bool:
-        """Tell whether a stream is neither deleted nor expired, without loading it."""
-        if head.deleted or not head.identity.mortal:
-            return not head.deleted
-        stream = self._visible.get(head.identity.name)
-        if stream:
-            return not ended(stream.committed, stream, now)
-        end = deadline(head.identity, last_touch(head.written_at, self._started_at, now))
-        return end is None or now < end
-
-    def newest_some(self, prefix: bytes, after: bytes, limit: int, now: int) -> tuple[list[Head], bytes | None]:
-        """Do what `list_some` does, but give the newest heads. Streams without a durable state are left out."""
-        found, go_on_after = self.list_some(prefix, after, limit, now)
-        heads: list[Head] = []
-        for name, head in found:
-            newest = self._newest.get(name)
-            if newest:
-                heads.append(newest.head)
-            elif head and name not in self._visible:
-                heads.append(head)
-        return heads, go_on_after
+    def is_arriving(self, stream: Stream) -> bool:
+        """Tell whether the creation of a stream is pending."""
+        return stream.head.identity.incarnation in self._arriving
 
     def arriving_heads(self, prefix: bytes) -> list[Head]:
-        """Give the streams whose names begin with `prefix` and that are not durable yet."""
+        """Give the streams below `prefix` whose creation is pending, also those that a later change removes."""
         heads = (stream.head for stream in self._arriving.values())
-        return [
-            head for head in heads if head.identity.name.startswith(prefix) and head.identity.name not in self._visible
-        ]
+        return [head for head in heads if head.identity.name.startswith(prefix)]
 
-    def heads(self, prefix: bytes) -> Iterator[Head]:
-        """Give the newest heads of all streams whose names begin with `prefix`, deleted and expired ones included."""
-        after = b""
-        while found := self._storage.scan(prefix, after, self._tuning.counting_slice):
-            for name, head in found:
-                newest = self._newest.get(name)
-                if newest and newest.head.identity.incarnation not in self._arriving:
-                    yield newest.head
-                elif head and name not in self._visible:
-                    yield head
-            after = found[-1][0]
-        yield from self._newly_arriving(prefix)
-
-    def _newly_arriving(self, prefix: bytes) -> list[Head]:
-        """Give the newest heads of the streams that are not durable yet and whose names begin with `prefix`."""
+    def newly_arriving(self, prefix: bytes) -> list[Head]:
+        """Give the streams below `prefix` whose creation is pending, and that no pending change removes."""
         heads = (stream.head for stream in self._arriving.values() if self._is_newest(stream))
         return [head for head in heads if head.identity.name.startswith(prefix)]
 
@@ -201,7 +157,7 @@ class Streams:
 
     def populated(self, prefix: bytes) -> bool:
         """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
-        if self._newly_arriving(prefix):
+        if self.newly_arriving(prefix):
             return True
         after = prefix
         while found := self._storage.scan(prefix, after, self._tuning.population_slice):
@@ -237,7 +193,7 @@ class Streams:
         lineage = Lineage(self._storage, identity, head.tail, source.lineage if source else None)
         stream = Stream(head, lineage, self._producer_idle_ms)
         stream.fork_depth = source.fork_depth + 1 if source else 0
-        stream.touched_at = last_touch(head.written_at, self._started_at, self._clock.now())
+        stream.touched_at = last_touch(head.written_at, self.started_at, self._clock.now())
         self._observer.arrived(stream)
         return stream
 

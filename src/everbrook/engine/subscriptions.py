@@ -115,7 +115,7 @@ class Subscriptions:
         """Look at every stream for news that nobody has told of, and go on with what was taken up."""
         for root in (STREAM_ROOT, BUCKET_ROOT):
             after = b""
-            while found := self._engine.listed(root, after, self._tuning.survey_slice):
+            while found := self._engine.listing.living(root, after, self._tuning.survey_slice):
                 for name, head in found:
                     if head:
                         self._engine.faults.run(Callback.SUBSCRIPTION, self._waking.note_news, name, head)
@@ -203,11 +203,11 @@ class Subscriptions:
         for start in range(0, len(moved), self._tuning.survey_slice):
             for name in moved[start : start + self._tuning.survey_slice]:
                 with suppress(ProtocolError):
-                    self._waking.note_news(name, self._engine.find(name, self._engine.clock.now()).committed)
+                    self._waking.note_news(name, self._engine.readers.find(name, self._engine.clock.now()).committed)
             yield
 
     def _require_room(self, root: bytes, more: int, more_bytes: int) -> None:
-        self._engine.check_subscriptions(root, self._roster.subscribers.held(root), Held(more, more_bytes))
+        self._engine.quotas.check_subscriptions(root, self._roster.subscribers.held(root), Held(more, more_bytes))
 
     def unsubscribe(self, root: bytes, subscription_id: str) -> None:
         """Delete a subscription, also one whose record is damaged."""
@@ -253,7 +253,7 @@ class Subscriptions:
         """Give the lease to a worker (§7.2). None: what was looked at has no news, the next claim looks at others."""
         active = self._roster.find(root, subscription_id)
         candidates = self.claimable(root, subscription_id)
-        command = Claim(active.name, self._engine.clock.now(), self._engine.new_id("w_"), candidates, worker)
+        command = Claim(active.name, self._engine.clock.now(), "w_" + self._engine.clock.token(), candidates, worker)
         try:
             self._waking.take(active, self._engine.execute(command))
         except NoPendingWork:

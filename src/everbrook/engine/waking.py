@@ -63,7 +63,9 @@ class Waking:
         """Tell whether the wake stream that tells of a wake is still there."""
         name = (subscription.root + (subscription.config.wake_stream or "")).encode()
         try:
-            return self._engine.find(name, self._engine.clock.now()).committed.identity.incarnation == wake.told_in
+            return (
+                self._engine.readers.find(name, self._engine.clock.now()).committed.identity.incarnation == wake.told_in
+            )
         except ProtocolError:
             return False
 
@@ -144,7 +146,7 @@ class Waking:
         if active.candidates and not active.subscription.wake:
             candidates = tuple(islice(active.candidates, self._tuning.max_wake_streams))
             try:
-                outcome = self._engine.execute(WakeUp(active.name, now, self._engine.new_id("w_"), candidates))
+                outcome = self._engine.execute(WakeUp(active.name, now, "w_" + self._engine.clock.token(), candidates))
             except ProtocolError as error:
                 # The wake stream is not there, closed or full. That may change.
                 self._note_trouble(active, error)

@@ -30,12 +30,13 @@ class BootstrapResource:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._readers = engine.readers
 
     def read(self, request: Request, common: bytes, route: Route) -> Reply:
         """GET (002 §3.1)."""
         if parse_parameters(request.query, {b"live"}):
             raise InvalidQuery("a bootstrap is given once; follow the stream itself from its Stream-Next-Offset")
-        stream = self._engine.open(route.name, self._engine.clock.now())
+        stream = self._readers.open(route.name, self._engine.clock.now())
         boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         response = Response(200, common + _lines(stream.committed, boundary))
@@ -63,6 +64,7 @@ class Bootstrap:
 
     def __init__(self, engine: Engine, stream: Stream, response: Response, boundary: bytes) -> None:
         self._engine = engine
+        self._readers = engine.readers
         self._stream = stream
         self._head = stream.committed
         self._response = response
@@ -76,10 +78,10 @@ class Bootstrap:
         self._piece_bytes = FIRST_PIECE_BYTES
         self._scheduled = False
         self._held = True
-        engine.hold(stream)
+        engine.reclaimer.hold(stream)
 
     def _open(self, snapshot: Snapshot | None) -> BlobReader | None:
-        return self._engine.open_blob(self._stream, snapshot) if snapshot and snapshot.size else None
+        return self._readers.open_blob(self._stream, snapshot) if snapshot and snapshot.size else None
 
     def start(self, exchange: Exchange) -> None:
         """Send the head, and as much as there is room for."""
@@ -131,9 +133,9 @@ class Bootstrap:
         self._require_stream()
         page = page_from(self._head, self._stream.lineage, self._offset, self._piece_bytes)
         self._offset = page.end
-        ends = self._engine.messages(self._stream, page).ends
+        ends = self._readers.messages(self._stream, page).ends
         self._set_pace(len(ends))
-        stored = self._engine.read(self._stream, page)
+        stored = self._readers.read(self._stream, page)
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
 
     def _set_pace(self, messages: int) -> None:
@@ -145,7 +147,7 @@ class Bootstrap:
 
     def _require_stream(self) -> None:
         """Stop if the stream was dropped. What a soft-deleted one has stays for its forks."""
-        self._stream = self._engine.current(self._stream)
+        self._stream = self._readers.current(self._stream)
         if isinstance(self._stream.ended, StreamNotFound):
             raise self._stream.ended.with_traceback(None)
 
@@ -162,7 +164,7 @@ class Bootstrap:
             self._blob = None
         if self._held:
             self._held = False
-            self._engine.release(self._stream)
+            self._engine.reclaimer.release(self._stream)
 
     def shut_down(self) -> None:
         """The answer comes soon by itself."""

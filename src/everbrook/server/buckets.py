@@ -72,9 +72,9 @@ class BucketResource:
     def describe(self, _request: Request, common: bytes, route: Route) -> Response:
         """GET (002 §1.3)."""
         bucket_id = route.bucket_id or b""
-        head = self._engine.find_bucket(bucket_id)
-        bucket = _bucket(head, self._engine.count(bucket_prefix(bucket_id)))
-        if usage := self._engine.usage(bucket_id):
+        head = self._engine.buckets.find(bucket_id)
+        bucket = _bucket(head, self._engine.listing.count(bucket_prefix(bucket_id)))
+        if usage := self._engine.buckets.usage(bucket_id):
             held, (max_bytes, max_streams) = usage
             bucket.bytes = held.size
             bucket.max_bytes = max_bytes if max_bytes < UNLIMITED else UNSET
@@ -87,13 +87,13 @@ class BucketResource:
     def delete(self, _request: Request, common: bytes, route: Route) -> Reply:
         """DELETE (002 §1.5). Streams in it whose time has run out are none, even if nobody has noticed yet."""
         bucket_id = route.bucket_id or b""
-        if after := self._engine.expire_some(bucket_id, b""):
+        if after := self._engine.buckets.expire_some(bucket_id, b""):
             return Deletion(self._engine, common, bucket_id, after, self._delete)
         return no_content(common, self._delete(bucket_id))
 
     def _delete(self, bucket_id: bytes) -> int:
         """Delete a bucket that is empty. Gives the change that an answer rests on."""
-        self._engine.delete_bucket(bucket_id)
+        self._engine.buckets.delete(bucket_id)
         self._subscriptions.drop_root(bucket_prefix(bucket_id))
         return self._engine.last_change
 
@@ -113,11 +113,13 @@ class BucketResource:
         """Find buckets, but only those of which all may be read."""
         readable = request.rights.readable(request) if request.rights else (BUCKETS,)
         if any(below(each, BUCKETS) for each in readable):
-            return self._engine.listed(prefix, after, limit)
+            return self._engine.listing.living(prefix, after, limit)
         ids = {each[len(BUCKET_ROOT) :] for each in readable if each.startswith(BUCKET_ROOT)}
         records = sorted(BUCKET_RECORDS + each for each in ids if b"/" not in each)
         wanted = (record for record in records if record.startswith(prefix) and record > after)
-        there = (entry for record in wanted for entry in self._engine.listed(record, b"", 1) if entry[0] == record)
+        there = (
+            entry for record in wanted for entry in self._engine.listing.living(record, b"", 1) if entry[0] == record
+        )
         return list(islice(there, limit))
 
 

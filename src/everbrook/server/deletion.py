@@ -43,7 +43,7 @@ class Deletion:
         try:
             if failure:
                 raise failure
-            after = self._engine.expire_some(self._bucket_id, self._after)
+            after = self._engine.buckets.expire_some(self._bucket_id, self._after)
             rests_on = self._engine.last_change if after else self._delete(self._bucket_id)
         except ProtocolError as error:
             refusal = problem_response(error, self._common)

@@ -55,9 +55,9 @@ class Gathering:
 
     def _take_from(self, span: Span, wanted: int) -> tuple[Found, bytes | None]:
         if not span.exact:
-            return self._engine.list_some(span.start, self._after, wanted)
+            return self._engine.listing.scan(span.start, self._after, wanted)
         if self._after >= span.start:
             return [], None
         # Of all names that begin with it, it is the first.
-        found, _ = self._engine.list_some(span.start, b"", 1)
+        found, _ = self._engine.listing.scan(span.start, b"", 1)
         return [(name, head) for name, head in found if name == span.start], None

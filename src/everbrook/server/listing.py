@@ -88,7 +88,7 @@ class ListingResource:
         root: bytes = STREAM_ROOT
         bucket_id: str | UnsetType = UNSET
         if route.bucket_id is not None:
-            self._engine.find_bucket(route.bucket_id)
+            self._engine.buckets.find(route.bucket_id)
             root, bucket_id = bucket_prefix(route.bucket_id), route.bucket_id.decode()
         spans = _visible(request, root + window.prefix)
         page = Listing(bucket_id, window.prefix.decode(), token=self._engine.moves.token())
@@ -117,7 +117,7 @@ class ListingResource:
 
     def _moved_entry(self, name: bytes, root: bytes) -> Entry:
         try:
-            return self._entry(name, self._engine.find(name, self._engine.clock.now()).committed, root)
+            return self._entry(name, self._engine.readers.find(name, self._engine.clock.now()).committed, root)
         except StreamDamaged:
             return self._entry(name, None, root)
         except (StreamNotFound, StreamGone):

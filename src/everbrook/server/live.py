@@ -48,6 +48,7 @@ class LongPoll:
         policy: CachePolicy,
     ) -> None:
         self._engine = engine
+        self._readers = engine.readers
         self._stream = stream
         self._request = request
         self._common = common
@@ -88,14 +89,14 @@ class LongPoll:
         """Wait, unless something came since the request was read."""
         self._exchange = exchange
         try:
-            self._stream = self._engine.current(self._stream)
+            self._stream = self._readers.current(self._stream)
         except ProtocolError as error:
             self.fail(error)
             return
         if self._stream.ended or self._stream.committed.closed or self._offset < self._stream.committed.tail:
             self.shut_down()
             return
-        self._engine.join(self._stream, self)
+        self._readers.join(self._stream, self)
         faults = self._engine.faults
         self._timer = faults.later(Callback.LIVE, self._timeout_secs, self.shut_down, failed=self._break_off)
         self._vigil = keep_vigil(faults, self._request, self.shut_down)
@@ -103,7 +104,7 @@ class LongPoll:
     def shut_down(self) -> None:
         """Answer now, with what came in this very moment, or that nothing has come."""
         try:
-            batch = self._engine.batch(self._stream, self._engine.live_page(self._stream, self._offset))
+            batch = self._readers.batch(self._stream, self._readers.live_page(self._stream, self._offset))
         except ProtocolError as error:
             self.fail(error)
         else:
@@ -137,7 +138,7 @@ class LongPoll:
     def cancel(self) -> None:
         """Wait no longer."""
         self._exchange = None
-        self._engine.leave(self._stream, self)
+        self._readers.leave(self._stream, self)
         for timer in (self._timer, self._vigil):
             if timer:
                 timer.cancel()
@@ -163,6 +164,7 @@ class EventStream:
         settings: ServerSettings,
     ) -> None:
         self._engine = engine
+        self._readers = engine.readers
         self._stream = stream
         self._request = request
         self._common = common
@@ -225,10 +227,10 @@ class EventStream:
 
     def _next(self) -> tuple[Page, Batch | None]:
         """Read the next page, with its bytes if there is something to send."""
-        self._stream = self._engine.current(self._stream)
-        page = self._engine.live_page(self._stream, self._offset)
+        self._stream = self._readers.current(self._stream)
+        page = self._readers.live_page(self._stream, self._offset)
         sent = page.start < page.end or page.final or not self._began
-        return page, self._engine.batch(self._stream, page) if sent else None
+        return page, self._readers.batch(self._stream, page) if sent else None
 
     def _go_on(self, page: Page, batch: Batch | None) -> None:
         """Send a page and join the feed at the tail, or go on when others have had their turn."""
@@ -238,14 +240,14 @@ class EventStream:
             self.resume()
         elif not page.final:
             self._following = True
-            self._engine.join(self._stream, self)
+            self._readers.join(self._stream, self)
 
     def deliver(self, batch: Batch) -> None:
         """Send what has come; fall behind if there is no room for more."""
         self._send(batch)
         if self._exchange is not None and self._exchange.congested:
             self._following = False
-            self._engine.leave(self._stream, self)
+            self._readers.leave(self._stream, self)
 
     def _send(self, batch: Batch) -> None:
         exchange = self._exchange
@@ -298,7 +300,7 @@ class EventStream:
     def cancel(self) -> None:
         """Let everything go."""
         self._exchange = None
-        self._engine.leave(self._stream, self)
+        self._readers.leave(self._stream, self)
         for timer in (self._interval, self._keep_alive, self._vigil):
             if timer:
                 timer.cancel()

@@ -45,7 +45,7 @@ class LongPage:
         """Read the next part of the body."""
         page, start = self._page, self._offset
         self._offset = min(start + self._engine.tuning.feed.part_bytes, page.end)
-        stored = self._engine.read_part(self._stream, start, self._offset)
+        stored = self._engine.readers.read_part(self._stream, start, self._offset)
         identity = page.head.identity
         return unpack_part(identity, stored, first=start == page.start, last=self._offset == page.end)
 

@@ -37,7 +37,7 @@ class ProducerResource:
 
     def read(self, _request: Request, common: bytes, route: Route) -> Response:
         """GET."""
-        known = self._engine.find(route.name, self._engine.clock.now()).producers
+        known = self._engine.readers.find(route.name, self._engine.clock.now()).producers
         last = list(known.items())[: -MAX_TOLD - 1 : -1]
         told = Producers(len(known), [_entry(producer_id, producer) for producer_id, producer in last])
         response = json_response(200, common, msgspec.json.encode(told))

@@ -33,7 +33,7 @@ class QuotaResource:
 
     def describe(self, _request: Request, common: bytes, route: Route) -> Response:
         """GET: what was set."""
-        return self._tell(common, self._engine.quota(route.bucket_id or b""))
+        return self._tell(common, self._engine.buckets.quota(route.bucket_id or b""))
 
     def set(self, request: Request, common: bytes, route: Route) -> Response:
         """PUT: a quota in the place of the one that was."""
@@ -44,12 +44,12 @@ class QuotaResource:
                 f"a quota is a JSON object with max_bytes and max_streams, or one of them: {error}"
             ) from None
         quota = Quota(wanted.max_bytes, wanted.max_streams)
-        self._engine.set_quota(route.bucket_id or b"", quota)
+        self._engine.buckets.set_quota(route.bucket_id or b"", quota)
         return self._tell(common, quota)
 
     def unset(self, _request: Request, common: bytes, route: Route) -> Response:
         """DELETE: from now on it is as the settings say. The quota of a bucket that is gone can be taken back too."""
-        self._engine.unset_quota(route.bucket_id or b"")
+        self._engine.buckets.unset_quota(route.bucket_id or b"")
         return no_content(common, self._engine.last_change)
 
     def _tell(self, common: bytes, quota: Quota) -> Response:

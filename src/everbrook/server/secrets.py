@@ -45,7 +45,7 @@ class Secrets:
 
     def _load(self) -> Stored | None:
         last = None
-        for body in self._engine.read_all(RECORD):
+        for body in self._engine.readers.read_all(RECORD):
             last = msgspec.json.decode(body, type=list[Stored])[-1]
         return last
 

@@ -71,7 +71,7 @@ class SnapshotResource:
 
     def latest(self, request: Request, common: bytes, route: Route) -> Response:
         """GET …/snapshot (002 §2.3)."""
-        head = self._engine.find(route.name, self._engine.clock.now()).committed
+        head = self._engine.readers.find(route.name, self._engine.clock.now()).committed
         common = with_incarnation(request, common, head.identity, self._engine.epoch)
         snapshot = find_snapshot(head, None)
         location = self._location(request, b"%b/%016d" % (request.path, snapshot.offset)) + carried(request)
@@ -82,7 +82,7 @@ class SnapshotResource:
         """GET …/snapshot/{offset} (002 §2.5)."""
         offset, now = _parse_named(route.argument), self._engine.clock.now()
         to_head = request.method == b"HEAD"
-        stream = self._engine.find(route.name, now) if to_head else self._engine.open(route.name, now)
+        stream = self._engine.readers.find(route.name, now) if to_head else self._engine.readers.open(route.name, now)
         snapshot = find_snapshot(stream.committed, offset)
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         lines = common + _lines(stream.committed, snapshot, PRIVATE_NO_CACHE if request.private else NO_CACHE)
@@ -96,7 +96,7 @@ class SnapshotResource:
 
     def _open(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
         try:
-            return self._engine.open_blob(stream, snapshot)
+            return self._engine.readers.open_blob(stream, snapshot)
         except OSError as error:
             raise Unavailable(f"the snapshot can't be read now: {error}") from error
 

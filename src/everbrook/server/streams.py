@@ -65,6 +65,7 @@ class StreamResource:
 
     def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
+        self._readers = engine.readers
         self._settings = settings.server
         self._fixed_ttl = settings.server.ttl is TtlRule.FIXED
         self._identity_header = settings.auth.identity_header.lower().encode()
@@ -185,7 +186,7 @@ class StreamResource:
 
     def _describe(self, request: Request, common: bytes, name: bytes) -> Response:
         now = self._engine.clock.now()
-        stream = self._engine.find(name, now)
+        stream = self._readers.find(name, now)
         head = stream.committed
         identity = head.identity
         common = with_incarnation(request, common, identity, self._engine.epoch)
@@ -196,7 +197,7 @@ class StreamResource:
         ]
         lookup = parse_lookup(request.query) if request.query else None
         if lookup:
-            lines.append(b"Stream-Offset: %016d\r\n" % self._engine.look_up(stream, lookup))
+            lines.append(b"Stream-Offset: %016d\r\n" % self._readers.look_up(stream, lookup))
         ttl_secs = told_ttl_secs(identity, now)
         if ttl_secs is not None:
             lines.append(b"Stream-TTL: %d\r\n" % ttl_secs)
@@ -225,7 +226,7 @@ class StreamResource:
 
     def _read(self, request: Request, common: bytes, name: bytes) -> Reply:
         now = self._engine.clock.now()
-        stream = self._engine.open(name, now)
+        stream = self._readers.open(name, now)
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
         query = parse_read_query(request.query)
         if not query.plain:
@@ -233,22 +234,22 @@ class StreamResource:
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
         if query.live is Live.LONG_POLL:
-            return self._poll(request, common, stream, query, self._engine.page(stream, query.offset))
-        page = self._engine.page(stream, query.offset, max_bytes=self._max_page_bytes)
+            return self._poll(request, common, stream, query, self._readers.page(stream, query.offset))
+        page = self._readers.page(stream, query.offset, max_bytes=self._max_page_bytes)
         return self._catch_up(request, common, stream, query, page, now)
 
     def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
         """Read from where the query's beginning is found, to where it ends, in the form that it asks for."""
         if query.seeks:
-            start = self._engine.begin(stream, query)
+            start = self._readers.begin(stream, query)
             common += b"Stream-Offset: %016d\r\n" % start
             query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
         # Frames are made of a whole page, and so is what a long-poll finds.
         held = query.frames or query.live is not None
-        bound = self._engine.batch_bytes if held else self._max_page_bytes
-        page = self._engine.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
+        bound = self._readers.batch_bytes if held else self._max_page_bytes
+        page = self._readers.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
         if query.live is Live.LONG_POLL:
             return self._poll(request, common, stream, query, page)
         return self._catch_up(request, common, stream, query, page, self._engine.clock.now())
@@ -290,14 +291,14 @@ class StreamResource:
 
     def _is_long(self, page: Page, query: ReadQuery) -> bool:
         """Tell whether a page is sent part by part. Frames begin with where all messages end."""
-        return page.end - page.start > self._engine.batch_bytes and not query.frames
+        return page.end - page.start > self._readers.batch_bytes and not query.frames
 
     def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
         """Give a page in the form that is asked for."""
-        stored, identity = self._engine.read(stream, page), page.head.identity
+        stored, identity = self._readers.read(stream, page), page.head.identity
         if not query.frames:
             return unpack(identity, stored)
-        messages = self._engine.messages(stream, page)
+        messages = self._readers.messages(stream, page)
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
     def _is_private(self, request: Request) -> bool:
@@ -326,7 +327,7 @@ class StreamResource:
             if_none_match = request.headers.get(b"if-none-match")
             if if_none_match is not None and (unmodified := poll.unmodified(page, if_none_match)):
                 return unmodified
-            return poll.found(page, unpack(page.head.identity, self._engine.read(stream, page)))
+            return poll.found(page, unpack(page.head.identity, self._readers.read(stream, page)))
         return poll.nothing(page) if page.final else poll
 
     def _follow(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> EventStream:
@@ -334,7 +335,7 @@ class StreamResource:
         request.operation = SSE
         last_event_id = request.headers.get(b"last-event-id")
         offset = parse_offset(last_event_id) if last_event_id else query.offset
-        start = self._engine.page(stream, offset).start
+        start = self._readers.page(stream, offset).start
         return EventStream(self._engine, stream, request, common, self._cursor(query), start, self._settings)
 
 

@@ -132,7 +132,7 @@ class SubscriptionResource:
         """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
         try:
             if route.bucket_id is not None and not _hides_bucket(request, route):
-                self._engine.find_bucket(route.bucket_id)
+                self._engine.buckets.find(route.bucket_id)
             answer: Method = getattr(self, method)
             return answer(request, common, route)
         except ProtocolError as error:
@@ -154,7 +154,7 @@ class SubscriptionResource:
                 yield None
             if route.bucket_id is not None:
                 # It may have been deleted meanwhile.
-                self._engine.find_bucket(route.bucket_id)
+                self._engine.buckets.find(route.bucket_id)
             subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config, backfill)
         finally:
             if backfill:

@@ -173,7 +173,7 @@ class Wakes:
         for _ in range(0, MAX_DESCRIBED_STREAMS, SLICE):
             if go_on_after is None:
                 return
-            found, go_on_after = self._engine.list_some(prefix, go_on_after, SLICE)
+            found, go_on_after = self._engine.listing.scan(prefix, go_on_after, SLICE)
             named = ((name[len(root) :].decode(), head) for name, head in found)
             yield {
                 path: self._link(subscription, path, head)
@@ -183,7 +183,7 @@ class Wakes:
 
     def _head(self, name: bytes) -> Head | None:
         try:
-            return self._engine.find(name, self._engine.clock.now()).committed
+            return self._engine.readers.find(name, self._engine.clock.now()).committed
         except ProtocolError:
             return None
 

@@ -144,9 +144,9 @@ def test_mounted_it_asks_as_well(mounted: Mounted, connect: Connect, key: str) -
     ],
 )
 def test_mounted_no_spelling_leads_elsewhere(mounted: Mounted, connect: Connect, key: str, target: str) -> None:
-    before = mounted.call(lambda: mounted.engine.listed(b"", b"", 100))
+    before = mounted.call(lambda: mounted.engine.listing.living(b"", b"", 100))
     assert connect(mounted).request("PUT", target, authorization=key).status >= 400
-    assert mounted.call(lambda: mounted.engine.listed(b"", b"", 100)) == before
+    assert mounted.call(lambda: mounted.engine.listing.living(b"", b"", 100)) == before
 
 
 def test_mounted_a_fork_needs_to_read_its_source(mounted: Mounted, connect: Connect, key: str) -> None:

@@ -73,7 +73,7 @@ class Leases:
 
     def enter(self, pin: Pin, lease_secs: int) -> Begun:
         """Keep a pin for as long as its client speaks of it."""
-        begun = Begun(self._engine.new_id(""), pin.store, self._engine.clock.now(), lease_secs)
+        begun = Begun(self._engine.clock.token(), pin.store, self._engine.clock.now(), lease_secs)
         lease = Lease(begun, pin, self._engine, lambda: self.release(lease))
         self._by_id[begun.id] = lease
         return begun

@@ -81,7 +81,7 @@ class ServerCollector(Collector):
 
     def _of_storage(self, engine: EngineInspection) -> Iterator[Family]:
         self._disk.look()
-        streams = [((surface,), self._engine.count(root)) for surface, root in SURFACES.items()]
+        streams = [((surface,), self._engine.listing.count(root)) for surface, root in SURFACES.items()]
         free, size = self._disk.free_and_size() or (None, None)
         yield family("everbrook_faults_total", [((callback,), count) for callback, count in engine.faults.items()])
         yield single("everbrook_storage_failed", engine.failed)

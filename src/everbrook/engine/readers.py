@@ -1,27 +1,22 @@
-"""What readers see: durable state only.
-
-The classes of an engine build on each other: this one, `executing`, and the `engine` itself.
-"""
+"""Reads of what is durable: page by page for readers that catch up, in batches for readers that wait at the tail."""
 
 from collections.abc import Iterator
 
-from everbrook.engine.clock import Clock, Scheduler
+from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Faults
 from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
 from everbrook.engine.open_blobs import OpenBlobs
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
-from everbrook.engine.tuning import EngineTuning
-from everbrook.engine.turns import Turns
-from everbrook.protocol.errors import BucketNotFound, StreamDamaged, StreamNotFound, quoted
+from everbrook.engine.tuning import FeedTuning
+from everbrook.protocol.errors import StreamDamaged, StreamNotFound, quoted
 from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
-from everbrook.protocol.path import bucket_record
 from everbrook.protocol.query import ReadQuery
 from everbrook.protocol.reading import Page, begin, end_of_read, locate, look_up, page_from, require_kept
-from everbrook.protocol.state import Head, Snapshot
+from everbrook.protocol.state import Snapshot
 from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import Messages
@@ -30,59 +25,19 @@ from everbrook.storage.index import Messages
 MAX_PAGE_PARTS = 64
 
 
-class Reading:
-    """Finds streams, and reads what is durable of them, at once or as it comes."""
-
-    _streams: Streams
+class Readers:
+    """Finds streams, and reads what is durable of them. Changes that are not durable yet can't be seen here."""
 
     def __init__(
-        self, storage: Storage, scheduler: Scheduler, clock: Clock, limits: Limits, tuning: EngineTuning
+        self, storage: Storage, clock: Clock, limits: Limits, streams: Streams, faults: Faults, tuning: FeedTuning
     ) -> None:
-        self.clock = clock
-        self.limits = limits
-        self.tuning = tuning
-        self.faults = Faults(clock, scheduler)
-        self.turns = Turns(self.faults)
-        self.batch_bytes = min(limits.max_page_bytes, tuning.feed.batch_bytes)
         self._storage = storage
-        self._open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
-
-    # Names
-
-    def listed(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Give the streams that live and whose names begin with `prefix`, in order. A damaged one has no head."""
-        return self._streams.listed(prefix, after, limit, self.clock.now())
-
-    def list_some(
-        self, prefix: bytes, after: bytes, limit: int
-    ) -> tuple[list[tuple[bytes, Head | None]], bytes | None]:
-        """Give what lives among the next `limit` names, and after which name to go on, if there are more."""
-        return self._streams.list_some(prefix, after, limit, self.clock.now())
-
-    def newest_some(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[Head], bytes | None]:
-        """Do what `list_some` does, but give the newest heads. Those that are not durable yet are not among them."""
-        return self._streams.newest_some(prefix, after, limit, self.clock.now())
-
-    def arriving(self, prefix: bytes) -> list[Head]:
-        """Give the streams whose names begin with `prefix` and that are not durable yet."""
-        return self._streams.arriving_heads(prefix)
-
-    def find_bucket(self, bucket_id: bytes) -> Head:
-        """Give a bucket that is there (002 §1.3)."""
-        bucket = self._streams.visible(bucket_record(bucket_id))
-        if bucket is None:
-            raise BucketNotFound(f"there is no bucket {quoted(bucket_id)}")
-        return bucket.committed
-
-    def count(self, prefix: bytes) -> int:
-        """Count the streams whose names begin with `prefix`. One that has just run out of time may be among them."""
-        return self._storage.count(prefix)
-
-    # Streams
-
-    def residents(self) -> tuple[Stream, ...]:
-        """Give the streams in memory that have a durable state, without touching or loading any."""
-        return self._streams.residents()
+        self._clock = clock
+        self._streams = streams
+        self._faults = faults
+        self._batch_messages = tuning.batch_messages
+        self.batch_bytes = min(limits.max_page_bytes, tuning.batch_bytes)
+        self.open_blobs = OpenBlobs(storage.blobs, limits.max_open_blobs)
 
     def find(self, name: bytes, now: int) -> Stream:
         """Give a stream that lives, to look at what is durable of it."""
@@ -104,7 +59,7 @@ class Reading:
         if stream.resident:
             return stream
         identity = stream.committed.identity
-        again = self.find(identity.name, self.clock.now())
+        again = self.find(identity.name, self._clock.now())
         if again.committed.identity.incarnation != identity.incarnation:
             raise StreamNotFound(f"the stream at {quoted(identity.name)} was deleted")
         return again
@@ -177,7 +132,7 @@ class Reading:
 
     def _cut_batch(self, stream: Stream, page: Page) -> Page:
         """Cut a page of text or bytes to as many messages as are encoded in one go, as each becomes an event."""
-        most = self.tuning.feed.batch_messages
+        most = self._batch_messages
         if page.end - page.start <= most or page.head.identity.json:
             return page
         end = stream.lineage.seek(page.start, most, page.end)
@@ -185,7 +140,7 @@ class Reading:
 
     def batch(self, stream: Stream, page: Page) -> Batch:
         """Give a page with its bytes, for live readers."""
-        stored, now = self.read(stream, page), self.clock.now()
+        stored, now = self.read(stream, page), self._clock.now()
         if not stored or page.head.identity.json:
             return Batch(page, stored, now)
         return Batch(page, stored, now, self.messages(stream, page).ends)
@@ -214,7 +169,7 @@ class Reading:
 
     def open_blob(self, stream: Stream, snapshot: Snapshot) -> BlobReader:
         """Begin to read the bytes of a snapshot of a stream. `Unavailable` says that too many are open."""
-        return self._open_blobs.open(snapshot, lambda damage: self._lose_snapshot(stream, snapshot, damage))
+        return self.open_blobs.open(snapshot, lambda damage: self._lose_snapshot(stream, snapshot, damage))
 
     def _lose_snapshot(self, stream: Stream, snapshot: Snapshot, damage: Damaged) -> None:
         """Mark a stream whose snapshot is damaged. Its own bytes can be read, all of them."""
@@ -232,7 +187,7 @@ class Reading:
         """Let a reader wait that has everything up to the committed tail."""
         feed = stream.feed
         if feed is None:
-            feed = Feed(lambda position: self._next_batch(stream, position), self.faults)
+            feed = Feed(lambda position: self._next_batch(stream, position), self._faults)
         feed.join(reader, stream.committed.tail)
         stream.feed = feed
 
@@ -243,7 +198,7 @@ class Reading:
             if not stream.feed:
                 # Whoever follows a stream reads it until the last moment (§5.1).
                 stream.feed = None
-                stream.touched_at = max(stream.touched_at, self.clock.now())
+                stream.touched_at = max(stream.touched_at, self._clock.now())
 
     def _next_batch(self, stream: Stream, position: int) -> Batch | None:
         head = stream.committed

@@ -1,0 +1,66 @@
+"""Capacity: refuses a change that there is no room for, in a stream, in memory, or in the quota of a bucket."""
+
+from everbrook.engine.limits import Limits
+from everbrook.engine.quotas import Quotas
+from everbrook.engine.streams import Streams
+from everbrook.protocol.change import Change, Edit, Write
+from everbrook.protocol.commands import Command, Create
+from everbrook.protocol.errors import TooManyProducers
+from everbrook.protocol.subscriptions.commands import SubscriptionCommand, WakeUp
+from everbrook.storage.api import Storage
+from everbrook.storage.memory import producer_bytes
+
+
+class Capacity:
+    """Checks a change against the limits and the quotas, after the decision and before it is submitted."""
+
+    def __init__(self, storage: Storage, limits: Limits, streams: Streams, quotas: Quotas) -> None:
+        self._storage = storage
+        self.limits = limits
+        self._streams = streams
+        self._quotas = quotas
+
+    def reserve(self, command: Command | SubscriptionCommand, change: Change) -> None:
+        """Count the change of a command for its quotas, or refuse it."""
+        if command.__class__ is WakeUp:
+            self._reserve_wake(change)
+            return
+        self._check_limits(change[-1])
+        if command.__class__ is Create:
+            self._check_fork(command)
+        if self._quotas.active:
+            self._quotas.follow(change, self._quotas.check(change))
+
+    def _check_fork(self, command: Create) -> None:
+        """Refuse a fork that would be too deep."""
+        source = self._streams.stream(command.fork.source) if command.fork else None
+        if source:
+            self.limits.check_fork_depth(source.fork_depth + 1)
+
+    def _check_limits(self, edit: Edit) -> None:
+        """Refuse a change that exceeds a limit. Only its last edit adds data: the edits before it remove streams."""
+        if not isinstance(edit, Write):
+            return
+        self.limits.check(edit, self._storage)
+        # A close without data adds no more than one producer to a stream.
+        if edit.producer_id is not None and edit.data:
+            stream = self._streams.stream(edit.head.identity.name)
+            if stream and edit.producer_id not in stream.producers:
+                self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
+                self._check_new_producer(edit.head.identity.name, producer_bytes(edit.producer_id, edit.producer))
+
+    def _check_new_producer(self, name: bytes, size: int) -> None:
+        """Refuse a new producer if memory is short, or if its bucket has too many for its quota."""
+        if self._streams.lacks_memory_for_producers(name):
+            raise TooManyProducers("the server has no memory for more producers of this bucket now")
+        if self._quotas.active:
+            self._quotas.check_producers(name, self._streams.producer_bytes.beside(name) + size)
+
+    def _reserve_wake(self, change: Change) -> None:
+        """Refuse a wake that its wake stream has no room for. Its bucket's quota counts it, but does not refuse it."""
+        self._check_limits(change[0])
+        for edit in change[1:]:
+            if isinstance(edit, Write):
+                self.limits.check_wake(edit, self._storage)
+        if self._quotas.active:
+            self._quotas.follow(change, self._quotas.measure(change))
