@@ -26,7 +26,8 @@ class EngineMachine(LookingMachine):
         self.work()
         run = self.scheduler.run_soon()
         self.count_followers()
-        self.model.sweep(self.clock.now())
+        if not self.engine.inspect().expiring.waiting:
+            self.model.sweep(self.clock.now())
         return run + self.scheduler.run_timers()
 
     def settle(self) -> None:

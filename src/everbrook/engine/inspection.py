@@ -32,6 +32,8 @@ class Watched(Struct, frozen=True, kw_only=True):
     """How many entries its queue has, stale ones included."""
     next_at: int | None
     """The earliest moment in its queue."""
+    waiting: bool = False
+    """Whether the next slice waits for changes to become durable."""
 
 
 class EngineInspection(Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ class Sweep:
     def watched(self) -> Watched:
         """The streams that are watched at the moment."""
         next_at = self._heap[0][0] if self._heap else None
-        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at)
+        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waiting)
 
     def watch(self, stream: Stream, moment: int) -> None:
         """Look at a stream when a moment has come, instead of when it was to be looked at before."""
