@@ -26,7 +26,7 @@ from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions
 from soak.load.running import CONTROLS as LOAD_CONTROLS, soak_load
 from soak.progress import say
-from soak.recreate.changing import FORGETFUL
+from soak.recreate.streams import FORGETFUL
 from soak.resuming.killing import CARELESS, KINDS as SOURCES, soak_resuming
 from soak.scale import measure_scale
 from soak.server import ServerFailed
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="soak", description="Without a part, all of them run.")
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--modes", type=lambda text: text.split(","), default=MODES, help="comma-separated")
+    parser.add_argument("--modes", type=_names, default=MODES, help="comma-separated")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument(
         "--kills",
@@ -79,7 +79,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help=f"kills of each mode (default {KILLS}) or of each query of Spark ({SPARK_KILLS}), runs of programs that "
         f"resume ({RESUMED_RUNS})",
     )
-    parser.add_argument("--queries", type=lambda text: text.split(","), default=(), help="of Spark, comma-separated")
+    parser.add_argument("--queries", type=_names, default=(), help="of Spark, comma-separated")
     parser.add_argument(
         "--seconds",
         type=float,
@@ -97,12 +97,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--cases", type=int, default=FLIP_CASES, help=f"damaged stores of each mode ({FLIP_CASES})")
     parser.add_argument("--case", type=int, help="the one damaged store of this number")
-    parser.add_argument(
-        "--files", type=lambda text: tuple(text.split(",")), default=(), help=f"to damage: {', '.join(FILE_KINDS)}"
-    )
-    parser.add_argument(
-        "--attacks", type=lambda text: tuple(text.split(",")), default=(), help=f"of a freeze: {', '.join(ATTACKS)}"
-    )
+    parser.add_argument("--files", type=_names, default=(), help=f"to damage: {', '.join(FILE_KINDS)}")
+    parser.add_argument("--attacks", type=_names, default=(), help=f"of a freeze: {', '.join(ATTACKS)}")
     parser.add_argument("--points", type=int, default=CRASH_POINTS, help=f"crash points (default {CRASH_POINTS})")
     parser.add_argument("--streams", type=int, default=1_000_000, help="streams of the large store (default 1000000)")
     options = parser.parse_args(arguments)
@@ -110,6 +106,10 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(PARTS)}")
     return options
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
 
 
 def _flips(options: argparse.Namespace) -> None:
@@ -247,10 +247,10 @@ def _lake(options: argparse.Namespace) -> None:
 
 
 def _recreate(options: argparse.Namespace) -> None:
-    """Replace streams under jobs; with the control, under jobs that can't tell, and see that this is noticed."""
+    """Create streams anew under jobs. The control, whose jobs can't tell incarnations apart, has to fail."""
     missing = [name for name in ("pyspark", "deltalake", "psycopg") if importlib.util.find_spec(name) is None]
     if missing:
-        say(f"no stream was replaced under jobs: {', '.join(missing)} is missing (the extras lake and stack)")
+        say(f"no stream was created anew under jobs: {', '.join(missing)} is missing (the extras lake and stack)")
         return
     from soak.recreate.killing import soak_recreate  # noqa: PLC0415 - with deltalake and psycopg
 

@@ -20,12 +20,12 @@ from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.server import Server
 from soak.spark.cases import MANY, TWICE
-from soak.spark.driver import Driver
-from soak.spark.journal import BEGAN, Journal, batches_done, in_flight
+from soak.spark.driver import Driver, start_driver
+from soak.spark.journal import Journal, batches_done, in_flight
 from soak.spark.load import Load, read
 from soak.spark.verdict import Compared, compare
 
-_START_SECS, _MOMENT_SECS, _FINISH_SECS = 300.0, 60.0, 600.0
+_MOMENT_SECS, _FINISH_SECS = 60.0, 600.0
 _ATTEMPTS_PER_KILL = 4
 _MAX_LET_GO = 4
 _REPLAY_SECS = 1.0
@@ -154,10 +154,6 @@ class Fire:
             "batch_bytes": _REPLAY_BATCH_BYTES,
             "last": last,
         }
-        start, log = self._journal.end(), self._folder / f"driver-{self.runs}.log"
-        driver = Driver(settings, run=self.runs, journal=self._journal.path, log=log, program="soak.lake.program")
-        self._drivers.enter_context(driver)
-        begun = self._journal.wait("driver", {BEGAN}, start, _START_SECS, while_true=lambda: driver.running)
-        if not begun and not driver.starved:
-            raise PromiseBroken(f"run {self.runs} did not begin:\n{driver.output}")
-        return driver
+        return start_driver(
+            settings, self._folder, self._journal, self._drivers, run=self.runs, program="soak.lake.program"
+        )

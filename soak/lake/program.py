@@ -6,8 +6,6 @@ whether the run takes what is there and ends.
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,13 +16,10 @@ from everbrook.spark.tuning import TableTuning
 from soak.lake.moments import TABLE, forget_batches, watch
 from soak.lake.verdict import ODD
 from soak.spark.cases import MAX_APPEND_BYTES
-from soak.spark.driver import STARVED
 from soak.spark.journal import BEGAN, note
-from soak.spark.sessions import begin_session
+from soak.spark.sessions import begin_query, begin_session
 
 SOURCE, AGAIN = "many/", "again/"
-_TRIES = 5
-_INITIALISING = "Initializing sources"
 REPLAY = "replay"
 
 
@@ -34,21 +29,10 @@ def main(settings: dict[str, Any]) -> None:
     if settings["flaw"]:
         forget_batches()
     spark = begin_session(settings["scratch"], settings["cores"])
-    query = _begin(partial(_replay if settings["replay"] else _start, spark, settings))
+    query = begin_query(partial(_replay if settings["replay"] else _start, spark, settings))
     note("driver", BEGAN)
     query.awaitTermination()
     spark.stop()
-
-
-def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
-    """Start a query, and wait until its reader is there. On a busy machine Spark may give up on it: then once more."""
-    for _ in range(_TRIES):
-        query = start()
-        while query.isActive and query.status["message"] == _INITIALISING:
-            time.sleep(0.05)
-        if STARVED not in str(query.exception()):
-            return query
-    raise RuntimeError(STARVED)
 
 
 def _start(spark: SparkSession, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query

@@ -1,1 +1,1 @@
-"""Streams that are deleted, created again, cut and forked under running jobs, while driver and server are killed."""
+"""Streams that are deleted, created anew, cut and forked under running jobs, while driver and server are killed."""

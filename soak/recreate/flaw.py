@@ -1,4 +1,4 @@
-"""The control: a source whose positions are offsets alone. It runs in the processes that Spark starts."""
+"""The control of the soak, which runs in the processes that Spark starts."""
 
 from functools import cache
 from typing import Any
@@ -13,17 +13,17 @@ from everbrook.spark.source import EverbrookDataSource
 
 
 class Forgetful(EverbrookDataSource):
-    """A source whose positions are offsets alone: the control."""
+    """A source whose positions are offsets without incarnations."""
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Make a reader in a process where nothing tells incarnations apart."""
+        """Make a reader in a process that can't tell incarnations apart."""
         forget()
         return super().streamReader(schema)
 
 
 @cache
 def forget() -> None:
-    """Hide from this process which incarnation of a stream is there."""
+    """Remove the incarnations from what this process learns of streams."""
     found = catalogue._found  # noqa: SLF001 - the product has no switch for that
 
     def without(info: Any) -> Found:  # noqa: ANN401

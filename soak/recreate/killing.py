@@ -1,8 +1,7 @@
-"""Jobs of every kind under fire: their streams are replaced while they run and while they are down, and all is killed.
+"""Kills of jobs of every kind, and of their server, while the streams that they read are deleted and created anew.
 
-Changes go on while the driver runs, and some are made between a kill and the next start: then a batch may be logged of
-streams that are others when it is read. The changes come from a seed; when exactly they meet a batch depends on the
-machine.
+Streams change while the driver runs, and between a kill and the next start: then a batch that Spark has logged is read
+from other incarnations. A seed determines the changes; the machine determines which batch they meet.
 """
 
 import json
@@ -21,23 +20,23 @@ from soak.client import Client
 from soak.kill import fork
 from soak.ledger import PromiseBroken
 from soak.progress import say
-from soak.recreate.changing import PREFIX, Streams, keys_in
 from soak.recreate.program import COPIES, JOBS, LAKE, POSTGRES, STREAM, TABLE
+from soak.recreate.streams import PREFIX, Streams, keys_in
 from soak.recreate.verdict import Row, judge, judge_fold, named_in
 from soak.server import Server, free_port
-from soak.spark.driver import Driver
-from soak.spark.journal import BEGAN, Journal, in_flight
+from soak.spark.driver import Driver, start_driver
+from soak.spark.journal import Journal, in_flight
 
 SERVER_KILLS = 0.3
 """The share of runs in which the server is killed too."""
 _MIN_WORK_SECS, _MAX_WORK_SECS, _MAX_PAUSE_SECS = 1.0, 8.0, 0.1
 _MAX_CHANGES_DOWN = 12
-_START_SECS, _FINISH_SECS = 300.0, 600.0
+_FINISH_SECS = 600.0
 _SNAPSHOT, _NOT_FOUND = "__ds/snapshot", 404
 
 
 def soak_recreate(folder: Path, *, kills: int, seed: int, flaw: bool = False) -> str:
-    """Kill the driver so many times, let the jobs finish, and judge all of them. Tells what came of it."""
+    """Kill the driver so many times, let the jobs finish, check what they wrote, and give a summary."""
     random = Random(seed)  # noqa: S311 - it must replay
     folder.mkdir(parents=True, exist_ok=True)
     cluster = Postgres(folder / "cluster", free_port(), settings={"fsync": "off"})
@@ -59,7 +58,7 @@ def soak_recreate(folder: Path, *, kills: int, seed: int, flaw: bool = False) ->
 
 
 class Fire:
-    """The jobs, what they depend on, and whoever kills them."""
+    """The jobs, the server and the database that they use, and the kills of both."""
 
     def __init__(
         self,
@@ -81,7 +80,7 @@ class Fire:
     def strike(self) -> None:
         """Start the driver, change streams while it works, kill it, and change more."""
         driver = self._start(last=False)
-        with Changing(self._streams, fork(self._random)):
+        with Churn(self._streams, fork(self._random)):
             time.sleep(self._random.uniform(_MIN_WORK_SECS, _MAX_WORK_SECS))
             server_kill = self._random.random() < SERVER_KILLS
             if server_kill:
@@ -96,14 +95,14 @@ class Fire:
         self._hits += len(hit)
         for _ in range(self._random.randrange(_MAX_CHANGES_DOWN)):
             self._streams.change()
-        if self._random.random() < 0.5:  # noqa: PLR2004 - every other time all streams are others afterwards
+        if self._random.random() < 0.5:  # noqa: PLR2004 - every other time all streams are created anew
             for one in self._streams.living:
                 if not one.ended and "-fork-" not in one.name:
-                    self._streams.create_again(one)
+                    self._streams.create_anew(one)
         say(f"kill {self._runs}, in mid-batch: {', '.join(hit) or 'none'}; {self._streams.counts}")
 
     def finish(self) -> str:
-        """Change nothing more, let a last run take all that is there, and judge it."""
+        """Let a last run process all that is left, and check what the jobs wrote."""
         driver = self._start(last=True)
         while not driver.finish(_FINISH_SECS):
             if not driver.starved:
@@ -111,27 +110,27 @@ class Fire:
             driver = self._start(last=True)
         logs = (log.read_text(errors="replace") for log in self._folder.glob("driver-*.log"))
         named = named_in("\n".join(logs))
-        told = []
-        for job, rows in ((STREAM, self._copied()), (POSTGRES, self._logged()), (LAKE, self._tabled())):
-            forgotten = self._server_kills > 0
-            judged = judge(job, rows, self._streams.all, named, ordered=job != LAKE, forgotten=forgotten)
-            told.append(f"{job} {judged.rows:,} rows, {judged.missing:,} missing")
+        summaries = []
+        for job, rows in ((STREAM, self._in_streams()), (POSTGRES, self._in_postgres()), (LAKE, self._in_lake())):
+            killed = self._server_kills > 0
+            judged = judge(job, rows, self._streams.all, named, ordered=job != LAKE, server_killed=killed)
+            summaries.append(f"{job} {judged.rows:,} rows, {judged.missing:,} missing")
         folded = self._judge_folds()
         return (
             f"{len(self._streams.all)} incarnations, {self._runs - 1} kills of the driver with {self._hits} jobs in "
-            f"mid-batch, {self._server_kills} of the server; {'; '.join(told)}; {folded} snapshots of folds"
+            f"mid-batch, {self._server_kills} of the server; {'; '.join(summaries)}; {folded} snapshots of folds"
         )
 
-    def _copied(self) -> list[Row]:
+    def _in_streams(self) -> list[Row]:
         names = {one.name for one in self._streams.all}
         return [(name, key) for name in names for key in keys_in(self._server.port, name.replace(PREFIX, COPIES, 1))]
 
-    def _logged(self) -> list[Row]:
+    def _in_postgres(self) -> list[Row]:
         with psycopg.connect(self._database) as connection:
             statement = sql.SQL("SELECT stream, key FROM {} ORDER BY place").format(sql.Identifier(TABLE))
             return [(str(stream), str(key)) for stream, key in connection.execute(statement)]
 
-    def _tabled(self) -> list[Row]:
+    def _in_lake(self) -> list[Row]:
         rows = open_table(self._folder / "table").to_table(["stream", "value"]).to_pylist()
         return [(row["stream"], json.loads(row["value"])["key"]) for row in rows]
 
@@ -160,17 +159,13 @@ class Fire:
             "flaw": self._flaw,
             "last": last,
         }
-        start, log = self._journal.end(), self._folder / f"driver-{self._runs}.log"
-        driver = Driver(settings, run=self._runs, journal=self._journal.path, log=log, program="soak.recreate.program")
-        self._drivers.enter_context(driver)
-        begun = self._journal.wait("driver", {BEGAN}, start, _START_SECS, while_true=lambda: driver.running)
-        if not begun and not driver.starved:
-            raise PromiseBroken(f"run {self._runs} did not begin:\n{driver.output}")
-        return driver
+        return start_driver(
+            settings, self._folder, self._journal, self._drivers, run=self._runs, program="soak.recreate.program"
+        )
 
 
-class Changing:
-    """Changes streams in a thread of its own, in a `with` block."""
+class Churn:
+    """Changes streams in a thread for as long as a `with` block runs."""
 
     def __init__(self, streams: Streams, random: Random) -> None:
         self._streams = streams

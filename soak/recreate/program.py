@@ -6,24 +6,19 @@ whether incarnations are hidden from the jobs, and whether the run takes what is
 
 import json
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from everbrook.spark import fold_streams, write_lake, write_postgres, write_stream
-from soak.recreate.changing import PREFIX
 from soak.recreate.flaw import Forgetful
-from soak.spark.driver import STARVED
+from soak.recreate.streams import PREFIX
 from soak.spark.journal import BEGAN, note
-from soak.spark.sessions import begin_session
+from soak.spark.sessions import begin_query, begin_session
 
 STREAM, POSTGRES, LAKE, FOLD = JOBS = ("stream", "postgres", "lake", "fold")
 COPIES, TABLE = "out/", "log"
-_TRIES = 5
-_INITIALISING = "Initializing sources"
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -31,24 +26,13 @@ def main(settings: dict[str, Any]) -> None:
     spark = begin_session(settings["scratch"], 2)
     if settings["flaw"]:
         spark.dataSource.register(Forgetful)
-    queries = [_begin(partial(_start, spark, job, settings)) for job in JOBS]
+    queries = [begin_query(partial(_start, spark, job, settings)) for job in JOBS]
     note("driver", BEGAN)
     if not settings["last"]:
         spark.streams.awaitAnyTermination()
     for query in queries:
         query.awaitTermination()
     spark.stop()
-
-
-def _begin(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
-    """Start a query, and wait until its reader is there. On a busy machine Spark may give up on it: then once more."""
-    for _ in range(_TRIES):
-        query = start()
-        while query.isActive and query.status["message"] == _INITIALISING:
-            time.sleep(0.05)
-        if STARVED not in str(query.exception()):
-            return query
-    raise RuntimeError(STARVED)
 
 
 def _start(spark: SparkSession, job: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401

@@ -1,7 +1,7 @@
-"""The verdict: each message of each incarnation is there once, or its stream was named as one that has lost messages.
+"""The verdict: each message of each incarnation was written once, or a log names its stream as one that lost messages.
 
-Of an incarnation that is there, only what retention has removed may be missing; of one that is gone, the end may be
-missing too. Anything else that is missing was passed over because of another incarnation.
+Of an incarnation that exists, only messages that retention has removed may be missing; of a deleted one, the last
+messages may be missing too. A job that left out any other message has confused two incarnations.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from soak.ledger import PromiseBroken
-from soak.recreate.changing import Incarnation
+from soak.recreate.streams import Incarnation
 
 Row = tuple[str, str]
 """A stream, and the key of a message."""
@@ -20,7 +20,7 @@ _NAME = re.compile(r"'(in/[^']+)'")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a job has written."""
+    """How many rows a job has written, and how many messages are missing."""
 
     rows: int
     missing: int
@@ -38,17 +38,17 @@ def judge(
     named: set[str],
     *,
     ordered: bool,
-    forgotten: bool = False,
+    server_killed: bool = False,
 ) -> Judged:
-    """Hold the rows of a job against the ledger.
+    """Compare the rows of a job with the ledger.
 
-    A stream that was created again before anybody looked need not be named, nor what was cut before. `forgotten` says
-    that a server which was killed may have forgotten other streams that came and went unread.
+    A log need not name a stream that was created anew before the job saw it, nor messages that were cut before. A
+    server that was killed may have forgotten other streams that the job never saw.
     """
     found: Mapping[str, list[str]] = _by_stream(rows)
     incarnations: Mapping[str, list[Incarnation]] = _by_name(streams)
     if unknown := found.keys() - incarnations.keys():
-        raise PromiseBroken(f"{job}: rows of streams that never were: {sorted(unknown)}")
+        raise PromiseBroken(f"{job}: rows of streams that were never created: {sorted(unknown)}")
     missing = 0
     for name, others in incarnations.items():
         expected = [key for one in others for key in one.keys]
@@ -56,10 +56,10 @@ def judge(
         there = set(found.get(name, ()))
         for one in others:
             lost = _missing_of(job, one, there)
-            replaced = forgotten or one is not others[-1]
+            replaced = server_killed or one is not others[-1]
             unseen = one.ended and replaced and lost == len(one.keys)
             if lost and name not in named and not (unseen or lost == _cut_before(one, there)):
-                raise PromiseBroken(f"{job}: {lost} messages of {name} are missing, and nothing names it")
+                raise PromiseBroken(f"{job}: {lost} messages of {name} are missing, and no log names it")
             missing += lost
     return Judged(sum(map(len, found.values())), missing)
 
@@ -69,38 +69,38 @@ def _judge_rows(which: str, rows: Sequence[str], expected: Sequence[str], *, ord
     strange = [key for key in rows if key not in places]
     if strange or len(set(rows)) != len(rows):
         twice = sorted({key for key in rows if rows.count(key) > 1})
-        raise PromiseBroken(f"{which}: messages of nobody {strange[:3]}, messages twice {twice[:3]}")
+        raise PromiseBroken(f"{which}: messages that were never sent {strange[:3]}, messages twice {twice[:3]}")
     order = [places[key] for key in rows]
     if ordered and order != sorted(order):
-        raise PromiseBroken(f"{which}: the order was lost: {rows}")
+        raise PromiseBroken(f"{which}: the rows are out of order: {rows}")
 
 
 def _missing_of(job: str, one: Incarnation, there: set[str]) -> int:
-    """Count what is missing of an incarnation, or raise if it may not be missing."""
+    """Count the missing messages of an incarnation. Raise if one of them may not be missing."""
     needed = one.keys[one.cut :]
     missing = [key for key in needed if key not in there]
     end = len(needed) - len(missing)
     if missing and (not one.ended or missing != needed[end:]):
-        state = "is gone" if one.ended else "is there"
+        state = "is deleted" if one.ended else "exists"
         raise PromiseBroken(
             f"{job}: of incarnation {one.number} of {one.name}, which {state}, {len(missing)} of {len(needed)} "
-            f"messages are missing that have to be there, the first of them {missing[0]}"
+            f"messages are missing without a reason, the first of them {missing[0]}"
         )
     return sum(key not in there for key in one.keys)
 
 
 def _cut_before(one: Incarnation, there: set[str]) -> int:
-    """Count the messages at its beginning that retention has removed, and nobody has read."""
+    """Count the messages at the beginning that retention has removed before the job read them."""
     return next((place for place, key in enumerate(one.keys[: one.cut]) if key in there), one.cut)
 
 
 def judge_fold(one: Incarnation, offset: int, keys: set[str]) -> None:
-    """Hold the snapshot of a stream that is there against the ledger."""
+    """Compare the snapshot of a stream that exists with the ledger."""
     folded = one.keys[: one.places_before(offset)]
     if not keys <= set(folded) or not keys >= set(folded[one.cut :]):
         strange, missing = keys - set(folded), set(folded[one.cut :]) - keys
         raise PromiseBroken(
-            f"fold: the snapshot of {one.name} at {offset} has {sorted(strange)[:3]} of other streams, and is without "
+            f"fold: the snapshot of {one.name} at {offset} has {sorted(strange)[:3]} of other incarnations, and lacks "
             f"{sorted(missing)[:3]}"
         )
 

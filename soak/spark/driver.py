@@ -11,20 +11,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from soak.ledger import PromiseBroken
-from soak.spark.journal import JOURNAL, RUN
+from soak.spark.journal import BEGAN, JOURNAL, RUN, Journal
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUT_BYTES = 6000
 PROGRAM = "soak.spark.program"
 STARVED = "Python worker failed to connect back"
 _SESSION_FIELD = 3
-_GONE_SECS = 20.0
+_START_SECS, _GONE_SECS = 300.0, 20.0
 
 
 class Driver:
@@ -99,6 +99,18 @@ class Driver:
         while any(_members(self._process.pid)) and time.monotonic() < deadline:
             self._kill_session()
             time.sleep(0.01)
+
+
+def start_driver(
+    settings: Mapping[str, Any], folder: Path, journal: Journal, drivers: ExitStack, *, run: int, program: str = PROGRAM
+) -> Driver:
+    """Start a driver, and wait until its queries run, or until Spark gave up on one of them."""
+    start, log = journal.end(), folder / f"driver-{run}.log"
+    driver = drivers.enter_context(Driver(settings, run=run, journal=journal.path, log=log, program=program))
+    begun = journal.wait("driver", {BEGAN}, start, _START_SECS, while_true=lambda: driver.running)
+    if not begun and not driver.starved:
+        raise PromiseBroken(f"run {run} did not begin:\n{driver.output}")
+    return driver
 
 
 def _environment(scratch: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from soak.progress import say
 from soak.server import Server
 from soak.spark import journal as told
 from soak.spark.cases import CONTROLS, VARIANTS, Case, Shape, draw_shape, groups
-from soak.spark.driver import Driver
+from soak.spark.driver import Driver, start_driver
 from soak.spark.journal import Journal, batches_done, in_flight
 from soak.spark.load import Load
 from soak.spark.outcome import BESIDE, Outlived, require_found_out, require_held
@@ -28,7 +28,7 @@ SERVER_KILLS = 2
 ATTEMPTS_PER_KILL = 4
 LAST_RUNS = 3
 MAX_BATCHES = 12
-START_SECS, WORK_SECS, MOMENT_SECS, FINISH_SECS = 300.0, 60.0, 60.0, 600.0
+WORK_SECS, MOMENT_SECS, FINISH_SECS = 60.0, 60.0, 600.0
 _LINES = {"read": {told.ON_DRIVER, told.BY_TASKS, told.TASK}, "appended": {told.APPENDED, told.KNOWN}}
 
 
@@ -147,13 +147,7 @@ class Fire:
             "checkpoints": str(self._folder / "checkpoints"),
             "scratch": str(self._folder / "scratch"),
         }
-        start, log = self._journal.end(), self._folder / f"driver-{self.runs}.log"
-        driver = Driver(settings, run=self.runs, journal=self._journal.path, log=log)
-        self._drivers.enter_context(driver)
-        begun = self._journal.wait("driver", {told.BEGAN}, start, START_SECS, while_true=lambda: driver.running)
-        if not begun and not driver.starved:
-            raise PromiseBroken(f"run {self.runs} did not begin:\n{driver.output}")
-        return driver, shape
+        return start_driver(settings, self._folder, self._journal, self._drivers, run=self.runs), shape
 
     def _kill_server(self, driver: Driver) -> None:
         aim, moment = self._random.choice(self._aims), self._random.choice(MOMENTS)

@@ -20,12 +20,11 @@ from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER
 from soak.spark.journal import BEGAN, JOURNAL, READER, Journal, note
-from soak.spark.sessions import begin_session
+from soak.spark.sessions import TRIES, begin_session
 from soak.spark.watching import Watched, watch_helper
 
 TUNING = StreamTuning(large_bytes=128 * 1024)
 """From which size of a batch on tasks append the next one: less than the product has, so that both happen."""
-_TRIES = 5
 _READER_SECS = 60.0
 
 
@@ -92,7 +91,7 @@ def _start(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # no
 def _begin(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # noqa: ANN401
     """Start a query, and wait until its reader is there: all at once take longer to start than Spark has patience."""
     journal = Journal(Path(os.environ[JOURNAL]))
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         start = journal.end()
         query = _start(frame, case, settings)
         journal.wait(case.name, {READER}, start, _READER_SECS, while_true=partial(getattr, query, "isActive"))

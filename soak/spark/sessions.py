@@ -1,11 +1,17 @@
 """The session of a driver that is to be killed: small, quick to begin, and with all that it leaves in one folder."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from everbrook.spark import session
 from everbrook.spark.java import QUICK_START
+from soak.spark.driver import STARVED
+
+TRIES = 5
+_INITIALISING = "Initializing sources"
 
 
 def begin_session(scratch: str, cores: int, config: Mapping[str, str] | None = None) -> SparkSession:
@@ -22,3 +28,14 @@ def begin_session(scratch: str, cores: int, config: Mapping[str, str] | None = N
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
     }
     return session("soak", master=f"local[{cores}]", config={**settings, **(config or {})})
+
+
+def begin_query(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
+    """Start a query, and wait until its reader is there. If Spark gives up on the reader's Python, start it again."""
+    for _ in range(TRIES):
+        query = start()
+        while query.isActive and query.status["message"] == _INITIALISING:
+            time.sleep(0.05)
+        if STARVED not in str(query.exception()):
+            return query
+    raise RuntimeError(STARVED)

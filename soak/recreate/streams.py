@@ -1,4 +1,4 @@
-"""Changes of streams, drawn at random, and the ledger of all their incarnations: which messages each has had."""
+"""Streams that are changed at random, and the ledger of all their incarnations: the messages that each has had."""
 
 import json
 import time
@@ -18,12 +18,12 @@ STREAMS, MAX_FORKS = 6, 4
 JSON = "application/json"
 _NOT_FOUND, _CONFLICT = 404, 409
 _RETRY_SECS, _PATIENCE_SECS = 0.02, 60.0
-_CHANGES = {"append": 60, "create again": 12, "delete": 4, "cut": 16, "fork": 4}
+_CHANGES = {"append": 60, "create anew": 12, "delete": 4, "cut": 16, "fork": 4}
 
 
 @dataclass(slots=True)
 class Incarnation:
-    """One of the streams that have had a name: the keys of its messages, in their order."""
+    """One of several streams that had the same name, with the keys of its messages in their order."""
 
     name: str
     number: int
@@ -44,7 +44,7 @@ class Incarnation:
 
 
 class Streams:
-    """The streams of a soak, and whoever changes them."""
+    """The streams of a soak, with the changes that can be made to them."""
 
     def __init__(self, port: int, random: Random) -> None:
         self.all: list[Incarnation] = []
@@ -57,19 +57,19 @@ class Streams:
 
     @property
     def living(self) -> list[Incarnation]:
-        """The incarnations that are there."""
+        """The incarnations that exist now."""
         return [each for each in self.all if not each.ended]
 
     def change(self) -> None:
-        """Do one thing to one stream."""
+        """Make one change to one stream, both drawn at random."""
         kind = self._random.choices(list(_CHANGES), list(_CHANGES.values()))[0]
         one = self._random.choice(self.living)
         self.counts[kind] += kind != "cut"
         match kind:
             case "append":
                 self._append(one, self._random.randrange(1, 20))
-            case "create again":
-                self.create_again(one)
+            case "create anew":
+                self.create_anew(one)
             case "delete":
                 self._delete(one)
                 self._create(f"{PREFIX}new-{len(self.all)}", self._random.randrange(5))
@@ -78,19 +78,19 @@ class Streams:
             case _:
                 self._fork(one)
 
-    def create_again(self, one: Incarnation) -> None:
+    def create_anew(self, one: Incarnation) -> None:
         """Delete a stream, and create one of its name that is shorter, as long, or longer."""
         longer = self._random.choice((0.3, 1.0, 2.0))
         self._delete(one)
         self._create(one.name, 1 + int(longer * min(len(one.keys), 60)))
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._client.close()
 
     def _create(self, name: str, messages: int) -> None:
         one = Incarnation(name, len(self.all))
-        self._insist("PUT", name, content_type=JSON)
+        self._request("PUT", name, content_type=JSON)
         self.all.append(one)
         if messages:
             self._append(one, messages)
@@ -99,24 +99,24 @@ class Streams:
         keys = [f"{one.number}-{place}" for place in range(len(one.keys), len(one.keys) + count)]
         messages = [json.dumps(message(key)).encode() for key in keys]
         claim = {"Producer_Id": f"soak-{one.number}", "Producer_Epoch": "0", "Producer_Seq": str(one.appends)}
-        self._insist("POST", one.name, b"[%b]" % b",".join(messages), content_type=JSON, **claim)
+        self._request("POST", one.name, b"[%b]" % b",".join(messages), content_type=JSON, **claim)
         one.appends += 1
         one.keys += keys
         one.sizes += [len(each) + 1 for each in messages]
 
     def _delete(self, one: Incarnation) -> None:
-        """Delete a stream. One that has forks keeps its name, so they go first."""
+        """Delete a stream after its forks: as long as a fork exists, the name stays taken."""
         for each in self.living:
             if each.name.startswith(f"{one.name}-fork-"):
                 self._delete(each)
-        self._ask_until_answered({204, _NOT_FOUND}, "DELETE", one.name, None, {})
+        self._request_until_answered({204, _NOT_FOUND}, "DELETE", one.name, None, {})
         one.ended = True
 
     def _cut(self, one: Incarnation) -> None:
-        """Remove the beginning of a stream, as far as the last snapshot of its fold covers it."""
+        """Remove the beginning of a stream, if the last snapshot of its fold covers it."""
         place = self._random.randint(one.cut, len(one.keys))
         path = f"{one.name}/__ds/retention/{one.offset_of(place):016d}"
-        if self._ask_until_answered({204, _CONFLICT}, "PUT", path, None, {}) != _CONFLICT:
+        if self._request_until_answered({204, _CONFLICT}, "PUT", path, None, {}) != _CONFLICT:
             one.cut = place
             self.counts["cut"] += 1
 
@@ -128,16 +128,16 @@ class Streams:
         fork = Incarnation(
             f"{source.name}-fork-{self._forks}", len(self.all), [*source.keys], [*source.sizes], source.cut
         )
-        self._insist("PUT", fork.name, content_type=JSON, Stream_Forked_From=f"/v1/stream/{source.name}")
+        self._request("PUT", fork.name, content_type=JSON, Stream_Forked_From=f"/v1/stream/{source.name}")
         self.all.append(fork)
 
-    def _insist(self, method: str, name: str, body: bytes | None = None, /, **headers: str) -> None:
-        self._ask_until_answered({200, 201, 204}, method, name, body, headers)
+    def _request(self, method: str, name: str, body: bytes | None = None, /, **headers: str) -> None:
+        self._request_until_answered({200, 201, 204}, method, name, body, headers)
 
-    def _ask_until_answered(
+    def _request_until_answered(
         self, statuses: set[int], method: str, name: str, body: bytes | None, headers: Mapping[str, str]
     ) -> int:
-        """Ask until there is an answer, and give its status."""
+        """Repeat a request until it is answered, and give the status."""
         deadline = time.monotonic() + _PATIENCE_SECS
         while True:
             try:
@@ -149,12 +149,12 @@ class Streams:
 
 
 def message(key: str) -> dict[str, object]:
-    """Make a change of an entity that no other message changes."""
+    """Make the insert of an entity that no other message has."""
     return {"type": "m", "key": key, "value": key, "headers": {"operation": "insert"}}
 
 
 def keys_in(port: int, name: str) -> list[str]:
-    """Read the keys of the messages of a stream. One that is not there has none."""
+    """Read the keys of the messages of a stream. A stream that does not exist has none."""
     with closing(Client(port)) as client:
         if client.request("HEAD", f"/v1/stream/{name}").status == _NOT_FOUND:
             return []
