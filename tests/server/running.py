@@ -16,8 +16,10 @@ from everbrook.engine import Clock, Engine, Stream
 from everbrook.protocol import Change
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble
+from everbrook.server.exchange import Deferred
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.listener import Listener
+from everbrook.server.http1.state import ConnectionInspection
 from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
@@ -155,6 +157,15 @@ class RunningServer:
     @property
     def connections(self) -> list[Connection]:
         return self.call(lambda: list(self.listener.connections))
+
+    def find(self, claim: Callable[[ConnectionInspection], object]) -> list[Connection]:
+        """Give the connections of whose state a claim is true."""
+        return self.call(lambda: [each for each in self.listener.connections if claim(each.inspect())])
+
+    @property
+    def answering(self) -> list[Deferred]:
+        """The answers that wait for something, or are given piece by piece."""
+        return self.call(lambda: [held[0] for each in self.listener.connections if (held := each.responder.answering)])
 
     def stream(self, path: str) -> Stream:
         """A stream as the engine has it."""

@@ -26,7 +26,7 @@ def test_tiny_chunks_take_no_more_memory_than_large_ones(server: RunningServer, 
     before = resident_bytes()
     for _ in range(40):
         wire.send(b"2\r\nab\r\n" * 40_000)
-    (held,) = [connection for connection in server.connections if connection.inspect().receiving]
+    (held,) = server.find(lambda state: state.receiving)
     assert eventually(lambda: held.inspect().body_bytes == 3_200_000)
     assert resident_bytes() - before < 20_000_000
 

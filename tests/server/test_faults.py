@@ -141,7 +141,7 @@ def test_a_connection_whose_look_after_fails_is_ended_and_no_other(
     for wire in wires:
         assert wire.get("/healthz").status == 200
     failing = server.connections[0]
-    once = OnceOf(server, failing.check)
+    once = OnceOf(server, failing.watchdog.check)
     assert eventually(lambda: once.raised)
     assert eventually(lambda: len(server.connections) == 1)
     assert connect(server).get("/healthz").status == 200

@@ -128,4 +128,4 @@ def test_a_damaged_upload_is_answered_or_ended_and_leaves_nothing(
         assert b"HTTP/1.1 500" not in received
     with server.connect() as other:
         other.request("DELETE", path)
-        assert not any(connection.inspect().streaming for connection in server.connections)
+        assert not server.find(lambda state: state.streaming)

@@ -4,10 +4,14 @@ import asyncio
 import gc
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from everbrook.server.exchange import Response
 from everbrook.server.http1.connection import Connection
+from everbrook.settings.sections.storage import StorageMode
+from tests.server.by_hand import HandServer
 from tests.server.conftest import Start
 from tests.server.running import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire
@@ -128,6 +132,19 @@ def test_the_memory_of_a_killed_client_is_free_at_once(start: Start, path: str, 
         assert eventually(lambda: not connections_of(server))
     finally:
         gc.enable()
+
+
+def test_an_answer_that_comes_after_its_client_has_gone_is_dropped(tmp_path: Path) -> None:
+    async def answer_late() -> None:
+        server = HandServer(tmp_path, StorageMode.MEMORY)
+        wire, connection = server.connect()
+        exchange = connection.responder
+        connection.connection_lost(None)
+        exchange.respond(Response(200, b""))
+        assert not wire.writes
+        server.engine.close()
+
+    asyncio.run(answer_late())
 
 
 @pytest.mark.parametrize("live", ["sse", "long-poll"])

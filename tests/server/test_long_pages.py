@@ -143,7 +143,9 @@ def test_readers_that_stop_reading_hold_little_of_a_long_page(start: Start, conn
     fill(connect(server), path, 16)
     for _ in range(10):
         connect(server, TINY_BUFFER).ask("GET", path)
-    assert eventually(lambda: server.call(lambda: sum(each.congested for each in server.listener.connections)) == 10)
+    assert eventually(
+        lambda: server.call(lambda: sum(each.responder.congested for each in server.listener.connections)) == 10
+    )
     assert server.unsent_bytes() <= 10 * 512 * 1024
 
 

@@ -112,7 +112,7 @@ def test_a_timeout_at_the_very_moment_of_an_append_gives_the_data(start: Start, 
     for number in range(50):
         reader.ask("GET", poll(path))
         assert eventually(lambda: server.waiting(path) == 1)
-        (waiter,) = [held.answering[0] for held in server.connections if held.answering]
+        (waiter,) = server.answering
         writer.ask("POST", path, b"%02d" % number, content_type="text/plain")
         server.call(waiter.shut_down)
         assert writer.read().status == 204

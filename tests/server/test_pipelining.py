@@ -72,5 +72,5 @@ def test_more_requests_than_are_kept_waiting_are_all_answered(wire: Wire, path: 
 def test_nothing_is_read_while_too_much_waits(server: RunningServer, wire: Wire, path: str) -> None:
     wire.create(path)
     wire.ask("GET", f"{path}?offset=now&live=long-poll").send(render("GET", "/healthz") * 1000)
-    (connection,) = [held for held in server.connections if held.inspect().queued]
+    (connection,) = server.find(lambda state: state.queued)
     assert eventually(lambda: not connection.inspect().reading)

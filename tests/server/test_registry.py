@@ -75,9 +75,9 @@ def open_gate(server: RunningServer) -> None:
 
 def test_a_reader_that_leaves_before_it_is_complete_is_in_nobodys_way(gated: RunningServer, connect: Connect) -> None:
     reader = connect(gated).ask("GET", f"{PATH}?offset=-1&live=sse")
-    assert eventually(lambda: [connection for connection in gated.connections if connection.answering])
+    assert eventually(lambda: gated.answering)
     reader.close()
-    assert eventually(lambda: not [connection for connection in gated.connections if connection.answering])
+    assert eventually(lambda: not gated.answering)
     open_gate(gated)
     assert told(connect(gated).get(PATH).body) == 1
     assert gated.waiting(PATH) == 0
@@ -86,7 +86,7 @@ def test_a_reader_that_leaves_before_it_is_complete_is_in_nobodys_way(gated: Run
 def test_an_event_stream_that_begins_as_the_server_stops_ends_properly(gated: RunningServer, connect: Connect) -> None:
     idle, reader = connect(gated), connect(gated).ask("GET", f"{PATH}?offset=-1&live=sse")
     assert idle.get("/healthz").status == 200
-    assert eventually(lambda: [connection for connection in gated.connections if connection.answering])
+    assert eventually(lambda: gated.answering)
     stopping = threading.Thread(target=gated.stop)
     stopping.start()
     assert idle.ended()

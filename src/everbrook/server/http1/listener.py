@@ -1,4 +1,4 @@
-"""The listener: accepts connections, looks after them once a second, and lets them finish when it stops."""
+"""The listener: accepts connections, checks them once a second, and lets them finish when the server stops."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ from everbrook.server.tls import Certificates
 
 
 def certificates_of(application: Application) -> Certificates | None:
-    """Give what connections are encrypted with, if they are, and let it be renewed with everything else."""
+    """Load the certificates if TLS is configured, and have them reloaded with everything else."""
     if not application.settings.tls.configured:
         return None
     certificates = Certificates(application.settings.tls, application.tuning.listener.certificate_secs)
@@ -35,9 +35,10 @@ class Listener:
         """Admit at most `max_connections` at a time. The default is what the settings allow."""
         self.application = application
         self.loop = asyncio.get_running_loop()
-        self.faults = application.engine.faults
+        self.faults, self.turns = application.engine.faults, application.engine.turns
         self._tuning = tuning = application.tuning.listener
         self.connection_tuning = tuning.connection
+        self.handled_at_once = tuning.connection.handled_at_once
         self.tick_secs = tuning.tick_secs
         self.now = self.loop.time()
         self.date_line = date_line()
@@ -61,7 +62,7 @@ class Listener:
         self.certificates = certificates_of(application)
 
     async def listen(self, host: str, port: int, inherited: Sequence[socket.socket] = ()) -> list[tuple[str, int]]:
-        """Begin to accept connections, on sockets that listen already if there are any. Gives their addresses."""
+        """Begin to accept connections, on `inherited` sockets if there are any. Gives the addresses."""
         if self.certificates is not None:
             self._servers = [await self._encrypt(host, port, inherited, self.certificates)]
         elif inherited:
@@ -78,9 +79,9 @@ class Listener:
         return [each.getsockname()[:2] for server in self._servers for each in server.sockets]
 
     async def adopt(self, connections: Sequence[socket.socket]) -> None:
-        """Go on with connections that another image of this server has accepted.
+        """Serve connections that the previous image of this server has accepted.
 
-        If connections are to be encrypted from now on, these end: nobody would understand them.
+        If TLS is configured, they are closed: they were made without it.
         """
         if self.certificates is not None:
             for connection in connections:
@@ -90,7 +91,7 @@ class Listener:
         for first in range(0, len(connections), at_once):
             some = connections[first : first + at_once]
             adopting = (self.loop.connect_accepted_socket(self._connect, each) for each in some)
-            # One that was reset meanwhile is gone for its client too.
+            # The client may have reset one meanwhile.
             await asyncio.gather(*adopting, return_exceptions=True)
 
     def _connect(self) -> Connection:
@@ -114,7 +115,7 @@ class Listener:
         return [server for server in self._servers if isinstance(server, TlsAcceptor)]
 
     def admit(self, connection: Connection, address: str) -> ProtocolError | None:
-        """Look after a new connection, and give it a number. If there is only room for a refusal, say why."""
+        """Register a new connection, and give it a number. If there is room only for a refusal, give that."""
         self.connections.add(connection)
         self._accepted += 1
         self._plain.schedule()
@@ -129,7 +130,7 @@ class Listener:
         return None
 
     def _turn_away(self, connection: Connection, error: ProtocolError) -> ProtocolError:
-        """Keep a connection for as long as its refusal takes. Of too many, who came first goes first."""
+        """Keep a connection until its refusal is read. If there are too many, abort the oldest."""
         if len(self._turned_away) >= self._tuning.max_turned_away:
             oldest = next(iter(self._turned_away))
             del self._turned_away[oldest]
@@ -138,7 +139,7 @@ class Listener:
         return error
 
     def forget(self, connection: Connection) -> None:
-        """Look after a connection no longer."""
+        """Remove a connection that is lost."""
         self.connections.discard(connection)
         self._turned_away.pop(connection, None)
         if connection.number:
@@ -148,39 +149,43 @@ class Listener:
             self._empty.set()
 
     def survey(self) -> TransportSurvey:
-        """Tell of the connections."""
+        """Count the connections, and what is under way on them."""
         survey = TransportSurvey(open=len(self.connections), accepted=self._accepted)
         for connection in self.connections:
-            survey.congested += connection.congested
+            survey.congested += connection.responder.congested
             survey.buffered_bytes += connection.unsent_bytes
-        survey.note_answers(each.answering for each in self.connections if each.answering)
+        answering = (connection.responder.answering for connection in self.connections)
+        survey.note_answers(each for each in answering if each)
         return survey
 
+    def count(self, name: str, label: str) -> None:
+        """Count an event of a connection for the metrics."""
+        self.application.observer.counters.add(name, label)
+
     def relieve(self) -> None:
-        """Hold less, if too much is held: who has read nothing for longest is dropped first."""
-        slow = sorted(
-            (each for each in self.connections if each.unread and not each.dropped), key=lambda each: each.since
-        )
-        for connection in slow:
+        """Drop connections while too much is held: those whose clients have read nothing for longest first."""
+        slow = (each for each in self.connections if each.unsent_bytes or each.responder.congested)
+        for watchdog in sorted((each.watchdog for each in slow), key=lambda each: each.since):
             if self.buffered_bytes <= self.max_buffered_bytes:
                 return
-            connection.drop()
+            if not watchdog.dropped:
+                watchdog.drop()
 
     def _tick(self) -> None:
         self.now = self.loop.time()
         self.date_line = date_line()
         for connection in tuple(self.connections):
-            if self.faults.run(Callback.CONNECTION, connection.check, self.now):
+            if self.faults.run(Callback.CONNECTION, connection.watchdog.check, self.now):
                 connection.abort()
         for connection in tuple(self._turned_away):
-            # When it came is known to the tick.
-            if self.now - connection.since >= self._tuning.turned_away_secs + self.tick_secs:
+            # `since` is the time of a tick, so the connection may be up to one tick younger.
+            if self.now - connection.watchdog.since >= self._tuning.turned_away_secs + self.tick_secs:
                 connection.abort()
         if self.buffered_bytes > self.max_buffered_bytes:
             self.relieve()
 
     async def stop(self, grace_secs: float) -> None:
-        """Accept nothing more, let those who read finish their event and go, and end what stays."""
+        """Stop accepting, shut connections down, and abort those that remain after `grace_secs`."""
         self._close_servers()
         await self._until_encrypted(0)
         for connection in tuple(self.connections):
@@ -188,7 +193,7 @@ class Listener:
         await self._until_empty(grace_secs)
         for connection in tuple(self.connections):
             connection.abort()
-        # What they let go of, as an upload in the middle, must be let go of before the engine is closed.
+        # What they hold, such as an upload, must be released before the engine is closed.
         await self._until_empty(self._tuning.abort_secs)
         self.overload.stop()
         if self._timer:
@@ -208,18 +213,18 @@ class Listener:
             self.certificates.close()
 
     async def leave(self, grace_secs: float) -> tuple[list[int], list[int]]:
-        """Take nothing more in, so that another image of this server can go on: gives the descriptors of the sockets
-        that listen, and of the connections that are idle.
+        """Stop reading, so that the next image of this server can go on.
 
-        Who is slow is waited for first, while all others are served as ever; who is slower than the grace is cut off.
-        Then everybody waits, and who has begun to be slow meanwhile is waited for no longer than they may.
+        Gives the descriptors of the sockets that listen, and of the connections that have settled. Slow connections are
+        waited for first, up to `grace_secs`, while all others are served. Then no connection is served, and those that
+        have become slow meanwhile are waited for only briefly. What has not settled by then is aborted.
         """
         slow = {connection for connection in self.connections if connection.under_way}
         await self._until_settled(slow, grace_secs)
         listening = [os.dup(each.fileno()) for server in self._servers for each in server.sockets]
         self._close_servers()
         await self._until_encrypted(self._tuning.abort_secs)
-        # What was accepted a moment ago is made known in the next turn.
+        # The loop makes a connection of what it has accepted in its next turn.
         await asyncio.sleep(self._tuning.poll_secs)
         await self._until_settled(self.connections, min(grace_secs, self._tuning.still_secs))
         for connection in tuple(self.connections):
@@ -232,7 +237,7 @@ class Listener:
         return listening, [each for connection in self.connections if (each := connection.left()) is not None]
 
     async def _until_encrypted(self, timeout_secs: float) -> None:
-        """Whoever is about to be encrypted can't be handed over, and is to be told of the end as all others are."""
+        """Wait for the handshakes that are under way: their clients should see a proper end of the connection."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
             if not self.handshakes:
@@ -242,7 +247,7 @@ class Listener:
             server.drop()
 
     async def _until_settled(self, connections: AbstractSet[Connection], timeout_secs: float) -> None:
-        """Have connections leave, and wait until there is nothing to be waited for."""
+        """Have connections leave, and wait until they have settled."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
             for connection in tuple(connections):

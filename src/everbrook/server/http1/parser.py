@@ -80,6 +80,15 @@ class RequestParser:
         """How much of a body is kept here until its request is whole."""
         return sum(map(len, self._body))
 
+    def partial_request(self) -> Http1Request:
+        """Give a request of which no more is known than the client, and perhaps some headers."""
+        return Http1Request(
+            *(b"", b"", b"", self.headers, b"", self.scheme, b"", self.peer),
+            connection=None,
+            chunkable=True,
+            operation="other",
+        )
+
     def discard_body(self) -> None:
         """Release the part of a body that has arrived: its request is refused."""
         self._body = []
@@ -139,11 +148,9 @@ class RequestParser:
         """Begin a request."""
         self._url = b""
         self.headers = {}
-        self._unended_bytes = 0
+        self._unended_bytes = self.body_bytes = 0
         self._body = []
-        self.body_bytes = 0
-        self._in_head = True
-        self.receiving = True
+        self._in_head = self.receiving = True
 
     def on_url(self, url: bytes) -> None:
         """Take a piece of the request target."""

@@ -1,0 +1,197 @@
+"""The dispatcher: has the requests of one connection handled, each in its turn.
+
+While an answer is deferred, the requests behind it wait. A body that is taken while it arrives begins when the requests
+before it are handled, and its request is handled when it is whole. A refusal comes last.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from everbrook.server.exchange import Response
+from everbrook.server.http1.body import Http1Request, StreamedRequest
+from everbrook.server.http1.state import ENDED, REFUSED
+from everbrook.server.http1.wire import CONTINUE
+
+if TYPE_CHECKING:
+    from everbrook.server.http1.connection import Connection
+
+
+def held_bytes(request: Http1Request) -> int:
+    """Give how much of a request's body is in memory."""
+    return request.incoming.held_bytes if isinstance(request, StreamedRequest) else len(request.body)
+
+
+class Dispatcher:
+    """Takes requests from the parser. They are handled at once if possible, else they are `queued`.
+
+    `arriving` is the request whose body is taken while it arrives, `refusal` the last answer of the connection, and
+    `at_once` how many more requests of this read may be handled in this turn of the loop.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_application",
+        "_connection",
+        "_engine",
+        "_handled_at_once",
+        "_max_outstanding",
+        "_max_queued_bytes",
+        "_responder",
+        "_yielding",
+        "arriving",
+        "at_once",
+        "queued",
+        "queued_bytes",
+        "refusal",
+    )
+
+    def __init__(self, connection: "Connection") -> None:
+        listener = connection.listener
+        self._connection = connection
+        self._responder = connection.responder
+        self._admission = connection.admission
+        self._application = listener.application
+        self._engine = listener.application.engine
+        self._handled_at_once = self.at_once = listener.handled_at_once
+        self._max_outstanding = listener.connection_tuning.max_outstanding
+        self._max_queued_bytes = listener.connection_tuning.max_queued_bytes
+        self._yielding = False
+        self.queued: deque[Http1Request] = deque()
+        self.queued_bytes = 0
+        self.arriving: StreamedRequest | None = None
+        self.refusal: tuple[Http1Request, Response] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests wait for their turn, or a refusal."""
+        return bool(self.queued) or self.refusal is not None
+
+    def has_room(self) -> bool:
+        """Tell whether more requests may be outstanding."""
+        outstanding = len(self.queued) + len(self._responder.parked)
+        return outstanding < self._max_outstanding and self.queued_bytes < self._max_queued_bytes
+
+    def take(self, request: Http1Request) -> None:
+        """Take a whole request from the parser."""
+        if self._connection.state >= REFUSED:
+            return
+        begun, self.arriving = self.arriving, None
+        if (self.queued and not self._yielding) or self._responder.blocks(request):
+            self._put_off(request)
+        elif self._admission.current is None or begun is request or self._admission.current.admits(request):
+            self.at_once -= 1
+            if self.at_once >= 0 and not self.queued:
+                self._handle(request)
+            else:
+                self._put_off(request)
+                self._yield()
+        elif self._admission.current.flooding:
+            # There is no need to parse the rest.
+            raise self._admission.overloaded()
+
+    def _put_off(self, request: Http1Request) -> None:
+        self.queued.append(request)
+        self.queued_bytes += held_bytes(request)
+        self._connection.throttle()
+
+    def _handle(self, request: Http1Request) -> None:
+        if type(request) is StreamedRequest:
+            reply = request.incoming.finish(self._application, request, self._connection.throttle)
+        else:
+            reply = self._application.handle(request)
+        if isinstance(reply, Response):
+            self._responder.answer(request, reply)
+        else:
+            self._responder.defer(request, reply)
+
+    def dispatch(self) -> None:
+        """Handle the requests that waited as far as possible, and then give the refusal of what came behind them."""
+        at_once, connection, responder = self._handled_at_once, self._connection, self._responder
+        while self.queued and connection.state is not ENDED and not responder.blocks(self.queued[0]):
+            if not at_once:
+                self._yield()
+                break
+            at_once -= 1
+            request = self.queued.popleft()
+            self.queued_bytes -= held_bytes(request)
+            self._handle(request)
+        if self.arriving is not None:
+            self._begin_in_turn(self.arriving)
+        if not connection.reading:
+            connection.throttle()
+        if self.refusal is not None and not self.queued and not responder.busy:
+            refusal, self.refusal = self.refusal, None
+            responder.answer(*refusal)
+
+    def refuse(self, request: Http1Request, response: Response) -> None:
+        """Give the last answer of the connection, after all others."""
+        self.refusal = request, response
+        self.dispatch()
+
+    def _yield(self) -> None:
+        """Handle the requests that wait in another turn of the loop: other connections have theirs before."""
+        if not self._yielding:
+            self._yielding = True
+            # A path may end with the id of a bucket.
+            name, engine, failed = self.queued[0].path + b"/", self._engine, self._connection.transport.abort
+            # Most changes become durable first: a group of all that is pipelined would delay other connections.
+            engine.when_durable(
+                engine.last_change - self._handled_at_once, lambda _: engine.turns.wait(name, self._resume, failed)
+            )
+
+    def _resume(self) -> None:
+        self._yielding = False
+        self.dispatch()
+
+    # Bodies that are taken while they arrive
+
+    def expect_body(self, request: StreamedRequest) -> None:
+        """Take the head of a request whose body follows."""
+        if self._connection.state >= REFUSED:
+            return
+        if self._admission.current is not None and not self._admission.current.admits(request):
+            return
+        self.arriving = request
+        if not self.queued and not self._responder.blocks(request):
+            request.incoming.begin(self._application, request, self._connection.throttle)
+
+    def _begin_in_turn(self, request: StreamedRequest) -> None:
+        """Begin to take a body that waited for its turn, if that has come."""
+        incoming = request.incoming
+        if not incoming.waiting or self.queued or self._connection.state is ENDED:
+            return
+        if self._responder.blocks(request):
+            return
+        incoming.begin(self._application, request, self._connection.throttle)
+        if b"expect" in request.headers and request.chunkable:
+            self.send_continue()
+        self.check_body(request)
+
+    def send_continue(self) -> None:
+        """Ask for the body that a client holds back, unless it is refused or earlier answers are due first."""
+        refused = self._connection.state >= REFUSED
+        welcome = not refused if self.arriving is None else self.arriving.incoming.accepted
+        if welcome and not self.queued and not self._responder.busy:
+            self._connection.transport.write(CONTINUE)
+
+    def check_body(self, request: StreamedRequest) -> None:
+        """Refuse a body that is not accepted before it is whole; read no more of one that arrives too fast."""
+        if request.incoming.error is not None:
+            self._connection.refuse(request.incoming.error, self._engine.last_change)
+        elif request.incoming.blocked:
+            self._connection.throttle()
+
+    def cancel_arriving(self) -> None:
+        """Release the body that is arriving."""
+        if self.arriving is not None:
+            self.arriving.incoming.cancel()
+            self.arriving = None
+
+    def close(self) -> None:
+        """Cancel what is not handled: the client is gone."""
+        self.cancel_arriving()
+        for request in self.queued:
+            if isinstance(request, StreamedRequest):
+                request.incoming.cancel()
+        self.queued.clear()
+        self.refusal = None
