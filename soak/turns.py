@@ -176,7 +176,7 @@ def _wait_for_expiry(client: Client) -> None:
         if time.monotonic() > until:
             raise PromiseBroken("streams whose time has run out are still listed")
         time.sleep(0.5)
-    # Listed or not, they are removed by the patrol.
+    # Listed or not, they are removed by the scan.
     time.sleep(20)
 
 

@@ -19,7 +19,7 @@ from everbrook.cli.exits import STORAGE_FAILED
 from everbrook.cli.logs import configure_logging
 from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Callback
-from everbrook.engine.tuning import EngineTuning, OwnershipTuning, StreamsTuning, SweepTuning
+from everbrook.engine.tuning import EngineTuning, ExpiryTuning, OwnershipTuning, StreamsTuning
 from everbrook.protocol.change import Change
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
@@ -36,7 +36,7 @@ UNGUARDED = "unguarded"
 QUICK = ServerTuning(
     engine=EngineTuning(
         streams=StreamsTuning(max_resident=40),
-        sweep=SweepTuning(patrol_secs=1.0),
+        expiry=ExpiryTuning(scan_secs=1.0),
         ownership=OwnershipTuning(check_secs=0.5),
         commit=replace(EngineTuning().commit, stall_secs=2.0),
     ),

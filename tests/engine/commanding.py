@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from everbrook.engine import Engine, EngineTuning
 from everbrook.engine.limits import Limits
-from everbrook.engine.tuning import SweepTuning, UpkeepTuning
+from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import Append, Claim, Command, Create, Delete, ForkFrom, Retention, bucket_of
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from everbrook.storage import MemoryStorage
@@ -44,7 +44,7 @@ class CommandingMachine(RuleBasedStateMachine):
     """Creates, forks, appends, closes and deletes."""
 
     # Policies are applied by a rule of their own, at whatever time.
-    tuning = EngineTuning(upkeep=UpkeepTuning(trim_delay_ms=10**9), sweep=SweepTuning(slice_pause_secs=0))
+    tuning = EngineTuning(expiry=ExpiryTuning(trim_delay_ms=10**9, slice_pause_secs=0))
 
     def __init__(self) -> None:
         super().__init__()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from everbrook.engine import Batch, Engine, Stream
+from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.limits import Limits
-from everbrook.engine.upkeep import Upkeep
 from everbrook.protocol import Change, Create, Head, Retention
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, Unavailable
 from everbrook.storage import MemoryStorage, Record, StorageFull
@@ -104,10 +104,10 @@ def test_who_is_told_of_a_failure_and_fails_stops_nothing(delayed: DelayedRig, f
     assert counted(delayed) == {"failure": 1}
 
 
-def test_upkeep_that_fails_at_a_change_stops_nothing(
+def test_expiry_that_fails_at_a_change_stops_nothing(
     delayed: DelayedRig, faults: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Upkeep, "follow", fail)
+    monkeypatch.setattr(Expiry, "follow", fail)
     delayed.create(b"a", b"x")
     told = delayed.answers()
     delayed.let_group_arrive()
@@ -175,14 +175,14 @@ def test_readers_of_what_can_not_be_read_are_told(faults: Log, error: Exception,
     assert [[type(each) for each in reader.errors] for reader in readers] == [[told], [told]]
 
 
-# Upkeep
+# Expiry
 
 
 class BrokenStorage(DelayedStorage):
-    """A storage that raises at everything that is asked about one stream, or at the next looks of the patrol."""
+    """A storage that raises at everything that is asked about one stream, or at the next slices of the scan."""
 
     broken = b""
-    patrol_faults = 0
+    scan_faults = 0
 
     def load(self, name: bytes) -> Record | None:
         if name == self.broken:
@@ -195,8 +195,8 @@ class BrokenStorage(DelayedStorage):
         return super().time_at(incarnation, offset)
 
     def mortal(self, after: int, limit: int) -> list[Head]:
-        if self.patrol_faults:
-            self.patrol_faults -= 1
+        if self.scan_faults:
+            self.scan_faults -= 1
             fail()
         heads = sorted(self._heads.values(), key=lambda head: head.identity.incarnation)
         return [head for head in heads if head.identity.mortal and head.identity.incarnation > after][:limit]
@@ -229,7 +229,7 @@ def test_a_policy_that_fails_on_one_stream_is_applied_to_the_others(
     assert counted(broken)["timer"] > 0
 
 
-def test_a_stream_that_the_patrol_fails_on_stops_no_other(
+def test_a_stream_that_the_scan_fails_on_stops_no_other(
     broken: DelayedRig, storage: BrokenStorage, faults: Log
 ) -> None:
     for name in (b"a", b"b"):
@@ -246,11 +246,11 @@ def test_a_stream_that_the_patrol_fails_on_stops_no_other(
     assert storage.load(b"a") is None
 
 
-def test_a_patrol_that_fails_goes_round_again(broken: DelayedRig, storage: BrokenStorage, faults: Log) -> None:
+def test_a_scan_that_fails_goes_round_again(broken: DelayedRig, storage: BrokenStorage, faults: Log) -> None:
     broken.create(b"a", expires_at=START_MS + 5_000)
     broken.let_everything_arrive()
     broken.restart()
-    storage.patrol_faults = 1
+    storage.scan_faults = 1
     broken.scheduler.advance(60_000)
     broken.let_everything_arrive()
     assert (storage.load(b"a"), counted(broken)) == (None, {"timer": 1})
@@ -462,7 +462,7 @@ def test_a_task_that_fails_is_counted(faults: Log) -> None:
     assert (told, noted.counts[Callback.DELIVERY]) == (["told"], 1)
 
 
-def test_streams_expire_after_a_sweep_that_failed(rig: Rig, faults: Log) -> None:
+def test_streams_expire_after_a_slice_that_failed(rig: Rig, faults: Log) -> None:
     rig.create(b"a", ttl_secs=1)
     once = Once(rig.engine.faults, Callback.TIMER)
     rig.scheduler.advance(1_000)

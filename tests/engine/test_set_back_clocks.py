@@ -161,11 +161,11 @@ def test_a_token_of_an_earlier_run_is_none_of_this_one() -> None:
     rig = Rig(storage=LastingStorage())
     rig.create(b"a")
     restart_a_year_back(rig)
-    token = rig.engine.moves.token()
+    token = rig.engine.recent_changes.token()
     rig.engine = rig.start()
-    rig.engine.moves.token()
+    rig.engine.recent_changes.token()
     with pytest.raises(TokenGone):
-        rig.engine.moves.since(token.encode(), b"", 10)
+        rig.engine.recent_changes.since(token.encode(), b"", 10)
 
 
 def test_a_stream_that_is_created_again_at_the_same_time_is_told_of(rig: Rig) -> None:

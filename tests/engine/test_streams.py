@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.engine import EngineTuning
-from everbrook.engine.tuning import StreamsTuning, SweepTuning
+from everbrook.engine.tuning import ExpiryTuning, StreamsTuning
 from everbrook.protocol import Appended, Claim, Duplicate, Existing
 from everbrook.protocol.errors import StreamGone, StreamNotFound, Unavailable
 from everbrook.storage import StorageFull
@@ -13,7 +13,7 @@ from tests.engine.fakes import RecordingReader
 from tests.engine.rig import DelayedRig, Rig, evict, residents
 
 FULL = StorageFull("the disk is full")
-SLICE = SweepTuning().slice_streams
+SLICE = ExpiryTuning().slice_streams
 CRAMPED = EngineTuning(streams=StreamsTuning(max_resident=1, eviction_slice=1))
 
 # Loading

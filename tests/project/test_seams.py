@@ -26,41 +26,41 @@ def test_no_test_patches_a_constant_by_its_name() -> None:
 @pytest.mark.parametrize(
     "patch",
     [
-        'monkeypatch.setattr(sweep, "SLICE", 1)',
+        'monkeypatch.setattr(expiry, "SLICE", 1)',
         'monkeypatch.setattr(other, "SLICE", 1)',
-        'monkeypatch.setattr(everbrook.engine.sweep, "SLICE", 1)',
-        'monkeypatch.setattr("everbrook.engine.sweep.SLICE", 1)',
-        'monkeypatch.setattr(target=sweep, name="SLICE", value=1)',
-        'monkeypatch.setattr(sys.modules["everbrook.engine.sweep"], "SLICE", 1)',
-        'monkeypatch.setattr(import_module("everbrook.engine.sweep"), "SLICE", 1)',
-        'monkeypatch.delattr(sweep, "SLICE")',
-        'monkeypatch.setitem(sweep.SLICE, "a", 1)',
+        'monkeypatch.setattr(everbrook.engine.expiry, "SLICE", 1)',
+        'monkeypatch.setattr("everbrook.engine.expiry.SLICE", 1)',
+        'monkeypatch.setattr(target=expiry, name="SLICE", value=1)',
+        'monkeypatch.setattr(sys.modules["everbrook.engine.expiry"], "SLICE", 1)',
+        'monkeypatch.setattr(import_module("everbrook.engine.expiry"), "SLICE", 1)',
+        'monkeypatch.delattr(expiry, "SLICE")',
+        'monkeypatch.setitem(expiry.SLICE, "a", 1)',
         'monkeypatch.setitem(SLICE, "a", 1)',
-        'setattr(sweep, "SLICE", 1)',
-        'mock.patch("everbrook.engine.sweep.SLICE", 1)',
-        'patch.object(sweep, "SLICE", 1)',
-        "patch.dict(sweep.SLICE, a=1)",
-        "patch.multiple(sweep, SLICE=1)",
-        "sweep.SLICE = 1",
-        "sweep.SLICE += 1",
-        "everbrook.engine.sweep.SLICE, rest = 1, 2",
-        'sweep.SLICE["a"] = 1',
+        'setattr(expiry, "SLICE", 1)',
+        'mock.patch("everbrook.engine.expiry.SLICE", 1)',
+        'patch.object(expiry, "SLICE", 1)',
+        "patch.dict(expiry.SLICE, a=1)",
+        "patch.multiple(expiry, SLICE=1)",
+        "expiry.SLICE = 1",
+        "expiry.SLICE += 1",
+        "everbrook.engine.expiry.SLICE, rest = 1, 2",
+        'expiry.SLICE["a"] = 1',
         'SLICE["a"] = 1',
     ],
 )
 def test_a_patched_constant_is_found_however_it_is_patched(patch: str) -> None:
-    assert set(_patches(IMPORTS + patch)) == {(IMPORTS.count("\n") + 1, "everbrook.engine.sweep.SLICE")}
+    assert set(_patches(IMPORTS + patch)) == {(IMPORTS.count("\n") + 1, "everbrook.engine.expiry.SLICE")}
 
 
 @pytest.mark.parametrize(
     "patch",
     [
         'monkeypatch.setattr(socket, "SLICE", 1)',
-        'monkeypatch.setattr(Sweep, "look", None)',
+        'monkeypatch.setattr(Deadlines, "look", None)',
         'monkeypatch.setitem(os.environ, "SLICE", 1)',
         'monkeypatch.setenv("SLICE", "1")',
         'given["SLICE"] = 1',
-        "TUNING = Tuning(slice_streams=sweep.SLICE)",
+        "TUNING = Tuning(slice_streams=expiry.SLICE)",
     ],
 )
 def test_nothing_else_is_taken_for_a_patched_constant(patch: str) -> None:
@@ -68,18 +68,20 @@ def test_nothing_else_is_taken_for_a_patched_constant(patch: str) -> None:
 
 
 def test_a_constant_of_a_class_is_one_too() -> None:
-    assert [name for _, name in _patches(IMPORTS + "Sweep.SLICE = 1")] == ["everbrook.engine.sweep.Sweep.SLICE"]
+    assert [name for _, name in _patches(IMPORTS + "Deadlines.SLICE = 1")] == [
+        "everbrook.engine.expiry.Deadlines.SLICE"
+    ]
 
 
 IMPORTS = """
 import os, socket, sys
-import everbrook.engine.sweep
-import everbrook.engine.sweep as other
+import everbrook.engine.expiry
+import everbrook.engine.expiry as other
 from importlib import import_module
 from unittest import mock
 from unittest.mock import patch
-from everbrook.engine import sweep
-from everbrook.engine.sweep import SLICE, Sweep
+from everbrook.engine import expiry
+from everbrook.engine.expiry import SLICE, Deadlines
 """
 
 

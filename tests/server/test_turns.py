@@ -192,7 +192,7 @@ def test_streams_expire_in_slices(server: Server) -> None:
         server.create(f"mortal/{number}", ttl_secs=1)
     server.run_for(2)
     assert server.engine.listing.count(STREAM_ROOT + b"mortal/") == 0
-    assert 0 < server.most <= server.engine.tuning.sweep.slice_streams
+    assert 0 < server.most <= server.engine.tuning.expiry.slice_streams
 
 
 def test_the_registry_is_filled_in_slices(server: Server) -> None:

@@ -23,7 +23,7 @@ class Backfill:
         self._prefix = root + literal_prefix(config.pattern or "").encode()
         self._go_on_after: bytes | None = b"" if config.pattern else None
         self._links: dict[str, Link] = {}
-        self._moved: dict[bytes, None] = {}
+        self._changed: dict[bytes, None] = {}
         engine.followers.append(self._follow)
 
     def step(self) -> bool:
@@ -45,7 +45,7 @@ class Backfill:
         """Follow no more. Gives the streams that may have news since they were looked at."""
         if self._follow in self._engine.followers:
             self._engine.followers.remove(self._follow)
-        return tuple(self._moved)
+        return tuple(self._changed)
 
     def _follow(self, edit: Edit) -> None:
         """Hear of an edit that is durable now."""
@@ -53,7 +53,7 @@ class Backfill:
         if not identity.name.startswith(self._prefix):
             return
         if not isinstance(edit, Drop):
-            self._moved[identity.name] = None
+            self._changed[identity.name] = None
             return
         path = identity.name[len(self._root) :].decode()
         link = self._links.get(path)

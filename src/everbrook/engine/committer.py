@@ -18,8 +18,8 @@ from msgspec import Struct
 from everbrook.engine.clock import Clock, Timer
 from everbrook.engine.commit_thread import CommitThread, Worker
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.inspection import Commits
 from everbrook.engine.stall import StallWatch, stack_of
+from everbrook.engine.stats import Commits
 from everbrook.engine.tuning import DEFAULT_TUNING, CommitTuning
 from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable

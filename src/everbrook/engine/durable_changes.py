@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.moves import Ended, Moves
+from everbrook.engine.recent_changes import Ended, RecentChanges
 from everbrook.engine.stream import Stream
-from everbrook.engine.upkeep import Upkeep
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head
 
@@ -13,34 +13,35 @@ from everbrook.protocol.state import Head
 class DurableChanges:
     """The observer of the streams in memory. It counts what was appended, and passes on what became durable."""
 
-    def __init__(self, faults: Faults, moves: Moves, upkeep: Upkeep) -> None:
+    def __init__(self, faults: Faults, recent_changes: RecentChanges, expiry: Expiry) -> None:
         self._faults = faults
-        self._moves = moves
-        self._upkeep = upkeep
+        self._recent_changes = recent_changes
+        self._expiry = expiry
         self.followers: list[Callable[[Edit], None]] = []
         self.appended_messages = self.appended_bytes = 0
 
     def arrived(self, stream: Stream) -> None:
         """A stream was created or loaded."""
-        self._upkeep.watch(stream)
+        self._expiry.watch(stream)
 
     def left(self, stream: Stream) -> None:
         """A stream was dropped or evicted."""
-        self._upkeep.forget(stream)
+        self._expiry.forget(stream)
 
     def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
         """An edit is durable, and readers see it."""
         if isinstance(edit, Write) and edit.data:
             self.appended_messages += len(edit.ends)
             self.appended_bytes += len(edit.data)
-        if self._moves.noting:
+        if self._recent_changes.recording:
             head = edit.head
             gone = isinstance(edit, Drop) or head.deleted
-            self._moves.note(head.identity.name, Ended(head.identity.incarnation, head.tail) if gone else None)
+            ended = Ended(head.identity.incarnation, head.tail) if gone else None
+            self._recent_changes.record(head.identity.name, ended)
         if self.followers:
             self._faults.each(Callback.FOLLOWER, self.followers, edit)
         try:
             # Guarded without `Faults.run`, because every append comes here.
-            self._upkeep.follow(stream, edit, before)
-        except Exception:  # noqa: BLE001 - the patrol, or the next load of the stream, finds what it missed
+            self._expiry.follow(stream, edit, before)
+        except Exception:  # noqa: BLE001 - `DeadlineScan`, or the next load of the stream, finds what it missed
             self._faults.note(Callback.FOLLOWER)

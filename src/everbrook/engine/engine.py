@@ -17,20 +17,20 @@ from everbrook.engine.clock import Clock, Incarnations, Scheduler
 from everbrook.engine.commit_thread import Worker
 from everbrook.engine.committer import CommitCallbacks, Committer, Parked
 from everbrook.engine.durable_changes import DurableChanges
+from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.inspection import EngineInspection
 from everbrook.engine.limits import Limits
 from everbrook.engine.listing import Listing
-from everbrook.engine.moves import Ended, Moves
 from everbrook.engine.ownership import Ownership
 from everbrook.engine.quotas import Quotas
 from everbrook.engine.readers import Readers
-from everbrook.engine.reclaiming import Reclaimer
+from everbrook.engine.recent_changes import Ended, RecentChanges
+from everbrook.engine.reclaim import Reclaimer
 from everbrook.engine.records import QUOTA_RECORDS
+from everbrook.engine.stats import EngineStats
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.turns import Turns
-from everbrook.engine.upkeep import Upkeep
 from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Usage
 from everbrook.protocol.change import Change
@@ -118,13 +118,13 @@ class Engine:
         self._incarnations = Incarnations(storage.last_incarnation)
         first = self.new_incarnation()
         # Random, because a number of the clock could equal that of an earlier run, whose tokens would be accepted then.
-        self.moves = Moves(int(clock.token()[:16], 16), tuning.moves)
+        self.recent_changes = RecentChanges(int(clock.token()[:16], 16), tuning.recent_changes)
         self._blob_executor = blob_executor or ThreadPoolExecutor(1, "everbrook-blobs")
         self.reclaimer = Reclaimer(storage, self._blob_executor, self.faults)
-        self._upkeep = Upkeep(
-            storage, clock, tuning, self.reclaimer, self._execute_due, self._when_all_durable, self.faults
+        self._expiry = Expiry(
+            storage, clock, tuning.expiry, self.reclaimer, self._execute_due, self._when_all_durable, self.faults
         )
-        self._durable_changes = DurableChanges(self.faults, self.moves, self._upkeep)
+        self._durable_changes = DurableChanges(self.faults, self.recent_changes, self._expiry)
         self.followers = self._durable_changes.followers
         """Called with each edit that became durable."""
         self._streams = Streams(storage, clock, limits, self._durable_changes, self.faults, tuning.streams)
@@ -260,7 +260,7 @@ class Engine:
         """Tell where a stream ended that is gone, if that is still known."""
         stream = self._streams.visible(name)
         if stream is None:
-            return self.moves.ended.get(name)
+            return self.recent_changes.ended.get(name)
         return Ended(stream.committed.identity.incarnation, stream.committed.tail)
 
     def require_incarnation(self, name: bytes, expected: bytes) -> None:
@@ -281,9 +281,7 @@ class Engine:
 
     def _roll_back(self, changes: list[Change]) -> None:
         """Forget changes that there was no room for. Expiries among them are tried again later."""
-        not_before = self.clock.now() + self.tuning.upkeep.retry_ms
-        for stream in self._streams.roll_back(changes):
-            self._upkeep.watch_again(stream, not_before)
+        self._expiry.watch_again(self._streams.roll_back(changes))
         self.quotas.forget_changes()
         if self.on_roll_back:
             # The callback comes last: it may read the engine's state, which is rolled back by now.
@@ -357,10 +355,10 @@ class Engine:
         else:
             take(pin, None)
 
-    def inspect(self) -> EngineInspection:
+    def inspect(self) -> EngineStats:
         """Give what was counted, and what is held at the moment."""
         committer, streams = self._committer, self._streams
-        return EngineInspection(
+        return EngineStats(
             commits=committer.commits,
             pending=committer.last - committer.durable,
             pending_secs=self.pending_secs,
@@ -379,9 +377,9 @@ class Engine:
             newest_streams=streams.newest,
             arriving_streams=streams.arriving,
             held_streams=self.reclaimer.held,
-            moved_streams=self.moves.moved_streams,
-            expiring=self._upkeep.expiring,
-            trimming=self._upkeep.trimming,
+            changed_streams=self.recent_changes.count,
+            expiring=self._expiry.expiring,
+            trimming=self._expiry.trimming,
         )
 
     def close(self) -> None:
@@ -390,7 +388,7 @@ class Engine:
         A storage that has lost its folder, or whose base is damaged, stays open until the process ends: to close it
         would write to the folder.
         """
-        self._upkeep.stop()
+        self._expiry.stop()
         self.reclaimer.stop()
         self._ownership.stop()
         self._committer.close()

@@ -75,7 +75,7 @@ class Callback(StrEnum):
     SUBSCRIPTION = "subscription"
     """A wake, a lease, or the search for new messages at the start."""
     TIMER = "timer"
-    """Upkeep: an expiry, a retention policy, the patrol."""
+    """An expiry, a retention policy, or the scan of stored streams for either."""
     UPLOAD = "upload"
     """The upload of a snapshot."""
 

@@ -184,7 +184,7 @@ class Subscriptions:
         """Create a subscription, or find it. Tells whether it is new."""
         name, engine = record_name(root, subscription_id), self._engine
         matched = backfill.finish() if backfill else {}
-        moved = backfill.close() if backfill else ()
+        changed = backfill.close() if backfill else ()
         if backfill and self._roster.get(name) is None:
             # Others may have been created since it began.
             self._require_room(root, 1, size_of(config, config.streams))
@@ -194,14 +194,14 @@ class Subscriptions:
             return outcome.subscription, False
         subscription = fold(None, outcome.events[0])
         self._roster.add(name, subscription, outcome.size)
-        if moved:
-            self._go_on(self._catch_up(moved))
+        if changed:
+            self._go_on(self._catch_up(changed))
         return subscription, True
 
-    def _catch_up(self, moved: tuple[bytes, ...]) -> Iterator[None]:
+    def _catch_up(self, changed: tuple[bytes, ...]) -> Iterator[None]:
         """Look at streams for news that came before their subscription was there."""
-        for start in range(0, len(moved), self._tuning.survey_slice):
-            for name in moved[start : start + self._tuning.survey_slice]:
+        for start in range(0, len(changed), self._tuning.survey_slice):
+            for name in changed[start : start + self._tuning.survey_slice]:
                 with suppress(ProtocolError):
                     self._waking.note_news(name, self._engine.readers.find(name, self._engine.clock.now()).committed)
             yield

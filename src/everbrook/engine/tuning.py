@@ -39,30 +39,27 @@ class FeedTuning(Struct, frozen=True, kw_only=True):
     """Messages of a batch of text or bytes, as each becomes an event of its own."""
 
 
-class SweepTuning(Struct, frozen=True, kw_only=True):
-    """How many streams a sweep or the patrol looks at in one turn of the loop, and how long it pauses then."""
+class ExpiryTuning(Struct, frozen=True, kw_only=True):
+    """How many streams expire or are trimmed in one turn of the loop, and when retention policies are applied."""
 
     slice_streams: int = 64
     slice_pause_secs: float = 0.0005
-    retry_secs: float = 1.0
-    """How long a sweep pauses that has failed."""
-    patrol_secs: float = 10.0
-    """How long the patrol pauses after each round over all stored streams."""
-    patrol_pause_secs: float = 0.0125
-
-
-class UpkeepTuning(Struct, frozen=True, kw_only=True):
-    """When retention policies are applied, and when upkeep is tried again that the storage had no room for."""
-
+    slice_retry_secs: float = 1.0
+    """How long the pause is after a slice that failed."""
+    scan_secs: float = 10.0
+    """How long the pause is between two scans of all stored streams."""
+    scan_pause_secs: float = 0.0125
+    """How long the pause is between two slices of a scan."""
     trim_delay_ms: int = 1_000
     """A policy is applied about once a second to a stream that is being written to."""
     retry_ms: int = 10_000
+    """After how long an expiry is tried again that the storage had no room for."""
 
 
-class MovesTuning(Struct, frozen=True, kw_only=True):
-    """How many streams are remembered as moved, and how many stale entries their log may have at least."""
+class RecentChangesTuning(Struct, frozen=True, kw_only=True):
+    """How many streams are remembered as changed, and how many stale entries their log may have at least."""
 
-    max_moves: int = 200_000
+    max_streams: int = 200_000
     max_name_bytes: int = 32 * 1024 * 1024
     """How many bytes the names of those streams have."""
     min_log: int = 1_000
@@ -125,9 +122,8 @@ class EngineTuning(Struct, frozen=True, kw_only=True):
     streams: StreamsTuning = StreamsTuning()
     commit: CommitTuning = CommitTuning()
     feed: FeedTuning = FeedTuning()
-    sweep: SweepTuning = SweepTuning()
-    upkeep: UpkeepTuning = UpkeepTuning()
-    moves: MovesTuning = MovesTuning()
+    expiry: ExpiryTuning = ExpiryTuning()
+    recent_changes: RecentChangesTuning = RecentChangesTuning()
     uploads: UploadTuning = UploadTuning()
     registry: RegistryTuning = RegistryTuning()
     waking: WakingTuning = WakingTuning()

@@ -91,7 +91,7 @@ class ListingResource:
             self._engine.buckets.find(route.bucket_id)
             root, bucket_id = bucket_prefix(route.bucket_id), route.bucket_id.decode()
         spans = _visible(request, root + window.prefix)
-        page = Listing(bucket_id, window.prefix.decode(), token=self._engine.moves.token())
+        page = Listing(bucket_id, window.prefix.decode(), token=self._engine.recent_changes.token())
         if window.changed_since is not None:
             return _respond(common, self._moved(page, root, window, spans, window.changed_since))
         # The registry may be among them, and it is not told of.
@@ -107,7 +107,7 @@ class ListingResource:
     def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
         # One more tells that there are more, and the registry may be among them, which is not told of.
         visible = spans[0].covers if len(spans) == 1 else lambda name: any(span.covers(name) for span in spans)
-        moved = self._engine.moves.since(token, root + window.prefix, window.limit + 2, visible)
+        moved = self._engine.recent_changes.since(token, root + window.prefix, window.limit + 2, visible)
         moved = [(name, its_token) for name, its_token in moved if name != REGISTRY]
         page.streams = [self._moved_entry(name, root) for name, _ in moved[: window.limit]]
         page.stream_count = len(page.streams)

@@ -7,8 +7,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.histogram import Histogram
-from everbrook.engine.inspection import EngineInspection
+from everbrook.engine.stats import EngineStats, Histogram
 from everbrook.engine.subscriptions import Subscriptions
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.observe.catalogue import METRICS, Kind
@@ -79,7 +78,7 @@ class ServerCollector(Collector):
         for name in COUNTED:
             yield family(f"everbrook_{name}_total", _by_word(self._observer.counters.of(name)))
 
-    def _of_storage(self, engine: EngineInspection) -> Iterator[Family]:
+    def _of_storage(self, engine: EngineStats) -> Iterator[Family]:
         self._disk.look()
         streams = [((surface,), self._engine.listing.count(root)) for surface, root in SURFACES.items()]
         free, size = self._disk.free_and_size() or (None, None)
@@ -126,7 +125,7 @@ def _of_requests(tallies: list[Tally]) -> Iterator[Family]:
     yield family("everbrook_response_bytes_total", _by_word(sent_bytes))
 
 
-def _of_commits(engine: EngineInspection) -> Iterator[Family]:
+def _of_commits(engine: EngineStats) -> Iterator[Family]:
     yield single("everbrook_appended_messages_total", engine.appended_messages)
     yield single("everbrook_appended_bytes_total", engine.appended_bytes)
     yield single("everbrook_duplicate_appends_total", engine.duplicates)
@@ -149,7 +148,7 @@ def _of_connections(survey: TransportSurvey) -> Iterator[Family]:
     yield single("everbrook_connections_buffered_bytes", survey.buffered_bytes)
 
 
-def _of_checkpoints(engine: EngineInspection) -> Iterator[Family]:
+def _of_checkpoints(engine: EngineStats) -> Iterator[Family]:
     made = engine.checkpoints
     outcomes = [(("ok",), made.done), (("failed",), made.failed)] if made else []
     yield single("everbrook_journal_bytes", made.journal_bytes if made else None)

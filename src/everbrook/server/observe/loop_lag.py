@@ -4,7 +4,7 @@ import asyncio
 
 from everbrook.engine.clock import Timer
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.histogram import Histogram
+from everbrook.engine.stats import Histogram
 
 INTERVAL_SECS = 0.25
 BOUNDS_SECS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)

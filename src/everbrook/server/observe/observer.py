@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Protocol
 
-from everbrook.engine.histogram import Histogram
+from everbrook.engine.stats import Histogram
 from everbrook.server.exchange import Request, Response
 from everbrook.server.limits.long_turns import LongTurns
 from everbrook.server.observe.audit import Audit

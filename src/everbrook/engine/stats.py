@@ -1,15 +1,37 @@
-"""Inspection of an engine, for metrics, the page and tests: what it has counted and what it holds at a moment."""
+"""Statistics of an engine, for metrics and tests: what it has counted, and what it holds at the moment."""
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from everbrook.engine.faults import Callback
-from everbrook.engine.histogram import Histogram
 from everbrook.storage.api import Checkpoints
 
 SYNC_BOUNDS_SECS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 GROUP_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
+
+
+class Histogram:
+    """Counts values by the first bound that they do not exceed; the last count is of those beyond all bounds."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        """Take bounds in rising order."""
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.counts)
 
 
 class Commits:
@@ -25,7 +47,7 @@ class Commits:
 
 
 class Watched(Struct, frozen=True, kw_only=True):
-    """The streams that a sweep watches."""
+    """The streams that are watched for a deadline."""
 
     streams: int
     entries: int
@@ -36,7 +58,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     """Whether the next slice waits for changes to become durable."""
 
 
-class EngineInspection(Struct, frozen=True, kw_only=True):
+class EngineStats(Struct, frozen=True, kw_only=True):
     """An engine at a moment. Taking one costs the same however many streams there are."""
 
     commits: Commits
@@ -67,7 +89,7 @@ class EngineInspection(Struct, frozen=True, kw_only=True):
     """How many streams were created by changes that are not durable yet."""
     held_streams: int
     """How many streams discard nothing for now, because somebody reads them as a whole."""
-    moved_streams: int
-    """How many streams are remembered as moved."""
+    changed_streams: int
+    """How many streams are remembered as recently changed."""
     expiring: Watched
     trimming: Watched

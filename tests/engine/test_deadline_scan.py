@@ -1,18 +1,18 @@
-"""The patrol: streams that are only in the storage expire and are cut too, though nobody asks for them."""
+"""The scan: streams that are only in the storage expire and are cut too, though nobody asks for them."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from everbrook.engine.tuning import SweepTuning
+from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import Head, Kept, Retention
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import Record
 from tests.engine.fakes import START_MS, DelayedStorage
 from tests.engine.rig import DelayedRig, residents
 
-ROUND_MS = int(SweepTuning().patrol_secs * 1000)
-SLICE = SweepTuning().slice_streams
+ROUND_MS = int(ExpiryTuning().scan_secs * 1000)
+SLICE = ExpiryTuning().slice_streams
 HOUR_SECS = 3600
 
 
@@ -86,7 +86,7 @@ def test_a_stream_that_was_read_since_does_not_expire(shelved: DelayedRig) -> No
     assert shelved.storage.used_bytes > 0
 
 
-def test_the_patrol_goes_round_in_slices(shelved: DelayedRig) -> None:
+def test_the_scan_goes_round_in_slices(shelved: DelayedRig) -> None:
     shelve(shelved, SLICE + 10, ttl_secs=HOUR_SECS)
     assert isinstance(shelved.storage, ShelvedStorage)
     asked = shelved.storage.asked
@@ -103,7 +103,7 @@ def test_a_crowd_expires_over_several_slices(shelved: DelayedRig) -> None:
     assert shelved.storage.used_bytes == 0
 
 
-def test_the_patrol_ends_nothing_on_a_storage_that_failed(shelved: DelayedRig) -> None:
+def test_the_scan_ends_nothing_on_a_storage_that_failed(shelved: DelayedRig) -> None:
     shelve(shelved, expires_at=START_MS + 5000)
     shelved.create(b"b")
     shelved.let_group_arrive(OSError("the disk is gone"))
@@ -111,7 +111,7 @@ def test_the_patrol_ends_nothing_on_a_storage_that_failed(shelved: DelayedRig) -
     assert shelved.storage.load(b"0") is not None
 
 
-def test_an_engine_that_is_closed_patrols_no_more(shelved: DelayedRig) -> None:
+def test_an_engine_that_is_closed_scans_no_more(shelved: DelayedRig) -> None:
     shelve(shelved, ttl_secs=HOUR_SECS)
     shelved.engine.close()
     assert shelved.scheduler.timers == 0

@@ -1,7 +1,7 @@
-"""Moves: which streams changed, in the order of their last change, for those who ask again and again.
+"""Recent changes: which streams changed, in the order of their last change, for clients that poll.
 
-Nothing is noted before somebody has asked for the first time. What moved in an earlier run of the server, or too long
-ago, is not known any more: then whoever asks has to begin anew.
+Nothing is recorded before the first client asks. Changes of an earlier run of the server, or too long ago, are not
+known: then the client must list everything again.
 """
 
 import re
@@ -11,26 +11,26 @@ from itertools import islice
 
 from msgspec import Struct
 
-from everbrook.engine.tuning import MovesTuning
+from everbrook.engine.tuning import RecentChangesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A stream that is gone: which one it was, and where it ended."""
+    """A stream that is gone: its incarnation, and its tail at the end."""
 
     incarnation: int
     tail: int
 
 
-class Moves:
-    """The streams that moved lately."""
+class RecentChanges:
+    """The streams that changed recently."""
 
-    def __init__(self, run: int, tuning: MovesTuning) -> None:
-        """Begin anew. `run` is a random number of 64 bits that tells this run of the server from others."""
+    def __init__(self, run: int, tuning: RecentChangesTuning) -> None:
+        """`run` is a random number of 64 bits that tells this run of the server from others."""
         self._run = run
-        self._max_moves = tuning.max_moves
+        self._max_streams = tuning.max_streams
         self._max_name_bytes = tuning.max_name_bytes
         self._name_bytes = 0
         self._min_log = tuning.min_log
@@ -38,30 +38,30 @@ class Moves:
         self._log: list[tuple[int, bytes]] = []
         self._last = 0
         self._forgotten = 0
-        self.noting = False
+        self.recording = False
         self.ended: dict[bytes, Ended] = {}
-        """Those among them that are gone."""
+        """The streams among them that are gone."""
 
     @property
-    def moved_streams(self) -> int:
-        """How many streams are remembered as moved."""
+    def count(self) -> int:
+        """How many streams are remembered as changed."""
         return len(self._numbers)
 
     @property
     def log_length(self) -> int:
-        """How many entries the log has, those of streams included that have moved again since."""
+        """How many entries the log has, stale ones included: their streams have changed again since."""
         return len(self._log)
 
     def token(self) -> str:
-        """Give what to ask with for what moves from now on."""
-        self.noting = True
+        """Give the token with which to ask for what changes from now on."""
+        self.recording = True
         return self._token_of(self._last)
 
     def _token_of(self, number: int) -> str:
         return f"{self._run:x}-{number}"
 
-    def note(self, name: bytes, ended: Ended | None = None) -> None:
-        """Note that a stream moved, or that it ended."""
+    def record(self, name: bytes, ended: Ended | None = None) -> None:
+        """Record that a stream changed, or that it ended."""
         if ended:
             self.ended[name] = ended
         elif self.ended:
@@ -71,30 +71,30 @@ class Moves:
         self._last += 1
         self._numbers[name] = self._last
         self._log.append((self._last, name))
-        while len(self._numbers) > self._max_moves or self._name_bytes > self._max_name_bytes:
+        while len(self._numbers) > self._max_streams or self._name_bytes > self._max_name_bytes:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
             self._name_bytes -= len(oldest)
             self.ended.pop(oldest, None)
         if len(self._log) > 2 * len(self._numbers) + self._min_log:
-            # Most of it is past: the streams have moved again since.
+            # Most entries are stale: their streams have changed again since.
             self._log = [(number, name) for name, number in self._numbers.items()]
 
     def since(
         self, token: bytes, prefix: bytes, limit: int, visible: Callable[[bytes], bool] | None = None
     ) -> list[tuple[bytes, str]]:
-        """Give streams that moved since a token was given, each with the token that says so, in order.
+        """Give streams that changed since a token was given, in order, each with the token to continue from.
 
-        Only those are given of which `visible` says that whoever asks may know.
+        Only streams for which `visible` is true are given: those that the client may see.
         """
         start = bisect_right(self._log, self._parse(token), key=lambda entry: entry[0])
         entries = (self._log[place] for place in range(start, len(self._log)))
-        moved = (
+        changed = (
             (name, self._token_of(number))
             for number, name in entries
             if self._numbers.get(name) == number and name.startswith(prefix) and (not visible or visible(name))
         )
-        return list(islice(moved, limit))
+        return list(islice(changed, limit))
 
     def _parse(self, token: bytes) -> int:
         match = _TOKEN.fullmatch(token.decode("ascii", "replace"))
@@ -102,5 +102,5 @@ class Moves:
             raise InvalidQuery(f"changed_since must be the token of an earlier listing, got {quoted(token)}")
         number = int(match[2])
         if int(match[1], 16) != self._run or number < self._forgotten or number > self._last:
-            raise TokenGone("what moved since is not known any more; list everything again")
+            raise TokenGone("the changes since this token are not known any more; list everything again")
         return number

@@ -1,9 +1,9 @@
-"""Upkeep: what policies do not retain goes about once a second, and never more than a snapshot covers."""
+"""Retention policies: what they do not retain goes about once a second, and never more than a snapshot covers."""
 
 import pytest
 
-from everbrook.engine.inspection import Watched
-from everbrook.engine.tuning import UpkeepTuning
+from everbrook.engine.stats import Watched
+from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import WHOLE, Kept, Retention, Snapshot
 from everbrook.protocol.errors import OffsetGone, StreamDamaged
 from everbrook.storage import MemoryStorage, StorageFull
@@ -11,7 +11,7 @@ from tests.engine.fakes import START_MS
 from tests.engine.rig import JSON, DelayedRig, Rig, residents
 
 SECOND = 1000
-TRIM_DELAY_MS = UpkeepTuning().trim_delay_ms
+TRIM_DELAY_MS = ExpiryTuning().trim_delay_ms
 DAY_SECS = 86_400
 
 

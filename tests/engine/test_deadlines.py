@@ -1,17 +1,17 @@
-"""Lifetimes: they slide or stand (§5.1), and the sweep gives back what has run out."""
+"""Lifetimes: they slide or stand (§5.1), and what has expired is removed."""
 
 from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.tuning import SweepTuning
+from everbrook.engine.tuning import ExpiryTuning
 from everbrook.protocol import Claim
 from everbrook.protocol.errors import StreamGone, StreamNotFound
 from tests.engine.fakes import START_MS
 from tests.engine.rig import DelayedRig, Rig, residents
 
 HOUR_SECS = 3600
-SLICE = SweepTuning().slice_streams
+SLICE = ExpiryTuning().slice_streams
 
 
 def lives(rig: Rig, name: bytes = b"a") -> bool:
@@ -190,7 +190,7 @@ def test_a_sliding_stream_lives_while_it_is_followed(rig: Rig) -> None:
     assert reader.errors == []
 
 
-def test_a_followed_stream_lives_even_before_the_sweep_gets_to_it(rig: Rig) -> None:
+def test_a_followed_stream_lives_even_before_its_deadline_is_worked_off(rig: Rig) -> None:
     """§5.1: a stream with active live readers will not expire, however busy the loop is."""
     rig.create(b"a", b"1", ttl_secs=1)
     rig.follow(b"a")
@@ -268,7 +268,7 @@ def test_a_loaded_stream_gets_a_full_time_again(rig: Rig) -> None:
     assert rig.storage.used_bytes == 0
 
 
-def test_the_sweep_ends_nothing_on_a_storage_that_failed(delayed: DelayedRig) -> None:
+def test_nothing_expires_on_a_storage_that_failed(delayed: DelayedRig) -> None:
     delayed.create(b"a", b"1", ttl_secs=1)
     delayed.let_group_arrive()
     delayed.create(b"b")

@@ -1,7 +1,7 @@
-"""Reclaiming: gives back the space of what nobody retains any more, cut bytes and superseded snapshots alike.
+"""Reclaim: gives back the space of bytes that were cut, and of snapshots that were replaced.
 
-It follows what is durable, and can be lost: what a crash leaves behind is found again when its stream is loaded, or
-among the blobs at the next start. While somebody reads a stream in one go, nothing of it goes.
+It follows durable changes. What a crash leaves behind is found again when its stream is loaded, or by the sweep of the
+blobs at the next start. Nothing of a stream is discarded while a bootstrap reads it.
 """
 
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class Reclaimer:
-    """Discards bytes and blobs of a storage. `worker` runs what waits for a disk."""
+    """Discards bytes and blobs of a storage. `worker` runs the steps that block on a disk."""
 
     def __init__(self, storage: Storage, worker: Executor, faults: Faults) -> None:
         self._storage = storage
@@ -29,15 +29,15 @@ class Reclaimer:
 
     @property
     def held(self) -> int:
-        """How many streams discard nothing for now."""
+        """How many streams discard nothing, because they are being read."""
         return len(self._holds)
 
     def hold(self, stream: Stream) -> None:
-        """Let nothing of a stream go for now."""
+        """Discard nothing of a stream until `release`."""
         self._holds[stream.committed.identity.incarnation] += 1
 
     def release(self, stream: Stream) -> None:
-        """Let go of what was to go meanwhile."""
+        """Discard what was to be discarded since `hold`."""
         incarnation = stream.committed.identity.incarnation
         self._holds[incarnation] -= 1
         if not self._holds[incarnation]:
@@ -50,7 +50,7 @@ class Reclaimer:
             self._discard(stream.committed.identity.incarnation)
 
     def _discard(self, incarnation: int) -> None:
-        """Discard, soon: what became durable together is published first, and readers at the tail get it."""
+        """Discard in a later turn: the whole group is published first, and readers at the tail get it."""
         self._faults.soon(Callback.SPACE, self._discard_now, incarnation)
 
     def _discard_now(self, incarnation: int) -> None:
@@ -64,7 +64,7 @@ class Reclaimer:
             self._collect(before.snapshot)
 
     def dropped(self, head: Head) -> None:
-        """Collect what a dropped stream had, and what it had made its source keep."""
+        """Remove the snapshots of a dropped stream, and what only this fork needed of its source."""
         identity = head.identity
         for snapshot in {head.kept.snapshot, identity.first_kept.snapshot}:
             if snapshot:
@@ -84,15 +84,15 @@ class Reclaimer:
         try:
             self._storage.blobs.remove(owner, blob)
         except OSError as error:
-            # A full disk, for example: the sweep of the next start finds it again.
+            # The disk may be full. The sweep of the next start finds the blob again.
             logger.warning("a snapshot that nobody retains stays until the next start: %s", error)
 
     def sweep(self, before: int) -> None:
-        """Look for orphans among the blobs of earlier runs, whose numbers are all less than `before`."""
+        """Remove orphans among the blobs of earlier runs, whose numbers are all less than `before`."""
         self._worker.submit(self._faults.run, Callback.SPACE, self._sweep_on, self._storage.blobs.all(), before)
 
     def _sweep_on(self, batches: Iterator[list[tuple[int, int]]], before: int) -> None:
-        """Look for the next blobs of earlier runs, in the worker's thread. Whether they are kept the loop's knows."""
+        """Find the next blobs of earlier runs, in the worker's thread. Only the loop's thread knows which are kept."""
         for batch in batches:
             earlier = [(owner, blob) for owner, blob in batch if blob < before]
             if earlier:
@@ -106,5 +106,5 @@ class Reclaimer:
             self._worker.submit(self._faults.run, Callback.SPACE, self._sweep_on, batches, before)
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Discard and remove nothing from now on."""
         self._stopped = True

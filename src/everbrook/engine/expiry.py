@@ -1,0 +1,300 @@
+"""Expiry: what time brings about. Streams expire, retention policies cut, and what is gone gives its space back.
+
+Expiry is correct without it, because every command checks the time itself; it removes dead streams, and what policies
+do not retain. `Deadlines` know the moments of the streams in memory. `DeadlineScan` goes round the streams that are
+only in the storage.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from everbrook.engine.clock import Clock, Timer
+from everbrook.engine.faults import Callback, Faults
+from everbrook.engine.reclaim import Reclaimer
+from everbrook.engine.stats import Watched
+from everbrook.engine.stream import Stream
+from everbrook.engine.tuning import ExpiryTuning
+from everbrook.protocol.change import Drop, Edit
+from everbrook.protocol.commands import Expire, Trim
+from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.lifetime import deadline, last_touch
+from everbrook.protocol.state import Head
+from everbrook.storage.api import Storage
+
+
+class Deadlines:
+    """A queue of streams by the moments at which something is due.
+
+    It is worked off in slices, so that many streams that are due at once do not block the event loop. The next slice
+    begins when the changes of the last one are durable: all answers of a group of changes wait for the whole group, so
+    it must not contain many of these changes.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        tuning: ExpiryTuning,
+        look_at: Callable[[Stream, int], None],
+        when_durable: Callable[[Callable[[], None]], None],
+        faults: Faults,
+    ) -> None:
+        """Call `look_at` with a stream and the time when its moment has come. The stream is not watched any more then.
+
+        `when_durable` calls what it is given when the changes of `look_at` are durable or have failed.
+        """
+        self._clock = clock
+        self._slice_streams = tuning.slice_streams
+        self._slice_pause_secs = tuning.slice_pause_secs
+        self._retry_secs = tuning.slice_retry_secs
+        self._look_at = look_at
+        self._when_durable = when_durable
+        self._waiting = False
+        self._faults = faults
+        self._heap: list[tuple[int, int]] = []
+        self._watched: dict[int, tuple[int, Stream]] = {}
+        self._timer: Timer | None = None
+        self._timer_at = 0
+
+    @property
+    def watched(self) -> Watched:
+        """The streams that are watched at the moment."""
+        next_at = self._heap[0][0] if self._heap else None
+        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waiting)
+
+    def watch(self, stream: Stream, moment: int) -> None:
+        """Look at a stream when a moment has come, instead of when it was to be looked at before."""
+        incarnation = stream.head.identity.incarnation
+        known = self._watched.get(incarnation)
+        self._watched[incarnation] = (moment, stream)
+        if known is None or known[0] != moment:
+            heapq.heappush(self._heap, (moment, incarnation))
+            self._tidy()
+        self._set_timer()
+
+    def watch_by(self, stream: Stream, moment: int) -> None:
+        """Look at a stream when a moment has come, unless it is looked at before."""
+        known = self._watched.get(stream.head.identity.incarnation)
+        if known is None or known[0] > moment:
+            self.watch(stream, moment)
+
+    def forget(self, stream: Stream) -> None:
+        """Stop watching a stream."""
+        if self._watched.pop(stream.head.identity.incarnation, None):
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Remove stale entries from the heap when they outnumber the others."""
+        if len(self._heap) > 2 * len(self._watched) + self._slice_streams:
+            self._heap = sorted((moment, incarnation) for incarnation, (moment, _) in self._watched.items())
+
+    def _set_timer(self, pause_secs: float = 0.0) -> None:
+        if not self._heap or self._waiting:
+            return
+        moment = self._heap[0][0]
+        if self._timer and self._timer_at <= moment:
+            return
+        if self._timer:
+            self._timer.cancel()
+        delay = max(pause_secs, (moment - self._clock.now()) / 1000)
+        self._timer_at = moment
+        self._timer = self._faults.later(Callback.TIMER, delay, self._run_slice, failed=self._go_on)
+
+    def _run_slice(self) -> None:
+        self._timer = None
+        self._waiting = True
+        now = self._clock.now()
+        for _ in range(self._slice_streams):
+            if not self._heap or self._heap[0][0] > now:
+                break
+            moment, incarnation = heapq.heappop(self._heap)
+            watched = self._watched.get(incarnation)
+            if watched and watched[0] == moment:
+                del self._watched[incarnation]
+                # What it misses is found by `DeadlineScan`, or by the next command.
+                self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
+        self._when_durable(self._end_slice)
+
+    def _end_slice(self) -> None:
+        self._waiting = False
+        self._set_timer(self._slice_pause_secs)
+
+    def _go_on(self) -> None:
+        """Run the next slice after a while: the last one failed."""
+        self._timer, self._waiting = None, False
+        self._set_timer(self._retry_secs)
+
+    def stop(self) -> None:
+        """Stop watching all streams."""
+        if self._timer:
+            self._timer.cancel()
+        self._heap.clear()
+        self._watched.clear()
+
+
+class DeadlineScan:
+    """Goes round the stored streams that have a deadline, a slice at a time: most of them are not in memory."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        tuning: ExpiryTuning,
+        execute: Callable[[Expire | Trim], None],
+        faults: Faults,
+    ) -> None:
+        self._storage = storage
+        self._clock = clock
+        self._tuning = tuning
+        self._execute = execute
+        self._faults = faults
+        self._started_at = clock.now()
+        self._after = 0
+        self._first_round = True
+        self._timer = faults.every(Callback.TIMER, self._pause_secs, self._look) if storage.blocking else None
+
+    def _pause_secs(self) -> float:
+        return self._tuning.scan_pause_secs if self._after else self._tuning.scan_secs
+
+    def _look(self) -> None:
+        # If the storage raises, the next round begins after a pause.
+        after, self._after = self._after, 0
+        heads = self._storage.mortal(after, self._tuning.slice_streams)
+        self._first_round = self._first_round and bool(heads)
+        self._after = heads[-1].identity.incarnation if heads else 0
+        now = self._clock.now()
+        for head in heads:
+            self._faults.run(Callback.TIMER, self._look_at, head, now)
+
+    def _look_at(self, head: Head, now: int) -> None:
+        identity = head.identity
+        end = deadline(identity, last_touch(head.written_at, self._started_at, now))
+        if end is not None and end <= now:
+            self._execute(Expire(identity.name, now))
+        elif head.kept.earliest < head.tail and (self._aged(head, now) or self._uncut(head)):
+            self._execute(Trim(identity.name, now))
+
+    def _aged(self, head: Head, now: int) -> bool:
+        """Tell whether the oldest message of a stream is too old, or may be."""
+        retention, earliest = head.identity.retention, head.kept.earliest
+        if retention is None or retention.max_age_secs is None:
+            return False
+        if earliest < head.identity.first_own_offset:
+            # The oldest message is the source's. Its age is known when the stream is loaded.
+            return True
+        with suppress(StreamDamaged):
+            appended_at = self._storage.time_at(head.identity.incarnation, earliest)
+            return appended_at + retention.max_age_secs * 1000 <= now
+        return False
+
+    def _uncut(self, head: Head) -> bool:
+        """Tell whether an earlier run may have ended before it applied the policy to what was written last."""
+        return self._first_round and head.identity.retention is not None and head.written_at < self._started_at
+
+    def stop(self) -> None:
+        """Stop the scan."""
+        if self._timer:
+            self._timer.cancel()
+
+
+class Expiry:
+    """Expires streams, applies retention policies, and reclaims the space of what is gone."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        clock: Clock,
+        tuning: ExpiryTuning,
+        reclaimer: Reclaimer,
+        execute: Callable[[Expire | Trim], None],
+        when_durable: Callable[[Callable[[], None]], None],
+        faults: Faults,
+    ) -> None:
+        """`when_durable` calls what it is given when what was executed is durable or has failed."""
+        self._clock = clock
+        self._reclaimer = reclaimer
+        self._execute = execute
+        self._trim_delay_ms = tuning.trim_delay_ms
+        self._retry_ms = tuning.retry_ms
+        self._expiring = Deadlines(clock, tuning, self._expire, when_durable, faults)
+        self._trimming = Deadlines(clock, tuning, self._trim, when_durable, faults)
+        self._scan = DeadlineScan(storage, clock, tuning, execute, faults)
+
+    @property
+    def expiring(self) -> Watched:
+        """The streams that will expire."""
+        return self._expiring.watched
+
+    @property
+    def trimming(self) -> Watched:
+        """The streams to which policies will be applied."""
+        return self._trimming.watched
+
+    def watch(self, stream: Stream) -> None:
+        """Watch a stream that was created or loaded, and reclaim what an earlier run left of it."""
+        self._watch_expiry(stream)
+        self._reclaimer.tidy(stream)
+        if stream.head.identity.retention:
+            self._trim_soon(stream)
+
+    def _watch_expiry(self, stream: Stream, not_before: int = 0) -> None:
+        """Watch a stream until it expires."""
+        end = deadline(stream.head.identity, stream.touched_at)
+        if end is not None:
+            self._expiring.watch(stream, max(end, not_before))
+
+    def watch_again(self, streams: Iterable[Stream]) -> None:
+        """Watch streams again, after changes of them that there was no room for."""
+        not_before = self._clock.now() + self._retry_ms
+        for stream in streams:
+            self._watch_again(stream, not_before)
+
+    def _watch_again(self, stream: Stream, not_before: int) -> None:
+        self._watch_expiry(stream, not_before)
+        if stream.head.identity.retention:
+            self._trimming.watch_by(stream, not_before)
+
+    def forget(self, stream: Stream) -> None:
+        """Stop watching a stream."""
+        self._expiring.forget(stream)
+        self._trimming.forget(stream)
+
+    def follow(self, stream: Stream, edit: Edit, before: Head) -> None:
+        """Reclaim the space that a durable edit has freed, and apply the policy to what it has added."""
+        if isinstance(edit, Drop):
+            self._reclaimer.dropped(before)
+            return
+        if edit.cut:
+            self._reclaimer.cut(stream, before.kept)
+        if edit.head.identity.retention:
+            self._trim_soon(stream)
+
+    def _expire(self, stream: Stream, now: int) -> None:
+        """Expire a stream. A sliding time to live begins anew while a live reader waits at the tail."""
+        identity = stream.head.identity
+        if stream.followed and identity.slides:
+            stream.touched_at = now
+        end = deadline(identity, stream.touched_at)
+        if end is not None and end > now:
+            self._expiring.watch(stream, end)
+        else:
+            self._execute(Expire(identity.name, now))
+
+    def _trim_soon(self, stream: Stream) -> None:
+        self._trimming.watch_by(stream, self._clock.now() + self._trim_delay_ms)
+
+    def _trim(self, stream: Stream, now: int) -> None:
+        """Apply the policy of a stream, and watch the stream until its oldest message is too old."""
+        identity = stream.head.identity
+        self._execute(Trim(identity.name, now))
+        policy, earliest = identity.retention, stream.head.kept.earliest
+        if policy and policy.max_age_secs is not None and earliest < stream.head.tail and not stream.ended:
+            with suppress(StreamDamaged):
+                too_old_at = stream.lineage.time_at(earliest) + policy.max_age_secs * 1000
+                self._trimming.watch_by(stream, max(too_old_at, now + self._trim_delay_ms))
+
+    def stop(self) -> None:
+        """Stop watching all streams."""
+        self._expiring.stop()
+        self._trimming.stop()
+        self._scan.stop()
