@@ -14,7 +14,7 @@ from soak.recreate.streams import Incarnation
 
 Row = tuple[str, str]
 """A stream, and the key of a message."""
-_TOLD = re.compile(r"messages were lost|came and went unread|their time ran out")
+_TOLD = re.compile(r"messages were lost|were created and deleted before they were read|have expired")
 _NAME = re.compile(r"'(in/[^']+)'")
 
 

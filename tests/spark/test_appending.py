@@ -111,7 +111,7 @@ def test_a_lone_surrogate_is_json(client: Client, connection: Connection, option
 def test_what_is_not_one_json_value_is_refused(
     client: Client, connection: Connection, options: SinkOptions, prefix: str, value: str
 ) -> None:
-    with pytest.raises(InvalidRow, match="is of JSON"):
+    with pytest.raises(InvalidRow, match="takes JSON"):
         Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", value)]))
     assert client.stream(f"{prefix}a").read().all() == []
 

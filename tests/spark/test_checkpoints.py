@@ -40,7 +40,7 @@ def test_the_size_of_appends_must_not_change_while_a_batch_is_unfinished(
     checkpoint.keep_append_bytes(100)
     begin(tmp_path, 0, finish=True)
     begin(tmp_path, 1)
-    with pytest.raises(InvalidOption, match="was 100 when batch 1 was begun"):
+    with pytest.raises(InvalidOption, match="was 100 when batch 1 began"):
         checkpoint.keep_append_bytes(200)
     checkpoint.keep_append_bytes(100)
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from everbrook import Client
 from everbrook.spark import session
 from everbrook.spark.checkpoints import write_with
-from everbrook.spark.plans import hands_on
+from everbrook.spark.plans import keeps_size
 from everbrook.spark.tuning import StreamTuning
 from everbrook.spark.writing import start_writing
 from tests.spark.sessions import QUIET, end_shared_session
@@ -78,5 +78,5 @@ def test_a_large_batch_may_follow_a_small_one(client: Client, prefix: str, read:
 
 def test_only_what_may_make_more_of_rows_is_of_unknown_size(client: Client, prefix: str, read: Read) -> None:
     client.stream(f"{prefix}in").create(data="first")
-    assert hands_on(read("SELECT upper(value) AS value FROM {source} WHERE offset > '1'").repartition(3))
-    assert not hands_on(read("SELECT explode(split(value, ' ')) AS value FROM {source}"))
+    assert keeps_size(read("SELECT upper(value) AS value FROM {source} WHERE offset > '1'").repartition(3))
+    assert not keeps_size(read("SELECT explode(split(value, ' ')) AS value FROM {source}"))

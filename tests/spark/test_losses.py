@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.spark.catalogue import Found
-from everbrook.spark.losses import at_hand, find_expired, find_losses
+from everbrook.spark.losses import adjust_ranges, find_expired, find_losses
 from everbrook.spark.planning import Range, ranges_between
 from everbrook.spark.positions import BEGINNING, Position, format_position, offset_of
 
@@ -56,7 +56,7 @@ def test_what_was_cut_before_it_was_read_is_lost_and_the_rest_is_read() -> None:
     end = {"a": at(9), "b": at(6), "c": at(9), "d": at(9), "e": at(3)}
     streams = {"a": found(9, earliest=6), "b": found(9, earliest=7), "c": found(9, earliest=4)}
     streams |= {"d": found(9, earliest=4), "e": found(9, earliest=4)}
-    there, lost = at_hand(ranges_between(start, end), end, streams)
+    there, lost = adjust_ranges(ranges_between(start, end), end, streams)
     assert [(range_.name, range_.start) for range_ in there] == [
         ("a", offset_of(6)),
         *((name, offset_of(4)) for name in "cd"),
@@ -89,7 +89,7 @@ def test_streams_whose_end_nobody_knows_are_named() -> None:
 def test_a_batch_of_a_stream_that_was_created_anew_is_lost() -> None:
     end = {"a": at(5, incarnation="x"), "b": at(5, created=1), "c": at(5, incarnation="x"), "d": at(5)}
     streams = {name: found(9, earliest=2, incarnation=there) for name, there in zip("abc", "yyx", strict=True)}
-    there, losses = at_hand(ranges_between({}, end), end, streams)
+    there, losses = adjust_ranges(ranges_between({}, end), end, streams)
     assert there == [
         Range("c", offset_of(2), offset_of(5), fresh=True, incarnation="x"),
         Range("d", BEGINNING, offset_of(5), fresh=True),

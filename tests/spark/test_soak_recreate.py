@@ -64,7 +64,11 @@ def test_any_other_difference_breaks_the_promise(keys: tuple[str, ...], found: s
 
 
 def test_a_log_names_what_was_lost() -> None:
-    lines = ("messages were lost: 'in/1' is gone; 'in/2' ends at 5", "came and went unread: 'in/3', 'in/4'", "'in/5'")
+    lines = (
+        "messages were lost: 'in/1' is gone; 'in/2' ends at 5",
+        "were created and deleted before they were read: 'in/3', 'in/4'",
+        "'in/5'",
+    )
     assert named_in("\n".join(lines)) == {"in/1", "in/2", "in/3", "in/4"}
 
 

@@ -2,9 +2,11 @@
 
 The Producer-Id is the query's, the epoch is the batch's number and the sequence number 0, so that the server knows
 whether this batch is in this stream, and takes it once: whatever order the rows have when the batch is run again, by
-how many tasks, or in which process. Rows that are too many for one append, and those of streams of text or bytes, where
-each append is one message, are several appends, with the numbers 0, 1, 2 …; these must be the same each time, so they
-are put in an order first, which the user has to name. A batch of `df.write` is never run again, and needs no order.
+how many tasks, or in which process.
+
+The rows of a stream need several appends if they are too large for one, or if the stream has text or bytes, where each
+append is one message. These appends have the sequence numbers 0, 1, 2 …, and must be the same when the batch is run
+again: the user names the columns that order the rows. A batch of `df.write` is never run again, and needs no order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,9 +31,7 @@ from everbrook.spark.shared_producer import append_batch
 
 _AT_ONCE = 8
 _BRACKETS = 2
-_NEEDS_ORDER = (
-    "Name the columns that say in which order rows are written with the option orderBy, and start the query again"
-)
+_NEEDS_ORDER = "Set the option orderBy to the columns that order the rows, and start the query again"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -42,7 +42,7 @@ class Known(Struct, frozen=True):
     content_type: str
     expires: bool
     shares_producers: bool
-    """Whether the server stores positions of producers, so that batches of one `df.write` each can share one."""
+    """Whether the server stores positions of producers, which the batches of `df.write` need to share a producer."""
 
 
 _known: dict[tuple[str, str], Known] = {}
@@ -55,7 +55,7 @@ class Producer(Struct, frozen=True):
     id: str
     epoch: int
     repeats: bool = True
-    """Whether the batch may be written again, with its rows in another order: not if it was written by `df.write`."""
+    """Whether Spark may run the batch again, with its rows in another order. It never runs one of `df.write` again."""
 
 
 class BatchTooLarge(Exception):
@@ -78,16 +78,16 @@ class Appender:
         self._options = options
 
     def append(self, producer: Producer, messages: pa.Table, *, close: bool = False) -> None:
-        """Append messages to their streams, and end these if `close`. Nothing is sent before all of it was checked."""
+        """Append messages to their streams, and close these if `close`. All are checked before the first is sent."""
         by_stream = list(_by_stream(messages))
         unknown = [rows.stream for rows in by_stream if self._key(producer, rows.stream) not in _known]
-        for stream, known in zip(unknown, _each(self._look, unknown), strict=True):
+        for stream, known in zip(unknown, _each(self._look_up, unknown), strict=True):
             _known[self._key(producer, stream)] = known
         parted = [self._part(producer, rows, _known[self._key(producer, rows.stream)]) for rows in by_stream]
         _each(partial(self._append, producer, close), parted)
 
     def close(self, stream: str) -> None:
-        """End a stream that gets nothing more."""
+        """Close a stream."""
         self._connection.stream(stream).close()
 
     def _key(self, producer: Producer, stream: str) -> tuple[str, str]:
@@ -101,7 +101,7 @@ class Appender:
             pass  # it was deleted, and created anew
         except NotFound as error:
             self._require_expired(stream, parted.known, error)
-        known = self._look(stream)
+        known = self._look_up(stream)
         _known[self._key(producer, stream)] = known
         return self._send(producer, self._part(producer, parted.rows, known), close=close)
 
@@ -131,8 +131,8 @@ class Appender:
         except PayloadTooLarge as error:
             raise BatchTooLarge(_too_large(stream, parted, error.detail)) from error
 
-    def _look(self, stream: str) -> Known:
-        """Find out what the stream is of, and create it if it is not there and may be created."""
+    def _look_up(self, stream: str) -> Known:
+        """Look up the properties of a stream. Create it if it does not exist and `autoCreate` is set."""
         handle = self._connection.stream(stream)
         try:
             head = handle.head()
@@ -140,7 +140,7 @@ class Appender:
         except NotFound as error:
             if not self._options.auto_create:
                 raise StreamNotFound(
-                    f"{stream!r} is not there: create it, or let the sink do so with the option autoCreate"
+                    f"there is no stream {stream!r}: create it, or set the option autoCreate of the sink"
                 ) from error
             head = handle.create(content_type=self._options.content_type or JSON, ttl_secs=self._options.ttl_secs)
             expires = self._options.ttl_secs is not None
@@ -162,7 +162,7 @@ class Appender:
 
 
 def bounded(batches: Iterable[pa.RecordBatch], layout: Layout, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Refuse rows of one stream without an order as soon as they are too many for an append, not when all are there."""
+    """Refuse rows of one stream without an order as soon as they exceed one append, before all rows are encoded."""
     size = count = 0
     for batch in batches:
         if layout.stream is not None and not layout.order_by:
@@ -194,13 +194,13 @@ def require_order(options: SinkOptions, layout: Layout) -> None:
 
 def _needs_order(stream: str, content_type: str) -> str:
     return (
-        f"{stream!r} is of {content_type}, so each row is an append of its own, and these must be the same if a batch "
-        f"is run again. {_NEEDS_ORDER}; a column offset of the source does so by itself"
+        f"{stream!r} is of {content_type}, so each row is an append of its own, and the appends need the same order "
+        f"if a batch is run again. {_NEEDS_ORDER}; a column 'offset' of the source needs no option"
     )
 
 
 def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """Do something for each of several streams, for some of them at a time."""
+    """Call a function for each item, in several threads, and give the results in order."""
     if len(items) <= 1:
         return [do(item) for item in items]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
@@ -214,7 +214,7 @@ def _numbered(producer: Producer, posts: Sequence[Post]) -> Iterator[Post]:
 
 
 def _too_large(stream: str, parted: "Parted", detail: str) -> str:
-    more = "let it take more (its setting limits.max_append_bytes)"
+    more = "raise its setting limits.max_append_bytes"
     size = max(map(len, parted.bodies()))
     if max(map(len, parted.parts)) == 1:
         return (
@@ -236,7 +236,7 @@ class Rows(Struct, frozen=True):
 
 
 class Parted(Struct, frozen=True):
-    """The messages of one stream, as they are in its appends."""
+    """The messages of one stream, divided into appends."""
 
     rows: Rows
     known: Known
@@ -248,7 +248,7 @@ class Parted(Struct, frozen=True):
 
 
 def _by_stream(table: pa.Table) -> Iterator[Rows]:
-    """Part messages by their streams. What has the same place in the order is put in the order of its bytes."""
+    """Group messages by stream. Messages with the same place in the order are sorted by their bytes."""
     order_by = [name for name in table.column_names if name not in {STREAM, MESSAGE}]
     if order_by:
         keys = [(name, "ascending") for name in (*order_by, MESSAGE)]
@@ -285,13 +285,13 @@ def _require_json(rows: Rows) -> None:
             require_json(message)
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidRow(
-                f"{rows.stream!r} is of JSON, and {message[:80]!r} is none ({error}). For a stream of text, create it "
-                "with the content type text/plain"
+                f"{rows.stream!r} takes JSON, and {message[:80]!r} is not JSON ({error}). For a stream of text, create "
+                "it with the content type text/plain"
             ) from None
 
 
 def _require_content(rows: Rows, known: Known) -> None:
-    """Refuse empty messages, which no stream can have."""
+    """Refuse empty messages, which streams of text and bytes can't have."""
     if not all(rows.messages):
         raise InvalidRow(
             f"a row for {rows.stream!r} is empty, and a stream of {known.content_type} has no empty messages: leave "

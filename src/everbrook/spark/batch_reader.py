@@ -17,7 +17,7 @@ from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import split_all
 from everbrook.spark.lookups import look_up_all
-from everbrook.spark.losses import at_hand
+from everbrook.spark.losses import adjust_ranges
 from everbrook.spark.options import SourceOptions
 from everbrook.spark.planning import (
     Range,
@@ -103,5 +103,5 @@ class BatchReader(Reader, DataSourceReader):
             raise StreamNotFound(f"there is no stream {missing[0]!r}")
         start = starting_positions(options.starting or Boundary(EARLIEST), catalogue.streams)
         end = ending_positions(options.ending or Boundary(LATEST), catalogue.streams)
-        ranges, _ = at_hand(ranges_between(start, end), end, catalogue.streams)
+        ranges, _ = adjust_ranges(ranges_between(start, end), end, catalogue.streams)
         return self._partitions(ranges, catalogue)

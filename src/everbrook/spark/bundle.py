@@ -114,14 +114,14 @@ class Bundle:
     def texts(self, *, any_stream: bool) -> pa.Array:
         """The text of each message. A character may begin in one message of a text stream and end in the next.
 
-        Streams of bytes are refused unless `any_stream`: a message of them that is no text is null then.
+        Streams of bytes are refused unless `any_stream`; then a message of them that is not UTF-8 is null.
         """
         binary = [kind_of(each.content_type) is Kind.BINARY for each in self._told]
         if any(binary) and not any_stream:
             found = self._told[binary.index(True)]
             raise ValueError(
                 f"the stream {found.stream!r} is of {found.content_type or 'no known type'}, which is no text: set the "
-                "option valueType to binary, or to string with the mode PERMISSIVE, where what is no text is null"
+                "option valueType to binary, or to string with mode=PERMISSIVE, which gives null for what is not UTF-8"
             )
         column = self.payloads()
         try:

@@ -43,7 +43,7 @@ class Found(Struct, frozen=True):
     snapshot_at_ms: int | None = None
     incarnation: str = ""
     expires: bool = False
-    """Whether it goes by itself when its time runs out."""
+    """Whether it has a time to live or an expiry."""
 
     @property
     def end(self) -> Position:
@@ -58,16 +58,16 @@ class Catalogue(Protocol):
     ends: dict[str, str]
     """The end of each, as a checkpoint has it."""
     gone: dict[str, Position]
-    """Where streams ended that are gone, as far as the server tells."""
+    """The ends of streams that are gone, as far as the server tells them."""
     token: str | None
-    """By which the server tells what moved since, if it does."""
+    """The token of the list of streams, with which the server tells what has changed since."""
     exact: bool
 
     def refresh(self) -> None:
         """Look at what the server has now."""
 
     def recall(self, token: str) -> None:
-        """Learn where streams ended that went since a token was given, if the server still knows."""
+        """Look up the ends of streams that were deleted since a token was given, if the server still has them."""
 
     def wait(self, secs: float) -> None:
         """Wait until some stream moves, comes or goes, but not for long."""
@@ -282,7 +282,7 @@ class NamedCatalogue(_Known):
             )
 
     def recall(self, token: str) -> None:
-        """Learn nothing: the server does not tell what moved."""
+        """Do nothing: the server has no list of changes."""
 
     def wait(self, secs: float) -> None:
         only = self._names[0]

@@ -5,7 +5,7 @@ batch, what is left makes it refuse the checkpoint for ever, as one that is not 
 
 A batch that was begun and not finished is run again, and must be written in the same pieces: their size is kept, and
 may change only between batches. A query that closes what it has written keeps the names of these streams, since it may
-come to its end in another process than that which wrote them.
+come to its end in another process than the one that wrote them.
 """
 
 from collections.abc import Mapping
@@ -54,27 +54,27 @@ class Checkpoint:
                     self._files.delete(self._path(f"{folder}/{name}"))
 
     def keep_append_bytes(self, max_append_bytes: int) -> None:
-        """Keep how large appends are. Refuse a change in the middle of a batch."""
+        """Record the largest size of an append. Refuse to change it while a batch is unfinished."""
         before = self._read(_PIECES, int)
         if before == max_append_bytes:
             return
         if before is not None and (batch := self._unfinished()) is not None:
             raise InvalidOption(
-                f"maxAppendBytes is {max_append_bytes} and was {before} when batch {batch} was begun, which is not "
-                f"finished: rows of it would be written twice. Let it be finished with {before} first"
+                f"maxAppendBytes is {max_append_bytes}, but was {before} when batch {batch} began, which is not "
+                f"finished: its rows would be written twice. Run the query with {before} until that batch is done"
             )
         self._write(_PIECES, max_append_bytes)
 
     def streams(self) -> set[str]:
-        """Give the streams that were kept."""
+        """Give the names of the streams that were recorded."""
         return self._read(_STREAMS, set[str]) or set()
 
     def keep_streams(self, names: set[str]) -> None:
-        """Keep the names of streams, instead of those that were kept before."""
+        """Record the names of streams, in place of those that were recorded before."""
         self._write(_STREAMS, sorted(names))
 
     def _unfinished(self) -> int | None:
-        """Find the batch that was begun and not finished."""
+        """Find the batch that was begun but not finished."""
         begun, done = (
             max((int(name) for name in self._names(folder) if name.isdecimal()), default=-1)
             for folder in ("offsets", "commits")
@@ -86,7 +86,7 @@ class Checkpoint:
         return [file.getPath().getName() for file in self._files.list(path)] if self._files.exists(path) else []
 
     def _read(self, name: str, of: type[T]) -> T | None:
-        """Read a file. One of an earlier version may be empty after a kill."""
+        """Read a file. One that an earlier version wrote may be empty after a kill."""
         path = self._path(name)
         if not self._files.exists(path):
             return None

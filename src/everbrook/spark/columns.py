@@ -69,7 +69,7 @@ class Rows(Protocol):
 def rows_of(schema: StructType, envelope: str, *, failfast: bool, any_text: bool = False) -> Rows:
     """Choose how messages become rows of a schema, which is ours or the user's.
 
-    `any_text` says that values are to be text, also those of streams of bytes, as far as they are.
+    `any_text` reads streams of bytes as text too; a message that is not UTF-8 is null.
     """
     shape = _shape(schema)
     if envelope == "change":

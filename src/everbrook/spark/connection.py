@@ -33,7 +33,7 @@ from everbrook.spark.pipelining import OK, Broken, Pipeline, Put, open_pipeline,
 _SMALL_BYTES = 64 * 1024
 _LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
 _MANY = 4
-"""From so many appends on they go over a connection of their own, without waiting for each other."""
+"""From this number on, appends are pipelined over a connection of their own."""
 _GROUP_POSTS, _GROUP_BYTES = 64, 1024 * 1024
 _DUPLICATE = 204
 
@@ -116,17 +116,17 @@ class Connection:
         return target_of(self.root.stream(name), query)
 
     def post(self, name: str, content: bytes | None, headers: Mapping[str, str]) -> Answer:
-        """Append as a producer, again and again until there is an answer: the server knows what it has."""
+        """Append as a producer, with retries until there is an answer: the server recognises a duplicate."""
         return self.transport.request("POST", self.root.stream(name), headers=headers, content=content)
 
     def post_all(self, name: str, posts: Sequence[Post]) -> bool:
-        """Append as a producer, in this order. Tells whether all of it was new to the server."""
-        statuses = list(self._post_ahead(name, posts)) if len(posts) >= _MANY else []
+        """Append as a producer, in this order, and tell whether the server had none of the appends."""
+        statuses = list(self._post_pipelined(name, posts)) if len(posts) >= _MANY else []
         statuses += [self.post(name, post.body, post.headers).status_code for post in posts[len(statuses) :]]
         return _DUPLICATE not in statuses
 
-    def _post_ahead(self, name: str, posts: Sequence[Post]) -> Iterator[int]:
-        """Append without waiting for each answer. What is refused, and what follows, is left to the general client."""
+    def _post_pipelined(self, name: str, posts: Sequence[Post]) -> Iterator[int]:
+        """Pipeline appends until one is refused. The caller sends that one and the rest with the general client."""
         pipeline = self.pipeline()
         if pipeline is None:
             return

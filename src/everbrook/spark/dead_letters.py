@@ -1,8 +1,8 @@
 """Dead letters in a stream: messages that could not be used, as JSON with the place where they are and the reason.
 
-Each is an append of its own, with the next sequence number of its producer. So a letter that the server takes only when
-it is cut has the same number either way, and letters that are written again are there once. A letter whose payload was
-cut has `payload_bytes`, the size of the message, which is whole where `stream` and `offset` say.
+Each is an append of its own, with the next sequence number of its producer. A letter keeps its number when it has to be
+cut, so that letters that are written again are stored once. A letter whose payload was cut has `payload_bytes`, the
+size of the message; the whole message is at `stream` and `offset`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +47,7 @@ def append_letters(
 
 
 def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]) -> None:
-    """Write letters, and cut payloads until the server takes them. `write` may be called with letters that it wrote."""
+    """Write letters, and cut payloads until the server takes them. Each attempt calls `write` with all letters."""
     most = MAX_PAYLOAD_BYTES
     while True:
         try:
@@ -62,7 +62,7 @@ def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]
 
 
 def encode(letter: Letter, most: int = MAX_PAYLOAD_BYTES) -> bytes:
-    """Write a letter with so much of its payload and of its reason at most. A payload that is no text is base64."""
+    """Write a letter as JSON, with its payload and its reason cut to a size. A payload that is not UTF-8 is base64."""
     told = {**letter.place, "reason": letter.reason[: min(most, _MAX_REASON_CHARACTERS)]}
     payload = letter.payload
     if payload is None:

@@ -1,8 +1,8 @@
 """Limits: how far each stream is read in a micro-batch, so that all together are not more than was allowed.
 
 Each stream gets a quantum, or all that it has, and the rest is shared by size, so that a small backlog does not wait
-for a large one. Where that is too much, streams come in turn: whoever gets nothing is first in the next batch. Messages
-are never cut: the server is asked where they end, once for each limit, and for all streams together.
+for a large one. If the limit is too small for that, streams take turns: one that gets nothing is first in the next
+batch. Messages are never cut: the server is asked where they end, once for each limit, and for all streams together.
 """
 
 from bisect import bisect_left
@@ -39,11 +39,11 @@ class Question(Struct, frozen=True):
 
 
 Ask = Callable[[Sequence[Question]], list[str]]
-"""Answers questions."""
+"""Sends questions to the server, and gives the answers in their order."""
 
 
 def in_turn(ranges: Sequence[Range], first: str) -> list[Range]:
-    """Let ranges, which are in the order of their names, begin with the first that is not before `first`."""
+    """Rotate ranges, which are sorted by name, so that the first is the one of `first`, or the next one."""
     place = bisect_left(ranges, first, key=lambda range_: range_.name)
     return [*ranges[place:], *ranges[:place]]
 
@@ -61,7 +61,7 @@ def limit(ranges: Sequence[Range], limits: Limits, ask: Ask) -> dict[str, str]:
 
 
 def shares(sizes: Mapping[str, int], total: int, quantum: int) -> dict[str, int]:
-    """Part `total` among the first streams: a quantum, or all that it has, for each, and the rest by their sizes."""
+    """Divide `total` among the first streams: each gets a quantum, or all that it has, and the rest by its size."""
     parts: dict[str, int] = {}
     left = total
     for name, size in sizes.items():
@@ -98,7 +98,7 @@ def _limit_bytes(ranges: Sequence[Range], max_bytes: int, ask: Ask) -> Sequence[
 
 
 def _cut(ranges: Sequence[Range], parts: Mapping[str, int], unit: Unit, ask: Ask) -> list[Range]:
-    """Cut ranges to their parts, or, of bytes, to one message that is larger."""
+    """Cut ranges to their parts. A part in bytes has one message at least, even if that is larger."""
     chosen = [range_ for range_ in ranges if range_.name in parts]
     long = [range_ for range_ in chosen if size_of(range_) > parts[range_.name]]
     questions = [Question(range_.name, range_.start, unit, parts[range_.name], range_.incarnation) for range_ in long]
@@ -107,7 +107,7 @@ def _cut(ranges: Sequence[Range], parts: Mapping[str, int], unit: Unit, ask: Ask
 
 
 def split(range_: Range, count: int, ask: Ask) -> list[Range]:
-    """Part a range into about as many pieces of the same size, where messages end."""
+    """Split a range into about `count` pieces of the same size, where messages end."""
     size = size_of(range_)
     bounds = [max(1, size * part // count) for part in range(1, count)]
     ends = ask([Question(range_.name, range_.start, "max_bytes", bound, range_.incarnation) for bound in bounds])
@@ -119,15 +119,18 @@ def split(range_: Range, count: int, ask: Ask) -> list[Range]:
 
 
 def split_all(ranges: Sequence[Range], count: int, ask: Ask) -> list[list[Range]]:
-    """Part ranges into at least about as many tasks, in the order of the streams and their messages."""
+    """Split ranges into about `count` tasks or more, in the order of the streams and their messages."""
     whole = sum(size_of(range_) for range_ in ranges)
     counts = [max(1, round(count * size_of(range_) / whole)) for range_ in ranges]
     return [[piece] for range_, part in zip(ranges, counts, strict=True) for piece in split(range_, part, ask)]
 
 
 def size_of(range_: Range) -> int:
-    """Give how many bytes a range has, which are never none."""
+    """Give the bytes of a range, whose offsets have to be numbers."""
     size = range_.size_bytes
     if size is None:
-        raise ValueError(f"the offsets of {range_.name!r} are not of Everbrook, so limits can't be kept")
+        raise ValueError(
+            f"offsets of {range_.name!r}, such as {range_.start!r}, don't count bytes: leave out maxRowsPerTrigger, "
+            "maxBytesPerTrigger and minPartitions"
+        )
     return max(size, 1)

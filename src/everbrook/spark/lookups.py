@@ -1,4 +1,4 @@
-"""Lookups: where messages end that lie some way behind an offset, asked of the server for many streams at once."""
+"""Lookups of the offsets at which messages end, for many streams at once."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _CHANGED = (NotFound, OffsetGone, PreconditionFailed)
 logger = logging.getLogger(__name__)
 
 MANY = 8
-"""From so many questions on they go over a connection of their own, without waiting for each other."""
+"""From this number on, questions are pipelined over a connection of their own."""
 
 
 def look_up_all(connection: Connection, questions: Sequence[Question]) -> list[str]:
@@ -28,22 +28,23 @@ def look_up_all(connection: Connection, questions: Sequence[Question]) -> list[s
 
 
 def _look_up(connection: Connection, question: Question) -> str:
-    """Answer a question. Nothing is behind the offset if the stream has changed since it was looked at."""
+    """Answer a question. If the stream has changed since it was planned, the answer is the offset: nothing is read."""
     try:
         return connection.look_up(question.name, question.query, question.incarnation)
     except _CHANGED as refusal:
-        logger.info("%r has changed, and is looked at again: %s", question.name, refusal)
+        logger.info(
+            "%r has changed since the batch was planned, and is left to the next one: %s", question.name, refusal
+        )
         return question.offset
 
 
 def _pipelined(connection: Connection, questions: Sequence[Question], pipeline: Pipeline) -> Iterator[str]:
-    """Answer as many questions as the connection holds for. What is refused is asked as usual."""
+    """Answer questions until the connection breaks. The general client repeats each one that is refused."""
     targets = (target_of(connection.root.stream(each.name), each.query) for each in questions)
     try:
         for each, answer in zip(questions, pipeline.head(targets, connection.transport.credentials), strict=True):
-            told = answer.headers.get(b"stream-incarnation", b"").decode()
-            same = answer.status == OK and each.incarnation in {"", told}
-            offset = answer.headers.get(b"stream-offset") if same else None
+            usable = answer.status == OK and answer.is_of(each.incarnation)
+            offset = answer.headers.get(b"stream-offset") if usable else None
             yield _look_up(connection, each) if offset is None else offset.decode()
     except Broken as error:
-        logger.info("the rest is asked one by one: %s", error)
+        logger.info("a pipelined connection broke, so the other lookups are sent one by one: %s", error)

@@ -1,7 +1,8 @@
-"""Losses: what a query has to read and can't read any more. Pure.
+"""Losses: messages that a query has to read and can't read any more.
 
-A stream that was read to its end may go: nothing of it is missed. Its end is known if it was closed there, or if the
-server tells it. Otherwise, a stream whose time ran out is taken to have ended where it did when it was seen last.
+A stream that is gone is no loss if the query had read it to its end. The end is known if the stream was closed there,
+or if the server tells it. Otherwise a stream with a time to live counts as read if the query had reached the last end
+that it saw.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,18 +13,18 @@ from everbrook.spark.catalogue import Found
 from everbrook.spark.planning import Range
 from everbrook.spark.positions import BEGINNING, VERSION_KEY, Position, parse_position
 
-_TOLD = 3
+_NAMED = 3
 
 
 class DataLoss(Exception):
-    """Messages that a query has to read are not there any more."""
+    """Messages that a query has to read no longer exist."""
 
 
 def data_loss(losses: Sequence[str]) -> DataLoss:
-    """Tell of losses, of the first few by name."""
-    more = f", and {len(losses) - _TOLD} more" if len(losses) > _TOLD else ""
+    """Make the error that names the first few losses."""
+    more = f", and {len(losses) - _NAMED} more" if len(losses) > _NAMED else ""
     return DataLoss(
-        f"messages were lost: {'; '.join(losses[:_TOLD])}{more}. To go on without them, set failOnDataLoss to false"
+        f"messages were lost: {'; '.join(losses[:_NAMED])}{more}. To go on without them, set failOnDataLoss to false"
     )
 
 
@@ -54,7 +55,7 @@ def _loss(here: Position, found: Found | None, ended: Position | None) -> str | 
 
 
 def _loss_of_unknown(here: Position, found: Found | None) -> str | None:
-    """Say what is lost of a stream of which nobody knows where it ended."""
+    """Describe the loss of a stream whose end is unknown."""
     if found is not None and found.created_at_ms == here.created_at_ms is not None:
         return f"was cut by a repair, or restored; it was read until {here.offset} before"
     if here.final or here.expires:
@@ -65,18 +66,18 @@ def _loss_of_unknown(here: Position, found: Found | None) -> str | None:
 
 
 def find_expired(start: Mapping[str, str], streams: Mapping[str, Found], gone: Mapping[str, Position]) -> list[str]:
-    """Name streams that are no loss only as they were to go by themselves: more may have come before they did."""
+    """Name streams that are gone and count as expired: they may have got messages after their end was seen."""
     missing = (name for name in start if name != VERSION_KEY and name not in streams and name not in gone)
     found = ((name, parse_position(start[name])) for name in missing)
     return [name for name, here in found if here.expires and not here.final]
 
 
-def at_hand(
+def adjust_ranges(
     ranges: Iterable[Range], end: Mapping[str, str], streams: Mapping[str, Found]
 ) -> tuple[list[Range], list[str]]:
-    """Say of each range of a batch what is known of its stream now, and which ranges are lost.
+    """Adjust the ranges of a batch to the streams as they are now, and describe what is lost of them.
 
-    A batch that is planned again may be of streams that were cut, or deleted and created anew, since it was logged.
+    When a logged batch is planned again, its streams may have been cut, or deleted and created anew.
     """
     there: list[Range] = []
     losses: list[str] = []

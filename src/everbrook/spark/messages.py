@@ -26,7 +26,9 @@ _BESIDE_VALUE = {STREAM, "offset", "next_offset", "content_type", "time"}
 _OFFSETS = ("_offset", "offset")
 """Columns of the source that say in which order messages were, if the user says nothing else."""
 
-_NO_NUMBER = "has nan or infinity, which are no numbers of JSON: replace them in the query, as with nanvl(x, NULL)"
+_NO_NUMBER = (
+    "has nan or infinity, which JSON has no numbers for: replace them in the query, for example with nanvl(x, NULL)"
+)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -85,7 +87,7 @@ def layout_of(schema: StructType, options: SinkOptions) -> Layout:
 
 
 def _is_whole(schema: StructType, options: SinkOptions) -> bool:
-    """Tell whether the `value` of a row is its message, or refuse to guess."""
+    """Tell whether the `value` of a row is its message. Refuse a schema that leaves it open."""
     columns = ", ".join(schema.names)
     text = VALUE in schema.names and isinstance(schema[VALUE].dataType, StringType | BinaryType)
     if options.message is not None:
@@ -94,9 +96,9 @@ def _is_whole(schema: StructType, options: SinkOptions) -> bool:
         return options.message == VALUE
     if text and not {VALUE, *_BESIDE_VALUE}.issuperset(schema.names):
         raise InvalidOption(
-            f"is a message the column 'value', or a JSON object of all columns ({columns})? Set the option message to "
-            "value or to object. If 'value' is text of JSON that belongs into the object as it is, make it a VARIANT "
-            "with parse_json(value)"
+            f"a row of the columns {columns} can be written as its 'value' or as a JSON object: set the option message "
+            "to value or to object. If 'value' contains JSON that belongs in the object, make it a VARIANT with "
+            "parse_json(value)"
         )
     return text
 
@@ -142,7 +144,7 @@ def plain(column: pa.Array) -> list[Any]:
 
 
 def _converter(type_: pa.DataType) -> Convert | None:
-    """Choose what makes JSON of values of a type, where that is not the encoder."""
+    """Choose how values of a type are converted to what the encoder takes. None if it takes them as they are."""
     convert = _converter_of(type_)
     return None if convert is None else _nullable(convert)
 

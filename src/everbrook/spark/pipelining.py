@@ -28,11 +28,20 @@ class Broken(Exception):
 
 
 class Answer(Struct):
-    """What was answered to a request."""
+    """The answer to a request."""
 
     status: int
     headers: dict[bytes, bytes]
     body: bytes
+
+    @property
+    def incarnation(self) -> str:
+        """The incarnation of the stream, if the server tells it."""
+        return self.headers.get(b"stream-incarnation", b"").decode()
+
+    def is_of(self, incarnation: str) -> bool:
+        """Tell whether the answer is about this incarnation of the stream, or none was asked for."""
+        return incarnation in {"", self.incarnation}
 
 
 class Put(Struct, frozen=True):

@@ -21,10 +21,10 @@ from everbrook.spark.positions import (
     VERSION_KEY,
     Boundary,
     format_position,
+    format_version,
     is_starting,
     number_of,
     parse_position,
-    version_with,
 )
 
 PARTITION_BYTES = 2 * 1024 * 1024
@@ -76,11 +76,11 @@ def positions_at(ends: Mapping[str, str], cut: Mapping[str, str], token: str | N
 
     They are in order, as Spark compares them as text.
     """
-    positions = dict(sorted({VERSION_KEY: version_with(VERSION, token), **ends}.items()))
+    positions = dict(sorted({VERSION_KEY: format_version(VERSION, token), **ends}.items()))
     for name, offset in cut.items():
         end = parse_position(ends[name])
         if offset != end.offset:
-            positions[name] = format_position(replace(end, offset=offset, final=False, expires=False))
+            positions[name] = format_position(end.at(offset))
     return positions
 
 
@@ -89,7 +89,7 @@ def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Itera
     for range_ in ranges:
         if range_.name in start:
             here, there = parse_position(start[range_.name]), parse_position(positions[range_.name])
-            # It ends further on now: if it goes before that is read, something is lost.
+            # The stream has grown: if it expires before the rest is read, messages are lost.
             positions[range_.name] = format_position(replace(here, expires=here.expires and here.differs(there)))
         else:
             del positions[range_.name]
@@ -102,14 +102,12 @@ def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Itera
 def starting_positions(boundary: Boundary, streams: Mapping[str, Found], token: str | None = None) -> dict[str, str]:
     """Fix where a query begins. Streams that are read from their beginning are left out, as new ones are."""
     require_found(boundary, streams, "startingOffsets")
-    positions = {VERSION_KEY: version_with(STARTING, token)}
+    positions = {VERSION_KEY: format_version(STARTING, token)}
     for name, found in sorted(streams.items()):
         place = boundary.of(name, EARLIEST)
         if place != EARLIEST:
             offset = found.tail if place == LATEST else _within(name, place, found)
-            at_end = offset == found.tail
-            end = found.end if at_end else replace(found.end, final=False, expires=False)
-            positions[name] = format_position(replace(end, offset=offset))
+            positions[name] = format_position(found.end if offset == found.tail else found.end.at(offset))
     return positions
 
 
@@ -122,7 +120,7 @@ def ending_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[s
         if place == EARLIEST:
             raise InvalidOption(f"endingOffsets must be offsets or latest, got {EARLIEST!r} for {name!r}")
         offset = found.tail if place == LATEST else _within(name, place, found)
-        positions[name] = format_position(replace(found.end, offset=offset, final=False, expires=False))
+        positions[name] = format_position(found.end.at(offset))
     return positions
 
 

@@ -1,7 +1,7 @@
-"""What Spark's own plans tell: whether rows come straight from the source, how much a batch is, and of which streams.
+"""What Spark's plans tell: whether rows come straight from the source, how large a batch is, and its incarnations.
 
-These are implementation details of Spark. Where they are not what they were, rows are parted anew and batches are taken
-for large ones, which is slower and as right; and incarnations are unknown, as with a server that tells none.
+These are implementation details of Spark. If another version of Spark has others, rows are repartitioned and each batch
+counts as large, which is slower but correct, and incarnations are unknown, as with a server that does not tell them.
 """
 
 import json
@@ -15,9 +15,9 @@ from everbrook.spark.planning import ranges_between
 from everbrook.spark.positions import VERSION_KEY, parse_position
 
 _NARROW = {"Project", "Filter", "SubqueryAlias"}
-"""What leaves rows in their task, and in their order."""
+"""Nodes that leave rows in their task, and in their order."""
 _BOUNDED = _NARROW | {"View", "Repartition", "RepartitionByExpression", "EventTimeWatermark"}
-"""What makes no more rows than it gets."""
+"""Nodes that give no more rows than they get."""
 _SOURCE = "everbrook"
 _RELATION = "StreamingRelationV2"
 _PLACE = {"stream", "offset", "next_offset"}
@@ -38,8 +38,8 @@ def whole_streams(df: DataFrame) -> bool:
         return False
 
 
-def hands_on(df: DataFrame) -> bool:
-    """Tell whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
+def keeps_size(df: DataFrame) -> bool:
+    """Tell whether rows are those of the source, or fewer: then a batch is no larger than what it reads."""
     try:
         return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))  # noqa: SLF001 - as above
     except (Py4JError, AttributeError, TypeError):
@@ -63,7 +63,7 @@ def _attributes(node: Any) -> dict[str, int]:  # noqa: ANN401 - a plan of Scala
 
 
 def size_of_batch(query: StreamingQuery) -> int | None:
-    """Tell how many bytes of messages the batch has that a query runs now, as far as offsets count bytes."""
+    """Give the bytes of messages in the batch that a query runs now. None if its offsets don't count bytes."""
     bounds = _bounds(query)
     if len(bounds) != 1 or bounds[0] is None:
         return None
@@ -83,7 +83,7 @@ def incarnations_of(query: StreamingQuery) -> dict[str, str]:
 
 
 def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]] | None]:
-    """Read where the batch begins and ends in each source of a query. None is a source that is not of streams."""
+    """Read where the batch begins and ends in each source of a query. None stands for a source of another kind."""
     try:
         context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
         starts, ends = context.startOffsets(), context.endOffsets()

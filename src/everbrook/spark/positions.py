@@ -2,11 +2,11 @@
 
     {"": "1 6a1c-17", "orders": "52480@mi0a2k3j#6a1c000000000007", "agents/7": "1200@mi0a4x1c#6a1c00000000000b$"}
 
-A position is an offset, without the zeros in front if it is one of Everbrook; behind `@` the time of the stream's
-creation and behind `#` its incarnation, as far as the server tells them, by which one that was deleted and created anew
-is told from the old; `!` if the stream ended there and goes by itself some day; and `$` if it was closed there. The
-entry without a name is the version of this format, says if no more was done yet than to fix where a query begins, and
-has the token of the list of streams, if there is one. `{}` is a query that has not looked at any stream.
+A position is an offset (one of Everbrook without its leading zeros), then `@` and the creation time of the stream, `#`
+and its incarnation, `!` if the stream ended there and will expire, and `$` if it was closed there. The time and the
+incarnation, if the server tells them, distinguish a stream from an earlier one of the same name. The entry without a
+name has the version of this format, `starting` if the query has only fixed where it begins, and the token of the list
+of streams, if there is one. `{}` is a query that has not looked at any stream yet.
 """
 
 import re
@@ -38,7 +38,11 @@ class Position(Struct, frozen=True):
     final: bool = False
     incarnation: str = ""
     expires: bool = False
-    """Whether the stream ended there, and goes by itself when its time runs out."""
+    """Whether the stream ended there, and will expire."""
+
+    def at(self, offset: str) -> "Position":
+        """Give a position at an offset of the same incarnation that need not be its end."""
+        return Position(offset, self.created_at_ms, incarnation=self.incarnation)
 
     def differs(self, other: "Position") -> bool:
         """Tell whether it is of another incarnation, as far as that can be known."""
@@ -67,7 +71,10 @@ def parse_position(text: str) -> Position:
     try:
         created_at_ms = int(created, 36) if created else None
     except ValueError:
-        raise InvalidPositions(f"a position is an offset and the time of a creation, got {text!r}") from None
+        raise InvalidPositions(
+            f"a position must be an offset, or an offset, @ and a time in base 36, got {text!r}: start with a new "
+            "checkpoint"
+        ) from None
     return Position(_expanded(offset), created_at_ms, final, unquote(incarnation or ""), bool(expires))
 
 
@@ -98,22 +105,24 @@ def begun(positions: Mapping[str, str]) -> bool:
     """Tell whether a query has fixed where it begins."""
     version = positions.get(VERSION_KEY)
     if version is not None and version.partition(" ")[0] != VERSION:
-        raise InvalidPositions(f"the checkpoint is of version {version!r}: this connector knows {VERSION!r}")
+        raise InvalidPositions(
+            f"the checkpoint has version {version!r}, this connector reads {VERSION!r}: start with a new checkpoint"
+        )
     return version is not None
 
 
 def is_starting(positions: Mapping[str, str]) -> bool:
-    """Tell whether no more was done than to fix where a query begins."""
+    """Tell whether the query has only fixed where it begins."""
     return positions.get(VERSION_KEY, "").startswith(STARTING)
 
 
-def version_with(version: str, token: str | None) -> str:
-    """Write the version with the token of a list of streams, if there is one."""
+def format_version(version: str, token: str | None) -> str:
+    """Write the entry without a name: the version, and the token of the list of streams if there is one."""
     return f"{version} {token}" if token else version
 
 
 def token_of(positions: Mapping[str, str]) -> str:
-    """Give the token of the list of streams by which positions were decided, if there was one."""
+    """Give the token of the list of streams from which the positions were taken. Empty if there was none."""
     version = positions.get(VERSION_KEY, "")
     return version.removeprefix(STARTING if is_starting(positions) else VERSION).strip()
 

@@ -116,9 +116,8 @@ class Reading(Struct, frozen=True):
 
     def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
         """Read a range whose first page was asked for already."""
-        told = answer.headers.get(b"stream-incarnation", b"").decode()
-        other = range_.incarnation not in {"", told}
-        if answer.status != OK or answer.headers.get(b"content-type") != FRAMES or other:
+        usable = answer.status == OK and answer.headers.get(b"content-type") == FRAMES
+        if not usable or not answer.is_of(range_.incarnation):
             yield from self.pieces(range_)
             return
         frames = decode_frames(answer.body)
@@ -126,7 +125,7 @@ class Reading(Struct, frozen=True):
         if len(frames):
             piece = Piece(frames=frames)
             yield piece
-            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=told)
+            rest = replace(range_, start=piece.next_offset, fresh=False, incarnation=answer.incarnation)
         if rest.start != range_.end:
             yield from self.pieces(rest)
 

@@ -18,7 +18,7 @@ _LISTED = 32
 
 
 class BatchUncertain(Exception):
-    """Whether a stream has all rows of a batch can't be told any more."""
+    """It is unknown whether a stream has all rows of a batch."""
 
 
 class Progress(Struct, frozen=True):

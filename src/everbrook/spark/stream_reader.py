@@ -27,7 +27,7 @@ from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
 from everbrook.spark.limiting import in_turn, limit as limit_ranges
 from everbrook.spark.lookups import look_up_all
-from everbrook.spark.losses import at_hand, data_loss, find_expired, find_losses
+from everbrook.spark.losses import adjust_ranges, data_loss, find_expired, find_losses
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.planning import (
     Range,
@@ -117,7 +117,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._find_losses(start, view)
         if not limits:
             return positions_at(view.ends, {}, view.token)
-        there, _ = at_hand(ranges_between(start, view.ends), view.ends, view.streams)
+        there, _ = adjust_ranges(ranges_between(start, view.ends), view.ends, view.streams)
         ranges = in_turn(there, self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
         ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
@@ -126,7 +126,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
             and ranges
             and all(ends.get(each.name, each.start) == each.start for each in ranges)
         ):
-            # Streams have changed since the end was fixed. A batch without rows would be the end before all is read.
+            # Streams have changed since the end was fixed. A batch without rows would end the query too early.
             self.prepareForTriggerAvailableNow()
             return self._next(start, self._target, limits)
         waiting = [range_ for range_ in ranges if range_.name not in ends]
@@ -140,19 +140,21 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recalled = True
         unread = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
         if unseen := [name for name in unread if name not in start and name not in self._before]:
-            logger.warning("these streams came and went unread: %s", ", ".join(map(repr, unseen)))
+            logger.warning(
+                "these streams were created and deleted before they were read: %s", ", ".join(map(repr, unseen))
+            )
         self._before = start
         catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
         self._report(find_losses(start, view.streams, view.ends, catalogue.gone))
         if expired := find_expired(start, view.streams, catalogue.gone):
             logger.warning(
-                "these streams are gone, as their time ran out; they were read to where they ended when they were seen "
-                "last, and whether more came is not known: %s",
+                "these streams have expired; they were read to the last end that was seen, and may have had more "
+                "messages: %s",
                 ", ".join(map(repr, expired)),
             )
 
     def _report(self, losses: list[str]) -> None:
-        """End the query because of losses, or tell of them, as the user wants it."""
+        """End the query because of losses, or log them if `failOnDataLoss` is false."""
         if not losses:
             return
         if self._options.fail_on_data_loss:
@@ -163,7 +165,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return small(ranges) and (self._options.driver_reads or not ranges)
 
     def _ranges(self, start: Positions, end: Positions) -> list[Range]:
-        ranges, losses = at_hand(ranges_between(start, end), end, self._known.streams)
+        ranges, losses = adjust_ranges(ranges_between(start, end), end, self._known.streams)
         self._report(losses)
         return ranges
 

@@ -2,7 +2,7 @@
 
 A small batch is appended by the driver, which costs the least time; a large one by tasks, each of which gets all rows
 of its streams. One of unknown size counts as large if it is the first, or follows a large one. Both ways follow the
-same rule (see `appending`), so that it does not matter if a batch is begun in one and finished in the other.
+same rule (see `appending`), so that a batch may begin in one way and be finished in the other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import STREAM, Layout, encode, layout_of
 from everbrook.spark.options import SinkOptions, parse_sink
-from everbrook.spark.plans import hands_on, size_of_batch
+from everbrook.spark.plans import keeps_size, size_of_batch
 from everbrook.spark.shipping import is_remote
 from everbrook.spark.source import EverbrookDataSource
 from everbrook.spark.tuning import StreamTuning
@@ -76,7 +76,7 @@ def start_writing(
     kept = Checkpoint(df.sparkSession, checkpoint)
     kept.keep_append_bytes(sink.max_append_bytes)
     closing = ClosingStreams(sink, kept) if sink.close_on_finish else None
-    batches = BatchWriting(sink, layout, tuning, closing, sized=hands_on(df))
+    batches = BatchWriting(sink, layout, tuning, closing, sized=keeps_size(df))
     query = writer.foreachBatch(batches.write).start()
     batches.begin(query)
     return query if closing is None else ClosingQuery(query, closing.close)
@@ -105,7 +105,7 @@ class BatchWriting:
         *,
         sized: bool,
     ) -> None:
-        """Write messages of a layout. `sized` says that a batch is as large as what it reads."""
+        """Write messages of a layout. `sized` says that a batch is no larger than what it reads."""
         self._options = options
         self._layout = layout
         self._tuning = tuning
@@ -115,7 +115,7 @@ class BatchWriting:
         self._last_bytes: int | None = None
 
     def begin(self, query: StreamingQuery) -> None:
-        """Tell which query it is, which is known once it runs. The first batch waits for it."""
+        """Set the query, which is known once it runs. The first batch waits for it."""
         self._begun.set_result(query)
 
     def write(self, batch: DataFrame, batch_id: int) -> None:
@@ -174,15 +174,15 @@ class ClosingStreams:
         self._names = checkpoint.streams()
 
     def add(self, names: set[str]) -> None:
-        """Keep what was written."""
+        """Record the streams of a batch."""
         if not names <= self._names:
             self._names |= names
             self._checkpoint.keep_streams(self._names)
 
     def close(self) -> None:
-        """Close all that were written, and the one that was chosen for all rows, unless they are gone."""
+        """Close all streams that were written, and the one that was chosen for all rows, unless they are gone."""
         connection = connect(self._options.server, self._options.bucket)
-        for name in sorted(self._names | {name for name in (self._options.stream,) if name is not None}):
+        for name in sorted(self._names.union(filter(None, [self._options.stream]))):
             with suppress(NotFound):
                 connection.stream(name).close()
 
@@ -198,9 +198,9 @@ class ClosingQuery:
         return getattr(self._query, name)
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 - Spark's name
-        """Wait for the end, and close the streams if all that was there is written."""
+        """Wait for the end, and close the streams if the query has written everything."""
         ended = self._query.awaitTermination(timeout)
-        # Spark does not say whether a query has come to its end or was stopped, but to its own `processAllAvailable`.
+        # Spark's public interface does not distinguish a query that reached its end from one that was stopped.
         if ended is not False and self._query._jsq.streamingQuery().noNewData():  # noqa: SLF001
             self._close()
         return ended

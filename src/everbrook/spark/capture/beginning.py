@@ -139,7 +139,7 @@ def _copied(options: CaptureOptions, published: list[Published], pages_per_part:
 
 
 def _resets(folder: Path) -> list[Part]:
-    """Give the streams that are to be reset before the copy, as its first part."""
+    """Give the first part of the copy, which resets the streams of the capture before, if there was one."""
     path = folder / RESETS
     return [Part("", RESETS, path.stat().st_size)] if path.exists() else []
 
@@ -147,8 +147,8 @@ def _resets(folder: Path) -> list[Part]:
 def forget(location: Path | str) -> None:
     """Forget how far the capture with this `copyLocation` has come, but not which streams it has written.
 
-    The next copy begins with their reset: without it, rows that were deleted in between would stay in the states that
-    are made of the streams.
+    The next copy begins with their reset. Without it, rows that were deleted in between would stay in the materialised
+    states of the streams.
     """
     folder = parse_folder(str(location))
     manifest = load_manifest(folder)
@@ -156,7 +156,7 @@ def forget(location: Path | str) -> None:
         streams = Streams(manifest.routing, folder)
         written = {name for record in manifest.tables for name in streams.of_table(record.name, _AFTER_ALL)}
         lines = {name.encode() + b"\n" for name in written}
-        if (folder / RESETS).exists():  # of the capture before, and perhaps not all read
+        if (folder / RESETS).exists():  # of the capture before: perhaps they were not all read
             lines |= set((folder / RESETS).read_bytes().splitlines(keepends=True))
         if lines:
             write_whole(folder, RESETS, b"".join(sorted(lines)))

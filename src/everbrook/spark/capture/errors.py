@@ -24,6 +24,6 @@ class PostgresAway(CaptureError):
 
 
 START_OVER = (
-    "The way out is a new copy: `everbrook pipeline reset` for a job, or else capture.drop(url, slot) and "
-    "capture.forget(copyLocation), and then the query with a new checkpoint"
+    "Make a new copy: run `everbrook pipeline reset` for a job, or else call capture.drop(url, slot) and "
+    "capture.forget(copyLocation), and start the query with a new checkpoint"
 )

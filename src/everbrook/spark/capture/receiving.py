@@ -79,22 +79,22 @@ class Receiver:
         """Let Postgres forget what is committed."""
         self.buffer.forget(position.order)
         self._confirmed = max(self._confirmed, position.lsn)
-        self._nudge()
+        self._wake_thread()
 
     def require(self, position: Position) -> None:
         """Receive everything up to a position, whatever the bounds of the buffer are."""
         self.buffer.require(position.order)
-        self._nudge()
+        self._wake_thread()
 
     def close(self) -> None:
         """Stop receiving."""
         self._closed = True
-        self._nudge()
+        self._wake_thread()
         self._thread.join(timeout=5.0)
         self._wake.close()
 
-    def _nudge(self) -> None:
-        """Wake the thread, unless it has ended. A pipe that is full has told it often enough."""
+    def _wake_thread(self) -> None:
+        """Wake the thread, unless it has ended. If the pipe is full, it is awake already."""
         if not self._wake.closed:
             with suppress(BrokenPipeError):
                 self._wake.write(b"\0")

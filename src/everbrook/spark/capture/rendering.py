@@ -96,11 +96,11 @@ BUILT_IN: dict[int, Render] = {
     1184: _time_of_utc,
     **dict.fromkeys((19, 25, 1042, 1043), render_text),  # name, text, char, varchar
 }
-"""Types by their numbers, which are the same in every Postgres. What others are made of, the catalogue says."""
+"""Built-in types by OID, which is the same in every Postgres. The catalogue describes all other types."""
 
 
 class Types:
-    """How the values of each type are written. Domains and arrays have to be told first."""
+    """How the values of each type are written. Domains and arrays have to be added first."""
 
     def __init__(self) -> None:
         self._bases: dict[int, int] = {}

@@ -22,7 +22,7 @@ from everbrook.spark.capture.routing import Routing
 
 MANIFEST, MARKER = "capture.json", "begun.json"
 RESETS = "resets.copy"
-"""The part that names streams that an earlier capture has written, a line each: a copy begins with a reset of them."""
+"""The first part of a copy: the streams that an earlier capture wrote and this one resets, one on each line."""
 _BLOCK_BYTES = 1024 * 1024
 _ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
@@ -143,7 +143,7 @@ class Spool:
     def end_of(self, start: int, max_rows: int, max_bytes: int) -> int:
         """Find where so many rows end, or the rows in so many bytes: at least one row.
 
-        Resets share no batch with the rows behind them, because the tasks of a batch write in any order.
+        A batch of resets has no rows, because the tasks of a batch write in any order.
         """
         at, rows = start, 0
         for each in self.slices(start, self._resets_bytes if start < self._resets_bytes else self.size_bytes):

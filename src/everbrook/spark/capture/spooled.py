@@ -1,4 +1,4 @@
-"""Rows of the initial copy as messages: resets of streams that were written before, then an insert for each row."""
+"""The initial copy as messages: resets of streams that an earlier capture wrote, then an insert for each row."""
 
 from collections.abc import Iterator
 

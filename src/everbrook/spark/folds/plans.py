@@ -65,9 +65,7 @@ class Plan(Struct, frozen=True):
 
 def format_batch(turn: int, streams: Mapping[str, Found]) -> Batch:
     """Write down that these streams are folded up to their tails."""
-    plans = {
-        name: format_position(structs.replace(found.end, final=False, expires=False)) for name, found in streams.items()
-    }
+    plans = {name: format_position(found.end.at(found.tail)) for name, found in streams.items()}
     return {"version": VERSION, "turn": turn, "plans": dict(sorted(plans.items()))}
 
 

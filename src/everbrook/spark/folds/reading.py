@@ -86,8 +86,7 @@ def snapshot_url(connection: Connection, stream: str, offset: str) -> str:
 
 def _opening(plan: Plan, snapshot: Answer | None, page: Answer) -> Opening:
     """Take answers, if both are what was asked for."""
-    told = page.headers.get(b"stream-incarnation", b"").decode()
-    if page.status != OK or page.headers.get(b"content-type") != FRAMES or plan.incarnation not in {"", told}:
+    if page.status != OK or page.headers.get(b"content-type") != FRAMES or not page.is_of(plan.incarnation):
         return Opening()
     if snapshot is None:
         return Opening(None, decode_frames(page.body))

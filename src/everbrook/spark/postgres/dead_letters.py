@@ -2,8 +2,8 @@
 
 They are written in the transaction of the rows beside them, to a table. Where a stream is to have them, the table is
 only their way there: when all rows of a batch are committed, its dead letters are appended by the query as their
-producer, in the epoch of the batch, and then deleted. What dies in between does the same again,
-and the server knows what it has.
+producer, in the epoch of the batch, and then deleted. A run that ends in between is followed by one that appends them
+again, and the server recognises the duplicates.
 """
 
 from collections.abc import Sequence

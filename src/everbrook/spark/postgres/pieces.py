@@ -114,7 +114,7 @@ def fresh_rows(piece: Piece, reached: dict[str, Reached], writer: Writer) -> tup
 
 
 def ends_of(piece: Piece, reached: dict[str, Reached], anew: list[str], writer: Writer) -> dict[str, Position]:
-    """Give the positions behind a piece. They never go back, but for streams that are others now."""
+    """Give the positions behind a piece. Only the position of a stream that was created anew goes back."""
     before = {name: Reached() if name in anew else reached[name] for name in piece.ends}
     ends = {
         name: Position(

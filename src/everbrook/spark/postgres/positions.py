@@ -3,8 +3,8 @@
 They move in the transaction that writes the rows, so that both are there, or neither is. A row before its stream's
 position is there already. Whoever writes to a stream holds its position: two runs of a query can't mix.
 
-A position is of one incarnation of the stream: rows of another one are written from their beginning on, whoever has
-written the ones before. Where an incarnation is not known, a stream that is at its beginning again in a later batch of
+A position belongs to one incarnation of the stream: another incarnation is written from its beginning, whichever query
+wrote the one before. Where an incarnation is not known, a stream that is at its beginning again in a later batch of
 the same query was deleted and created anew. One that goes back to another place can't be told from it: its rows may be
 there, as after a checkpoint of yesterday was put back, or be others of which a filter has left out the first. So
 nothing is written or cleared, and the user is asked.
@@ -33,7 +33,7 @@ _CREATE = """
         PRIMARY KEY (sink, stream)
     )
 """
-_TELL = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS incarnation text NOT NULL DEFAULT ''"
+_ADD_INCARNATION = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS incarnation text NOT NULL DEFAULT ''"
 _LOCK = """
     SELECT stream, next_offset, query, batch, incarnation FROM everbrook_positions
      WHERE sink = %s AND stream = ANY(%s) ORDER BY stream FOR UPDATE
@@ -96,10 +96,10 @@ class Reached(Struct, frozen=True):
 
 
 def prepare(cursor: Cursor) -> None:
-    """Create the table of positions, if it is not there. One of an earlier version gets the column that it lacks."""
+    """Create the table of positions if it is missing. Add the column that a table of an earlier version lacks."""
     create(cursor, TABLE, _CREATE)
     if "incarnation" not in look_up(cursor, TABLE).columns:
-        cursor.execute(sql.SQL(_TELL).format(table=identifier_of(TABLE)))
+        cursor.execute(sql.SQL(_ADD_INCARNATION).format(table=identifier_of(TABLE)))
 
 
 def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached]:
