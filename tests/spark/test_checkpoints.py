@@ -1,4 +1,4 @@
-"""What is kept beside Spark's own files of a checkpoint, wherever that is."""
+"""What is recorded beside Spark's own files of a checkpoint, on each kind of file system."""
 
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def test_a_size_that_a_kill_left_empty_is_kept_anew(checkpoint: Checkpoint, tmp_
 
 
 def test_a_file_is_replaced_as_a_whole(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    """Whoever has opened it before goes on reading what was there."""
+    """A reader that opened the file before still reads the earlier content."""
     checkpoint.keep_streams({"a"})
     with (tmp_path / "everbrook-streams").open() as before:
         checkpoint.keep_streams({"a", "é"})

@@ -1,4 +1,4 @@
-"""closeOnFinish: streams are closed when all is written, by whichever run comes to the end, and not when one stops."""
+"""closeOnFinish: the run that writes the last batch closes the streams, and a run that is stopped does not."""
 
 from collections.abc import Callable
 from pathlib import Path

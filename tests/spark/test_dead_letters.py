@@ -16,7 +16,7 @@ from tests.server.process import serving
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that takes little at once, and little in a stream."""
+    """A server with low limits for an append and for a stream."""
     limits = {"DS_LIMITS__MAX_APPEND_BYTES": "2000", "DS_LIMITS__MAX_STREAM_BYTES": "10000"}
     with serving(tmp_path_factory.mktemp("small"), **limits) as started:
         yield "http://{}:{}".format(*started.address)

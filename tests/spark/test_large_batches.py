@@ -1,4 +1,4 @@
-"""Large batches: more than the driver can hold never comes to it, be it the first batch of a query or a later one."""
+"""Large batches: the driver collects none that exceeds its memory, neither the first of a query nor a later one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +30,7 @@ def narrow() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def read(narrow: SparkSession, server: str, prefix: str) -> Read:
-    """Read the stream `in` of a test as a query says."""
+    """Read the stream `in` of a test through a query."""
     reader = narrow.readStream.format("everbrook").options(url=server, startingOffsets="earliest")
     return lambda sql: narrow.sql(sql, source=reader.load(f"{prefix}in"))
 
@@ -76,7 +76,7 @@ def test_a_large_batch_may_follow_a_small_one(client: Client, prefix: str, read:
     assert len(client.stream(f"{prefix}out").read().all()) == 2
 
 
-def test_only_what_may_make_more_of_rows_is_of_unknown_size(client: Client, prefix: str, read: Read) -> None:
+def test_a_query_that_may_add_rows_has_batches_of_unknown_size(client: Client, prefix: str, read: Read) -> None:
     client.stream(f"{prefix}in").create(data="first")
     assert keeps_size(read("SELECT upper(value) AS value FROM {source} WHERE offset > '1'").repartition(3))
     assert not keeps_size(read("SELECT explode(split(value, ' ')) AS value FROM {source}"))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from everbrook import Client
 from everbrook.spark.connection import Connection
-from everbrook.spark.limiting import Question
+from everbrook.spark.limits import Question
 from everbrook.spark.lookups import look_up_all
 from everbrook.spark.pipelining import Pipeline
 

@@ -1,4 +1,4 @@
-"""Losses: what a query can't read any more, and what it need not."""
+"""Losses: messages that a query can't read any more, and streams that it has read to their end."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_what_is_lost_is_told(here: str, there: Found | None, told: str) -> None
 
 
 @pytest.mark.parametrize("there", [None, found(9, created=8)])
-def test_a_stream_that_was_to_end_and_was_read_to_its_end_may_go(there: Found | None) -> None:
+def test_a_stream_that_was_read_to_its_end_may_be_gone(there: Found | None) -> None:
     assert losses(at(5, final=True), there) == losses(at(5, expires=True), there) == []
 
 
@@ -80,7 +80,7 @@ def test_an_incarnation_that_is_told_for_the_first_time_is_no_loss() -> None:
     assert losses(at(90), found(95, incarnation="y")) == []
 
 
-def test_streams_whose_end_nobody_knows_are_named() -> None:
+def test_expired_streams_whose_end_is_unknown_are_named() -> None:
     start = {"": "1", "a": at(5, expires=True), "b": at(5), "c": at(5, expires=True, final=True)}
     start |= {"d": at(5, expires=True), "e": at(5, expires=True)}
     assert find_expired(start, {"d": found(5)}, {"e": Position(offset_of(5))}) == ["a"]

@@ -56,7 +56,7 @@ def test_a_row_with_a_value_and_other_columns_is_what_the_option_says(message: s
 
 
 @pytest.mark.parametrize("others", ["key", "id", "_offset"])
-def test_what_a_message_is_is_never_guessed(others: str) -> None:
+def test_rows_that_allow_two_kinds_of_message_are_refused(others: str) -> None:
     for value in (STRING, BinaryType()):
         with pytest.raises(InvalidOption, match=r"message to value or to object\. .* parse_json\(value\)"):
             layout_of(schema(**{others: STRING, "value": value}), parse_sink({"stream": "a", "orderBy": others}))

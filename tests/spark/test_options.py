@@ -12,7 +12,7 @@ def test_names_of_options_may_be_written_in_any_case() -> None:
     assert parse_source({"STREAM": "a", "MaxRowsPerTrigger": "5"}).limits.max_rows == 5
 
 
-def test_a_limit_by_default_is_one_that_a_server_need_not_know() -> None:
+def test_an_automatic_limit_is_not_required_of_the_server() -> None:
     assert parse_source({"stream": "a", "maxBytesPerTrigger": "auto"}).limits == Limits(
         None, 32 * 1024**2, required=False
     )

@@ -49,7 +49,7 @@ def test_positions_of_earlier_versions_have_no_incarnation() -> None:
         (Position("5"), Position("9", 1, incarnation="a"), False),
     ],
 )
-def test_what_is_known_of_both_tells_incarnations_apart(one: Position, other: Position, differs: bool) -> None:  # noqa: FBT001
+def test_positions_differ_by_what_both_of_them_know(one: Position, other: Position, differs: bool) -> None:  # noqa: FBT001
     assert (one.differs(other), other.differs(one)) == (differs, differs)
 
 

@@ -1,4 +1,4 @@
-"""The producer that batch writes share: each batch is in its stream once, whatever comes between its appends."""
+"""The producer that batch writes share: each batch is stored once, whatever happens between its appends."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

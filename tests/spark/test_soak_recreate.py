@@ -40,7 +40,7 @@ def test_a_stream_that_the_job_never_saw_need_not_be_named() -> None:
     assert judged("1-1", "1-2", named=False) == 5
 
 
-def test_a_stream_that_came_and_went_unread_is_named_unless_the_server_was_killed() -> None:
+def test_a_stream_that_was_deleted_unread_is_named_unless_the_server_was_killed() -> None:
     assert judge("job", [], [DELETED], set(), ordered=True, server_killed=True).missing == 4
     with pytest.raises(PromiseBroken, match="no log names it"):
         judge("job", [], [DELETED], set(), ordered=True)

@@ -158,7 +158,7 @@ def test_a_quiet_stream_is_in_the_batch_of_a_busy_one(client: Client, prefix: st
     assert {row["stream"] for row in query.batch()} == {f"{prefix}busy", f"{prefix}quiet"}
 
 
-def test_streams_come_in_turn_where_a_batch_has_not_enough_for_all(
+def test_streams_take_turns_when_a_batch_is_too_small_for_all(
     client: Client, prefix: str, options: dict[str, str]
 ) -> None:
     for name in "abc":
@@ -279,7 +279,7 @@ def test_a_stream_that_was_read_to_its_end_may_run_out_of_time(
     assert values(query.batch()) == ["2"]
 
 
-def test_where_the_server_forgot_the_end_a_stream_that_ran_out_of_time_is_named(
+def test_an_expired_stream_whose_end_the_server_forgot_is_named(
     client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     for name, ttl_secs in (("a", 3600), ("b", None)):
@@ -420,7 +420,7 @@ def test_a_limited_query_goes_on_where_a_stream_was_cut_if_it_may(
 
 
 @pytest.mark.parametrize("restarts", ["the query", "nothing"])
-def test_a_stream_that_came_and_went_unread_is_named(
+def test_a_stream_that_was_deleted_unread_is_named(
     client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture, restarts: str
 ) -> None:
     client.stream(f"{prefix}a").create(data=1)

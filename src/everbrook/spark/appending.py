@@ -122,7 +122,8 @@ class Appender:
             if not producer.repeats and parted.known.shares_producers:
                 append_batch(self._connection, stream, producer.id, posts)
             else:
-                self._connection.post_all(stream, list(_numbered(producer, posts)))
+                numbered = [post.of_producer(producer.id, producer.epoch, seq) for seq, post in enumerate(posts)]
+                self._connection.post_all(stream, numbered)
         except StaleEpoch as error:
             raise QuerySuperseded(
                 f"batch {producer.epoch} can't be written to {stream!r}: a later batch of {producer.id!r} is there "
@@ -205,12 +206,6 @@ def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
         return [do(item) for item in items]
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         return list(pool.map(do, items))
-
-
-def _numbered(producer: Producer, posts: Sequence[Post]) -> Iterator[Post]:
-    for seq, post in enumerate(posts):
-        claim = {"Producer-Id": producer.id, "Producer-Epoch": str(producer.epoch), "Producer-Seq": str(seq)}
-        yield Post(post.body, {**post.headers, **claim})
 
 
 def _too_large(stream: str, parted: "Parted", detail: str) -> str:

@@ -15,7 +15,7 @@ from everbrook.spark.bundle import bundled
 from everbrook.spark.catalogue import Catalogue, open_catalogue
 from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
-from everbrook.spark.limiting import split_all
+from everbrook.spark.limits import split_all
 from everbrook.spark.lookups import look_up_all
 from everbrook.spark.losses import adjust_ranges
 from everbrook.spark.options import SourceOptions

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 from everbrook.client.tables.parsing import read_columns
 from everbrook.spark.bundle import Bundle
 from everbrook.spark.changes import change_columns
-from everbrook.spark.fitting import Misfit, decode_object, decode_raw, fit, has_variant
+from everbrook.spark.conversion import Misfit, decode_object, decode_raw, fit, has_variant
 
 _STRING, _TIME = StringType(), TimestampType()
 _PLACE = {"stream": _STRING, "offset": _STRING, "next_offset": _STRING}

@@ -39,10 +39,15 @@ _DUPLICATE = 204
 
 
 class Post(Struct, frozen=True):
-    """An append of a producer."""
+    """An append."""
 
     body: bytes
     headers: dict[str, str]
+
+    def of_producer(self, producer_id: str, epoch: int, seq: int, positions: Mapping[str, str] | None = None) -> "Post":
+        """Give the append with the headers of a producer (§5.2.1), and with its positions if it stores any."""
+        claim = {"Producer-Id": producer_id, "Producer-Epoch": str(epoch), "Producer-Seq": str(seq)}
+        return Post(self.body, {**self.headers, **claim, **(positions or {})})
 
 
 class Connection:

@@ -6,7 +6,7 @@ from contextlib import closing
 
 from everbrook.protocol.errors import NotFound, OffsetGone, PreconditionFailed
 from everbrook.spark.connection import Connection
-from everbrook.spark.limiting import Question
+from everbrook.spark.limits import Question
 from everbrook.spark.pipelining import OK, Broken, Pipeline, target_of
 
 _CHANGED = (NotFound, OffsetGone, PreconditionFailed)

@@ -73,6 +73,5 @@ def _claiming(posts: Sequence[Post], progress: Progress, name: str, epoch: int, 
     """Number the appends that are left, each with the position before it and the one after it."""
     for seq, post in enumerate(posts[done:]):
         before, progress = progress, progress.reached(name, done + seq + 1)
-        claim = {"Producer-Id": PRODUCER_ID, "Producer-Epoch": str(epoch), "Producer-Seq": str(seq)}
         positions = {"Producer-Resumes-From": str(before), "Producer-Position": str(progress)}
-        yield Post(post.body, {**post.headers, **claim, **positions})
+        yield post.of_producer(PRODUCER_ID, epoch, seq, positions)

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 from everbrook.spark.batch_reader import Partition, Reader, task_of
 from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
-from everbrook.spark.limiting import in_turn, limit as limit_ranges
+from everbrook.spark.limits import in_turn, limit as limit_ranges
 from everbrook.spark.lookups import look_up_all
 from everbrook.spark.losses import adjust_ranges, data_loss, find_expired, find_losses
 from everbrook.spark.options import Limits, SourceOptions
@@ -114,18 +114,17 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if start == end | {VERSION_KEY: start[VERSION_KEY]} else end
 
     def _next(self, start: Positions, view: "View | Catalogue", limits: Limits) -> Positions:
-        self._find_losses(start, view)
+        self._recall(start)
+        self._log_unread(start)
+        self._check_losses(start, view)
         if not limits:
             return positions_at(view.ends, {}, view.token)
         there, _ = adjust_ranges(ranges_between(start, view.ends), view.ends, view.streams)
         ranges = in_turn(there, self._first)
         connection = connect(self._options.server, self._options.selection.bucket)
         ends = limit_ranges(ranges, limits, partial(look_up_all, connection))
-        if (
-            self._target is not None
-            and ranges
-            and all(ends.get(each.name, each.start) == each.start for each in ranges)
-        ):
+        empty = all(ends.get(each.name, each.start) == each.start for each in ranges)
+        if self._target is not None and ranges and empty:
             # Streams have changed since the end was fixed. A batch without rows would end the query too early.
             self.prepareForTriggerAvailableNow()
             return self._next(start, self._target, limits)
@@ -133,20 +132,29 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first = waiting[0].name if waiting else self._first
         return held_back(start, positions_at(view.ends, ends, view.token), waiting)
 
-    def _find_losses(self, start: Positions, view: "View | Catalogue") -> None:
-        catalogue, token = self._known, token_of(start)
+    def _recall(self, start: Positions) -> None:
+        """Look up, once, which streams were deleted while the query did not run."""
+        token = token_of(start)
         if token and not self._recalled:
-            catalogue.recall(token)  # streams may have gone while the query did not run
+            self._known.recall(token)
         self._recalled = True
-        unread = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
-        if unseen := [name for name in unread if name not in start and name not in self._before]:
+
+    def _log_unread(self, start: Positions) -> None:
+        """Log the names of streams that were deleted before the query saw them, and forget their ends."""
+        catalogue = self._known
+        with_messages = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
+        if unseen := [name for name in with_messages if name not in start and name not in self._before]:
             logger.warning(
                 "these streams were created and deleted before they were read: %s", ", ".join(map(repr, unseen))
             )
         self._before = start
         catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
-        self._report(find_losses(start, view.streams, view.ends, catalogue.gone))
-        if expired := find_expired(start, view.streams, catalogue.gone):
+
+    def _check_losses(self, start: Positions, view: "View | Catalogue") -> None:
+        """Report what was lost behind the positions of a query, and log which streams have expired."""
+        gone = self._known.gone
+        self._report(find_losses(start, view.streams, view.ends, gone))
+        if expired := find_expired(start, view.streams, gone):
             logger.warning(
                 "these streams have expired; they were read to the last end that was seen, and may have had more "
                 "messages: %s",

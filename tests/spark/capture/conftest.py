@@ -30,7 +30,7 @@ def items(sql: "psycopg.Connection[Any]") -> "psycopg.Connection[Any]":
 
 @pytest.fixture
 def selectable(items: "psycopg.Connection[Any]") -> "psycopg.Connection[Any]":
-    """The same table, in a Postgres whose publications can show some columns and rows of one: 15 or newer."""
+    """The same table, in a Postgres whose publications have column lists and row filters: 15 or newer."""
     if items.info.server_version < 150_000:
         pytest.skip("publications of this Postgres show whole tables")
     return items

@@ -42,7 +42,7 @@ def test_a_capture_that_is_stopped_leaves_no_descriptor_open(items: Sql, capture
 
 
 def look_again_and_again(sql: Sql, capture: Capture, end: Given) -> None:
-    """Look for changes, over ever new connections."""
+    """Read changes, each time over a new connection."""
     slots = "FROM pg_replication_slots WHERE database = current_database()"
     while capture.reader.latestOffset(end, ReadAllAvailable()) == end:
         sql.execute(f"SELECT pg_terminate_backend(active_pid) {slots}")

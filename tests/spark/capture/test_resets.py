@@ -1,4 +1,4 @@
-"""A copy that is made again: it begins with a reset of the streams that were written before."""
+"""A second copy of a capture: it begins with a reset of the streams that the capture wrote before."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def test_rows_of_the_copy_are_marked_as_such(items: Sql, capture: Capture) -> No
 
 
 def begun_anew(capture: Capture) -> Capture:
-    """Forget how far a capture has come, as users do, and give one that begins in its place."""
+    """Forget the progress of a capture, as users do, and give the capture that replaces it."""
     capture.stop()
     drop(*capture.slot)
     forget(capture.parsed.location)

@@ -62,7 +62,7 @@ ARRAYS = [
     ("int2vector", "1 2", '"1 2"'),
     ("box[]", "{(2,2),(1,1);(4,4),(3,3)}", '"{(2,2),(1,1);(4,4),(3,3)}"'),
 ]
-"""Arrays are JSON arrays, but for those whose elements have no comma between them."""
+"""Arrays are JSON arrays, unless Postgres separates their elements by another character than a comma."""
 VALUES: list[tuple[str, str, str | None]] = [
     ("int8", "9223372036854775807", "9223372036854775807"),
     ("int2", "-5", "-5"),
@@ -178,7 +178,7 @@ OPTIONAL = {
     "ltree": ("a.b", '"a.b"', '["a.b"]'),
     "cube": ("(1, 2)", '"(1, 2)"', '["(1, 2)"]'),
 }
-"""Types that not every Postgres is built with, most of them of extensions of the same name."""
+"""Types that some builds of Postgres lack, most of them from an extension of the same name."""
 
 
 @pytest.mark.parametrize("type_", OPTIONAL)

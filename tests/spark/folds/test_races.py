@@ -38,7 +38,7 @@ class Late(Steps):
 
 
 class Early(Steps):
-    """Let something happen between the plan and the first read."""
+    """Run a function between the plan and the first read."""
 
     def __init__(self, act: Callable[[], object]) -> None:
         self._act = act

@@ -1,4 +1,4 @@
-"""A backlog that is larger than the memory of Spark's driver: a job takes it in batches that fit."""
+"""A backlog that is larger than the memory of Spark's driver: a job reads it in batches that fit."""
 
 from pathlib import Path
 

@@ -67,7 +67,7 @@ class Kind:
 
 
 def fails(words: str, *, looks: int = 0, message: str = "Waiting") -> Query:
-    """A query that fails when it has been looked at so many times."""
+    """A query that fails after its status was read so many times."""
     left = [False] * looks
 
     def end() -> bool:

@@ -1,4 +1,4 @@
-"""Dead letters that are too large for their stream: they are cut, and stop nothing."""
+"""Dead letters that are too large for their stream: they are cut, and the query continues."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -67,7 +67,7 @@ def test_a_stream_that_was_created_anew_is_written_from_its_beginning(sink: Make
     assert sql("SELECT message FROM log") == [1, 2, 3, 4, 5]
 
 
-def test_positions_of_another_incarnation_keep_no_row_away(sink: MakeSink, sql: Sql) -> None:
+def test_rows_of_another_incarnation_are_all_written(sink: MakeSink, sql: Sql) -> None:
     log = sink("log", {"message": "$"}, create_table=True)
     log.write(writer(5, "one", "kept", s="x"), [rows("1", "2", "3")])
     for _ in range(2):

@@ -102,7 +102,7 @@ def test_a_stream_that_goes_back_in_a_later_batch_is_another_one(reached: Reache
     ],
     ids=["another query", "a later batch", "the same to another query", "the same", "one that is not known"],
 )
-def test_a_stream_of_another_incarnation_is_another_one(reached: Reached, anew: bool) -> None:  # noqa: FBT001
+def test_another_incarnation_begins_anew(reached: Reached, anew: bool) -> None:  # noqa: FBT001
     assert reached.begins_anew(writer(1, s="y"), "s", _offset(0)) is anew
     assert reached.begins_anew(writer(1, s="y"), "s", _offset(50)) is anew
 

@@ -6,7 +6,7 @@ from everbrook.client.content import Kind, kind_of
 from everbrook.client.heads import Snapshot
 from everbrook.protocol.dialects import InvalidChange
 from everbrook.protocol.frames import Frames
-from everbrook.spark.folds.dead_letters import Letter, Letters
+from everbrook.spark.folds.dead_letters import Letters, Skipped
 from everbrook.spark.folds.reports import Refused
 from everbrook.spark.folds.state import FoldedState, decode_messages
 from everbrook.spark.positions import offset_of
@@ -48,4 +48,4 @@ class Changes:
         if not self._skip_invalid:
             raise Refused(f"the message at {offset_of(start)} is no change: {error}") from error
         payload = page.data[start - page.first : page.ends[number] - page.first - page.trailer]
-        self.letters.add(Letter(offset_of(start), str(error), payload))
+        self.letters.add(Skipped(offset_of(start), str(error), payload))

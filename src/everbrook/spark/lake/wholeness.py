@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everbrook.spark.fitting import Misfit
+from everbrook.spark.conversion import Misfit
 
 _FINER_THAN_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import BinaryType, StructType
 
 from everbrook.spark.checkpoints import write_with
-from everbrook.spark.fitting import has_variant
+from everbrook.spark.conversion import has_variant
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.lake.batches import BatchWriting
 from everbrook.spark.lake.columns import ANY, Column, Columns, column_name, is_own

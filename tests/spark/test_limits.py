@@ -1,11 +1,11 @@
-"""Limits: never more than allowed, never nothing, nobody waits without end, and messages are never cut."""
+"""Limits: a batch is within them and not empty, no stream starves, and messages are never cut."""
 
 from collections.abc import Sequence
 from itertools import accumulate
 
 from hypothesis import given, strategies as st
 
-from everbrook.spark.limiting import Question, in_turn, limit, shares, split
+from everbrook.spark.limits import Question, in_turn, limit, shares, split
 from everbrook.spark.options import Limits
 from everbrook.spark.planning import Range
 from everbrook.spark.positions import BEGINNING, number_of, offset_of
@@ -104,7 +104,7 @@ def test_a_quiet_stream_is_in_the_next_batch_whatever_a_busy_one_has() -> None:
         assert backlog.batch(limits) == {"busy", "quiet"}
 
 
-def test_streams_come_in_turn_where_there_is_not_enough_for_all() -> None:
+def test_streams_take_turns_when_the_limit_is_too_small_for_all() -> None:
     backlog = Backlog({str(number): [100] * 1000 for number in range(10)})
     batches = [backlog.batch(Limits(max_rows=200)) for _ in range(5)]
     assert set.union(*batches) == backlog.ends.keys()
@@ -115,10 +115,10 @@ def test_streams_come_in_turn_where_there_is_not_enough_for_all() -> None:
     st.integers(1, 60_000),
     st.sampled_from([Limits(max_rows=1), Limits(max_rows=150), Limits(max_bytes=20_000), Limits(300, 40_000)]),
 )
-def test_a_stream_waits_for_as_many_batches_as_there_are_streams_at_most(
+def test_a_stream_waits_for_at_most_as_many_batches_as_there_are_streams(
     lengths: list[int], large: int, limits: Limits
 ) -> None:
-    """Some streams have a backlog that never ends, others one message, which may be larger than a batch."""
+    """Some streams have an endless backlog, others one message, which may be larger than a batch."""
     streams = {f"{number:02d}": [length or 10] for number, length in enumerate(lengths)}
     backlog = Backlog(streams)
     waited = dict.fromkeys(streams, 0)

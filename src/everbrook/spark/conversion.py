@@ -1,4 +1,4 @@
-"""JSON values as the types of a user's schema, one by one: the slow way, for messages that are not all as expected.
+"""Conversion of JSON values to the types of a user's schema, one by one: slow, for messages that pyarrow can't read.
 
 A value that does not fit is null, and its message goes to `_corrupt_record` if the schema has that, as with Spark's
 own JSON source; or it is an error, if the user wants that.
