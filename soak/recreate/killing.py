@@ -22,7 +22,7 @@ from soak.ledger import PromiseBroken
 from soak.progress import say
 from soak.recreate.program import COPIES, JOBS, LAKE, POSTGRES, STREAM, TABLE
 from soak.recreate.streams import PREFIX, Streams, keys_in
-from soak.recreate.verdict import Row, judge, judge_fold, named_in
+from soak.recreate.verdict import Row, forgotten_in, judge, judge_fold, named_in
 from soak.server import Server, free_port
 from soak.spark.driver import Driver, start_driver
 from soak.spark.journal import Journal, in_flight
@@ -108,12 +108,13 @@ class Fire:
             if not driver.starved:
                 raise PromiseBroken(f"the last run failed:\n{driver.output}")
             driver = self._start(last=True)
-        logs = (log.read_text(errors="replace") for log in self._folder.glob("driver-*.log"))
-        named = named_in("\n".join(logs))
+        runs = range(1, self._runs + 1)
+        logs = {run: (self._folder / f"driver-{run}.log").read_text(errors="replace") for run in runs}
+        named = named_in("\n".join(logs.values()))
+        forgotten = max((run for run, log in logs.items() if forgotten_in(log)), default=0)
         summaries = []
         for job, rows in ((STREAM, self._in_streams()), (POSTGRES, self._in_postgres()), (LAKE, self._in_lake())):
-            killed = self._server_kills > 0
-            judged = judge(job, rows, self._streams.all, named, ordered=job != LAKE, server_killed=killed)
+            judged = judge(job, rows, self._streams.all, named, ordered=job != LAKE, forgotten=forgotten)
             summaries.append(f"{job} {judged.rows:,} rows, {judged.missing:,} missing")
         folded = self._judge_folds()
         return (
@@ -149,6 +150,7 @@ class Fire:
 
     def _start(self, *, last: bool) -> Driver:
         self._runs += 1
+        self._streams.run = self._runs
         settings = {
             "url": f"http://127.0.0.1:{self._server.port}",
             "postgres": self._database,

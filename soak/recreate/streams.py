@@ -33,6 +33,8 @@ class Incarnation:
     """How many of its messages retention has removed."""
     appends: int = 0
     ended: bool = False
+    ended_in: int = 0
+    """The run of the jobs in which it was deleted, or after which."""
 
     def offset_of(self, place: int) -> int:
         """Tell where a message begins."""
@@ -49,6 +51,8 @@ class Streams:
     def __init__(self, port: int, random: Random) -> None:
         self.all: list[Incarnation] = []
         self.counts = dict.fromkeys(_CHANGES, 0)
+        self.run = 0
+        """The run of the jobs."""
         self._client = Client(port)
         self._random = random
         self._forks = 0
@@ -110,7 +114,7 @@ class Streams:
             if each.name.startswith(f"{one.name}-fork-"):
                 self._delete(each)
         self._request_until_answered({204, _NOT_FOUND}, "DELETE", one.name, None, {})
-        one.ended = True
+        one.ended, one.ended_in = True, self.run
 
     def _cut(self, one: Incarnation) -> None:
         """Remove the beginning of a stream, if the last snapshot of its fold covers it."""

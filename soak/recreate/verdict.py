@@ -2,6 +2,11 @@
 
 Of an incarnation that exists, only messages that retention has removed may be missing; of a deleted one, the last
 messages may be missing too. A job that left out any other message has confused two incarnations.
+
+Two kinds of missing messages need not be named. A job that starts at the earliest message reads what exists when it
+reads the stream for the first time, so messages that were cut before are no loss. And a server that was killed has
+forgotten which streams were deleted before: if no position of a job has such a stream, the job can only say that there
+may be some.
 """
 
 import re
@@ -9,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from everbrook.spark.losses import FORGOTTEN
 from soak.ledger import PromiseBroken
 from soak.recreate.streams import Incarnation
 
@@ -31,6 +37,11 @@ def named_in(log: str) -> set[str]:
     return {name for line in log.splitlines() if _TOLD.search(line) for name in _NAME.findall(line)}
 
 
+def forgotten_in(log: str) -> bool:
+    """Tell whether a job logged that there may be deleted streams which it can't name."""
+    return FORGOTTEN in log
+
+
 def judge(
     job: str,
     rows: Iterable[Row],
@@ -38,12 +49,12 @@ def judge(
     named: set[str],
     *,
     ordered: bool,
-    server_killed: bool = False,
+    forgotten: int = 0,
 ) -> Judged:
     """Compare the rows of a job with the ledger.
 
-    A log need not name a stream that was created anew before the job saw it, nor messages that were cut before. A
-    server that was killed may have forgotten other streams that the job never saw.
+    `forgotten` is the last run whose log says that there may be streams which it can't name: they were deleted in this
+    run or before.
     """
     found: Mapping[str, list[str]] = _by_stream(rows)
     incarnations: Mapping[str, list[Incarnation]] = _by_name(streams)
@@ -56,9 +67,8 @@ def judge(
         there = set(found.get(name, ()))
         for one in others:
             lost = _missing_of(job, one, there)
-            replaced = server_killed or one is not others[-1]
-            unseen = one.ended and replaced and lost == len(one.keys)
-            if lost and name not in named and not (unseen or lost == _cut_before(one, there)):
+            unnamed = one.ended and one.ended_in <= forgotten and lost == len(one.keys)
+            if lost and name not in named and not (unnamed or lost == _cut_before(one, there)):
                 raise PromiseBroken(f"{job}: {lost} messages of {name} are missing, and no log names it")
             missing += lost
     return Judged(sum(map(len, found.values())), missing)

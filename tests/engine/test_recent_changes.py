@@ -2,9 +2,9 @@
 
 import pytest
 
-from everbrook.engine.recent_changes import Ended, RecentChanges
+from everbrook.engine.recent_changes import Ended, RecentChanges, end_of
 from everbrook.engine.tuning import DEFAULT_TUNING, RecentChangesTuning
-from everbrook.protocol import Retention
+from everbrook.protocol import Create, ForkFrom, Retention
 from everbrook.protocol.errors import InvalidQuery, TokenGone
 from tests.engine.rig import DelayedRig, Rig
 
@@ -17,7 +17,12 @@ def recording(tuning: RecentChangesTuning = DEFAULT_TUNING.recent_changes) -> Re
 
 
 def since(changes: RecentChanges, token: str, prefix: bytes = b"") -> list[bytes]:
-    return [name for name, _ in changes.since(token.encode(), prefix, 1000)]
+    found = [change for change, _ in changes.since(token.encode(), prefix, 1000)]
+    return [change.name if isinstance(change, Ended) else change for change in found]
+
+
+def ends(changes: RecentChanges, token: str) -> list[Ended]:
+    return [change for change, _ in changes.since(token.encode(), b"", 1000) if isinstance(change, Ended)]
 
 
 def test_changed_streams_are_given_in_the_order_of_their_last_changes() -> None:
@@ -57,13 +62,27 @@ def test_a_token_stays_good_while_others_ask() -> None:
     assert since(changes, early) == [b"a", b"b"]
 
 
-def test_the_end_of_a_stream_is_known_until_it_is_forgotten_or_made_again() -> None:
+def test_each_end_of_a_stream_is_told_also_if_its_name_exists_again() -> None:
+    changes = recording()
+    token = changes.token()
+    for incarnation in (1, 2):
+        changes.record(b"a")
+        changes.record_end(Ended(b"a", incarnation, 5))
+    changes.record(b"a")
+    found = [change for change, _ in changes.since(token.encode(), b"", 1000)]
+    assert found == [Ended(b"a", 1, 5), Ended(b"a", 2, 5), b"a"]
+
+
+def test_ends_of_streams_are_forgotten_as_changes_are() -> None:
     changes = recording(RecentChangesTuning(max_streams=2))
-    for name in (b"a", b"b", b"c"):
-        changes.record(name, Ended(1, 5))
-    assert changes.ended == {b"b": Ended(1, 5), b"c": Ended(1, 5)}
-    changes.record(b"c")
-    assert changes.ended == {b"b": Ended(1, 5)}
+    early = changes.token()
+    changes.record_end(Ended(b"a", 1, 5))
+    later = changes.token()
+    for incarnation in (2, 3):
+        changes.record_end(Ended(b"a", incarnation, 5))
+    assert (changes.count, ends(changes, later)) == (2, [Ended(b"a", 2, 5), Ended(b"a", 3, 5)])
+    with pytest.raises(TokenGone):
+        ends(changes, early)
 
 
 def test_what_changed_too_long_ago_is_forgotten() -> None:
@@ -162,11 +181,25 @@ def test_a_policy_moves_a_stream(rig: Rig) -> None:
 
 
 def test_the_end_of_a_stream_whose_time_runs_out_is_known(rig: Rig) -> None:
-    rig.engine.recent_changes.token()
+    token = rig.engine.recent_changes.token()
     rig.create(b"a", b"12", ttl_secs=9)
-    incarnation = rig.engine.readers.find(b"a", rig.clock.now()).committed.identity.incarnation
+    end = end_of(rig.engine.readers.find(b"a", rig.clock.now()).committed)
+    assert rig.engine.find_ended(b"a") == end
     rig.scheduler.advance(60_000)
-    assert rig.engine.find_ended(b"a") == rig.engine.recent_changes.ended[b"a"] == Ended(incarnation, 2)
+    assert ends(rig.engine.recent_changes, token) == [end]
+    assert rig.engine.find_ended(b"a") is None
+
+
+def test_a_stream_with_forks_ends_once(rig: Rig) -> None:
+    token = rig.engine.recent_changes.token()
+    rig.create(b"a", b"12")
+    now, fork = rig.clock.now(), ForkFrom(b"a", 2)
+    rig.engine.execute(Create(b"fork", now, rig.engine.new_incarnation(), None, b"", fork=fork))
+    rig.delete(b"a")
+    assert len(ends(rig.engine.recent_changes, token)) == 1
+    token = rig.engine.recent_changes.token()
+    rig.delete(b"fork")
+    assert [end.name for end in ends(rig.engine.recent_changes, token)] == [b"fork"]
 
 
 def test_reading_moves_nothing(rig: Rig) -> None:

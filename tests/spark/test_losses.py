@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.spark.catalogue import Found
-from everbrook.spark.losses import adjust_ranges, find_expired, find_losses
+from everbrook.spark.losses import adjust_ranges, ends_of, find_expired, find_losses, find_unread
 from everbrook.spark.planning import Range, ranges_between
 from everbrook.spark.positions import BEGINNING, Position, format_position, offset_of
 
@@ -22,7 +22,7 @@ def at(offset: int, *, created: int = 7, final: bool = False, incarnation: str =
 
 def losses(here: str, there: Found | None, ended: Position | None = None) -> list[str]:
     streams = {} if there is None else {"a": there}
-    return find_losses({"": "1", "a": here}, streams, ends(streams), {} if ended is None else {"a": ended})
+    return find_losses({"": "1", "a": here}, streams, ends(streams), {} if ended is None else {"a": [ended]})
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,11 @@ def test_what_was_cut_before_it_was_read_is_lost_and_the_rest_is_read() -> None:
     assert [loss.partition(" begins at ")[0] for loss in lost] == ["'a'", "'b'", "'e'"]
 
 
+@pytest.mark.parametrize("there", [None, found(9, created=8, incarnation="y")])
 @pytest.mark.parametrize("here", [at(5, incarnation="x"), at(5), at(5, incarnation="x", expires=True)])
-def test_where_the_server_tells_the_end_what_was_not_read_is_lost(here: str) -> None:
-    assert losses(here, None, Position(offset_of(5), incarnation="x")) == []
-    (loss,) = losses(here, None, Position(offset_of(7), incarnation="x"))
+def test_where_the_server_tells_the_end_what_was_not_read_is_lost(here: str, there: Found | None) -> None:
+    assert losses(here, there, Position(offset_of(5), incarnation="x")) == []
+    (loss,) = losses(here, there, Position(offset_of(7), incarnation="x"))
     assert loss == "'a' is gone; it was read until 0000000000000005, and ended at 0000000000000007"
 
 
@@ -83,7 +84,7 @@ def test_an_incarnation_that_is_told_for_the_first_time_is_no_loss() -> None:
 def test_expired_streams_whose_end_is_unknown_are_named() -> None:
     start = {"": "1", "a": at(5, expires=True), "b": at(5), "c": at(5, expires=True, final=True)}
     start |= {"d": at(5, expires=True), "e": at(5, expires=True)}
-    assert find_expired(start, {"d": found(5)}, {"e": Position(offset_of(5))}) == ["a"]
+    assert find_expired(start, {"d": found(5)}, {"e": [Position(offset_of(5))]}) == ["a"]
 
 
 def test_a_batch_of_a_stream_that_was_created_anew_is_lost() -> None:
@@ -95,3 +96,12 @@ def test_a_batch_of_a_stream_that_was_created_anew_is_lost() -> None:
         Range("d", BEGINNING, offset_of(5), fresh=True),
     ]
     assert [loss.partition(";")[0] for loss in losses] == [f"{name!r} has another incarnation" for name in "ab"]
+
+
+def test_each_stream_of_a_name_that_came_and_went_unread_is_told() -> None:
+    ended = [Position(offset_of(5), incarnation=each) for each in "xyz"]
+    empty = Position(offset_of(0), incarnation="w")
+    gone = {"a": ended, "b": ended[:1], "c": [empty], "d": ended[:2]}
+    start = {"": "1", "a": at(5, incarnation="x"), "b": at(3, incarnation="x"), "d": at(1, incarnation="x")}
+    assert find_unread(gone, start, {"d": at(1, incarnation="y")}) == ["a"]
+    assert ends_of(gone, start) == {"a": ended[:1], "b": ended[:1], "d": ended[:1]}

@@ -15,7 +15,7 @@ NAME = "in/0"
 
 def incarnation(number: int, messages: int, *, cut: int = 0, ended: bool = False) -> Incarnation:
     keys = [f"{number}-{place}" for place in range(messages)]
-    return Incarnation(NAME, number, keys, [10] * messages, cut, ended=ended)
+    return Incarnation(NAME, number, keys, [10] * messages, cut, ended=ended, ended_in=2 if ended else 0)
 
 
 DELETED, EXISTING = incarnation(0, 4, ended=True), incarnation(1, 3, cut=1)
@@ -36,16 +36,18 @@ def test_a_deleted_end_and_a_cut_beginning_may_be_missing_if_a_log_names_the_str
         judged("0-0", "0-1", "1-1", "1-2", named=False)
 
 
-def test_a_stream_that_the_job_never_saw_need_not_be_named() -> None:
-    assert judged("1-1", "1-2", named=False) == 5
+def test_what_was_cut_before_a_job_read_the_stream_need_not_be_named() -> None:
+    assert judged(*DELETED.keys, "1-1", "1-2", named=False) == 1
 
 
-def test_a_stream_that_was_deleted_unread_is_named_unless_the_server_was_killed() -> None:
-    assert judge("job", [], [DELETED], set(), ordered=True, server_killed=True).missing == 4
+@pytest.mark.parametrize("keys", [(), ("1-0", "1-1", "1-2")])
+def test_a_stream_that_was_deleted_unread_is_named_unless_a_log_says_that_it_cannot_be(keys: tuple[str, ...]) -> None:
+    rows, streams = [(NAME, key) for key in keys], [DELETED, EXISTING] if keys else [DELETED]
+    assert judge("job", rows, streams, set(), ordered=True, forgotten=DELETED.ended_in).missing == 4
+    with pytest.raises(PromiseBroken, match="4 messages of in/0 are missing, and no log names it"):
+        judge("job", rows, streams, set(), ordered=True, forgotten=DELETED.ended_in - 1)
     with pytest.raises(PromiseBroken, match="no log names it"):
-        judge("job", [], [DELETED], set(), ordered=True)
-    with pytest.raises(PromiseBroken, match="no log names it"):
-        judge("job", [(NAME, "0-0")], [DELETED], set(), ordered=True, server_killed=True)
+        judge("job", [(NAME, "0-0"), *rows], streams, set(), ordered=True, forgotten=DELETED.ended_in)
 
 
 @pytest.mark.parametrize(

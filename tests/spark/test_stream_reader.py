@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from everbrook import Client
-from everbrook.spark.losses import DataLoss
+from everbrook.spark.losses import FORGOTTEN, DataLoss
+from everbrook.spark.positions import VERSION, VERSION_KEY
 from tests.spark.readers import ALL, STRING, Query, values
 
 
@@ -433,8 +434,43 @@ def test_a_stream_that_was_deleted_unread_is_named(
     if restarts == "the query":
         query.restart()
     assert [values(query.batch()) for _ in range(2)] == [["3"], []]
-    named = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert named == [f"these streams were created and deleted before they were read: '{prefix}b'"]
+    assert warnings(caplog) == [f"these streams were created and deleted before they were read: '{prefix}b'"]
+
+
+@pytest.mark.parametrize("restarts", ["the query", "nothing"])
+def test_a_stream_that_came_and_went_unread_is_named_also_if_another_has_its_name(
+    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture, restarts: str
+) -> None:
+    known, other = client.stream(f"{prefix}a"), client.stream(f"{prefix}b")
+    known.create(data=1)
+    query = Query(options)
+    query.batch()
+    for stream, numbers in ((known, (2, 3)), (other, (4, 5))):
+        for number in numbers:
+            stream.delete(missing_ok=True)
+            stream.create(data=number)
+    if restarts == "the query":
+        query.restart()
+    assert [sorted(values(query.batch())) for _ in range(3)] == [["3", "5"], [], []]
+    assert warnings(caplog) == [
+        f"these streams were created and deleted before they were read: '{prefix}a', '{prefix}b'"
+    ]
+
+
+def test_where_the_server_has_forgotten_what_came_and_went_that_is_told(
+    client: Client, prefix: str, options: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    client.stream(f"{prefix}a").create(data=1)
+    query = Query(options)
+    query.batch()
+    query.checkpoint[-1][VERSION_KEY] = f"{VERSION} 0-0"
+    query.restart()
+    assert [query.batch() for _ in range(2)] == [[], []]
+    assert warnings(caplog) == [FORGOTTEN]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_a_large_stream_is_split_among_tasks_in_order(client: Client, prefix: str, options: dict[str, str]) -> None:

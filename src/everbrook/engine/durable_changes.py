@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.recent_changes import Ended, RecentChanges
+from everbrook.engine.recent_changes import RecentChanges, end_of
 from everbrook.engine.stream import Stream
 from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.state import Head
@@ -33,11 +33,11 @@ class DurableChanges:
         if isinstance(edit, Write) and edit.data:
             self.appended_messages += len(edit.ends)
             self.appended_bytes += len(edit.data)
-        if self._recent_changes.recording:
-            head = edit.head
-            gone = isinstance(edit, Drop) or head.deleted
-            ended = Ended(head.identity.incarnation, head.tail) if gone else None
-            self._recent_changes.record(head.identity.name, ended)
+        if self._recent_changes.recording and not before.deleted:
+            if isinstance(edit, Drop) or edit.head.deleted:
+                self._recent_changes.record_end(end_of(edit.head))
+            else:
+                self._recent_changes.record(edit.head.identity.name)
         if self.followers:
             self._faults.each(Callback.FOLLOWER, self.followers, edit)
         try:

@@ -24,7 +24,7 @@ from everbrook.engine.listing import Listing
 from everbrook.engine.ownership import Ownership
 from everbrook.engine.quotas import Quotas
 from everbrook.engine.readers import Readers
-from everbrook.engine.recent_changes import Ended, RecentChanges
+from everbrook.engine.recent_changes import Ended, RecentChanges, end_of
 from everbrook.engine.reclaim import Reclaimer
 from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.stats import EngineStats
@@ -257,11 +257,9 @@ class Engine:
         return decision.outcome
 
     def find_ended(self, name: bytes) -> Ended | None:
-        """Tell where a stream ended that is gone, if that is still known."""
+        """Tell where a stream ended that has expired, or that only its forks keep."""
         stream = self._streams.visible(name)
-        if stream is None:
-            return self.recent_changes.ended.get(name)
-        return Ended(stream.committed.identity.incarnation, stream.committed.tail)
+        return None if stream is None else end_of(stream.committed)
 
     def require_incarnation(self, name: bytes, expected: bytes) -> None:
         """Refuse a change that names another incarnation of the stream."""

@@ -1,5 +1,7 @@
 """Recent changes: which streams changed, in the order of their last change, for clients that poll.
 
+Each end of a stream is a change of its own, so that a client learns of all streams that have had a name since.
+
 Nothing is recorded before the first client asks. Changes of an earlier run of the server, or too long ago, are not
 known: then the client must list everything again.
 """
@@ -13,15 +15,22 @@ from msgspec import Struct
 
 from everbrook.engine.tuning import RecentChangesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
+from everbrook.protocol.state import Head
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
 
 class Ended(Struct, frozen=True, gc=False):
-    """A stream that is gone: its incarnation, and its tail at the end."""
+    """A stream that is gone: its name, which another one may have now, its incarnation, and its tail at the end."""
 
+    name: bytes
     incarnation: int
     tail: int
+
+
+def end_of(head: Head) -> Ended:
+    """Describe the end of a stream."""
+    return Ended(head.identity.name, head.identity.incarnation, head.tail)
 
 
 class RecentChanges:
@@ -34,13 +43,12 @@ class RecentChanges:
         self._max_name_bytes = tuning.max_name_bytes
         self._name_bytes = 0
         self._min_log = tuning.min_log
-        self._numbers: dict[bytes, int] = {}
-        self._log: list[tuple[int, bytes]] = []
+        self._numbers: dict[bytes | Ended, int] = {}
+        """The last change of each stream that exists, and the end of each that is gone."""
+        self._log: list[tuple[int, bytes | Ended]] = []
         self._last = 0
         self._forgotten = 0
         self.recording = False
-        self.ended: dict[bytes, Ended] = {}
-        """The streams among them that are gone."""
 
     @property
     def count(self) -> int:
@@ -60,39 +68,45 @@ class RecentChanges:
     def _token_of(self, number: int) -> str:
         return f"{self._run:x}-{number}"
 
-    def record(self, name: bytes, ended: Ended | None = None) -> None:
-        """Record that a stream changed, or that it ended."""
-        if ended:
-            self.ended[name] = ended
-        elif self.ended:
-            self.ended.pop(name, None)
-        if self._numbers.pop(name, None) is None:
+    def record(self, name: bytes) -> None:
+        """Record that a stream changed."""
+        self._record(name, name)
+
+    def record_end(self, ended: Ended) -> None:
+        """Record that a stream ended. The end is listed by itself, also if the name exists again."""
+        if self._numbers.pop(ended.name, None) is not None:
+            self._name_bytes -= len(ended.name)
+        self._record(ended, ended.name)
+
+    def _record(self, change: bytes | Ended, name: bytes) -> None:
+        if self._numbers.pop(change, None) is None:
             self._name_bytes += len(name)
         self._last += 1
-        self._numbers[name] = self._last
-        self._log.append((self._last, name))
+        self._numbers[change] = self._last
+        self._log.append((self._last, change))
         while len(self._numbers) > self._max_streams or self._name_bytes > self._max_name_bytes:
             oldest = next(iter(self._numbers))
             self._forgotten = self._numbers.pop(oldest)
-            self._name_bytes -= len(oldest)
-            self.ended.pop(oldest, None)
+            self._name_bytes -= len(_name_of(oldest))
         if len(self._log) > 2 * len(self._numbers) + self._min_log:
             # Most entries are stale: their streams have changed again since.
-            self._log = [(number, name) for name, number in self._numbers.items()]
+            self._log = [(number, change) for change, number in self._numbers.items()]
 
     def since(
         self, token: bytes, prefix: bytes, limit: int, visible: Callable[[bytes], bool] | None = None
-    ) -> list[tuple[bytes, str]]:
-        """Give streams that changed since a token was given, in order, each with the token to continue from.
+    ) -> list[tuple[bytes | Ended, str]]:
+        """Give streams that changed or ended since a token was given, in order, each with the token to continue from.
 
         Only streams for which `visible` is true are given: those that the client may see.
         """
         start = bisect_right(self._log, self._parse(token), key=lambda entry: entry[0])
         entries = (self._log[place] for place in range(start, len(self._log)))
         changed = (
-            (name, self._token_of(number))
-            for number, name in entries
-            if self._numbers.get(name) == number and name.startswith(prefix) and (not visible or visible(name))
+            (change, self._token_of(number))
+            for number, change in entries
+            if self._numbers.get(change) == number
+            and (name := _name_of(change)).startswith(prefix)
+            and (not visible or visible(name))
         )
         return list(islice(changed, limit))
 
@@ -104,3 +118,7 @@ class RecentChanges:
         if int(match[1], 16) != self._run or number < self._forgotten or number > self._last:
             raise TokenGone("the changes since this token are not known any more; list everything again")
         return number
+
+
+def _name_of(change: bytes | Ended) -> bytes:
+    return change.name if isinstance(change, Ended) else change

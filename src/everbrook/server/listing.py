@@ -4,6 +4,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
+from everbrook.engine.recent_changes import Ended
 from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
 from everbrook.protocol.incarnation import format_incarnation
 from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
@@ -108,23 +109,28 @@ class ListingResource:
         # One more tells that there are more, and the registry may be among them, which is not told of.
         visible = spans[0].covers if len(spans) == 1 else lambda name: any(span.covers(name) for span in spans)
         moved = self._engine.recent_changes.since(token, root + window.prefix, window.limit + 2, visible)
-        moved = [(name, its_token) for name, its_token in moved if name != REGISTRY]
-        page.streams = [self._moved_entry(name, root) for name, _ in moved[: window.limit]]
+        moved = [(change, its_token) for change, its_token in moved if change != REGISTRY]
+        page.streams = [self._moved_entry(change, root) for change, _ in moved[: window.limit]]
         page.stream_count = len(page.streams)
         if len(moved) > window.limit:
             page.has_more, page.token = True, moved[window.limit - 1][1]
         return page
 
-    def _moved_entry(self, name: bytes, root: bytes) -> Entry:
+    def _moved_entry(self, change: bytes | Ended, root: bytes) -> Entry:
+        if isinstance(change, Ended):
+            return self._ended_entry(change.name, change, root)
         try:
-            return self._entry(name, self._engine.readers.find(name, self._engine.clock.now()).committed, root)
+            return self._entry(change, self._engine.readers.find(change, self._engine.clock.now()).committed, root)
         except StreamDamaged:
-            return self._entry(name, None, root)
+            return self._entry(change, None, root)
         except (StreamNotFound, StreamGone):
-            entry, ended = Entry(name[len(root) :].decode(), "Deleted"), self._engine.find_ended(name)
-            if ended:
-                entry.tail_offset, entry.incarnation = ended.tail, f"{ended.incarnation ^ self._engine.epoch:x}"
-            return entry
+            return self._ended_entry(change, self._engine.find_ended(change), root)
+
+    def _ended_entry(self, name: bytes, ended: Ended | None, root: bytes) -> Entry:
+        entry = Entry(name[len(root) :].decode(), "Deleted")
+        if ended:
+            entry.tail_offset, entry.incarnation = ended.tail, f"{ended.incarnation ^ self._engine.epoch:x}"
+        return entry
 
     def _page(self, common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
         told = [(name, head) for name, head in found if name != REGISTRY]

@@ -57,8 +57,10 @@ class Catalogue(Protocol):
     streams: dict[str, Found]
     ends: dict[str, str]
     """The end of each, as a checkpoint has it."""
-    gone: dict[str, Position]
-    """The ends of streams that are gone, as far as the server tells them."""
+    gone: dict[str, list[Position]]
+    """The ends of streams that are gone, as far as the server tells them: of each name, the earliest first."""
+    forgotten: bool
+    """Whether the server could not tell what has changed since it was last asked."""
     token: str | None
     """The token of the list of streams, with which the server tells what has changed since."""
     exact: bool
@@ -106,7 +108,8 @@ class _Known(ABC):
     def __init__(self) -> None:
         self.streams: dict[str, Found] = {}
         self.ends: dict[str, str] = {}
-        self.gone: dict[str, Position] = {}
+        self.gone: dict[str, list[Position]] = {}
+        self.forgotten = False
         self.token: str | None = None
         self._moves = 0
 
@@ -175,6 +178,7 @@ class ListedCatalogue(_Known):
         except ProtocolError as refusal:
             if refusal.status != OffsetGone.status:
                 raise
+            self.forgotten = True
             return None
 
     def recall(self, token: str) -> None:
@@ -185,7 +189,8 @@ class ListedCatalogue(_Known):
 
     def _note_end(self, info: StreamInfo) -> None:
         if info.incarnation:
-            self.gone[info.name] = Position(offset_of(info.tail_offset), incarnation=info.incarnation)
+            end = Position(offset_of(info.tail_offset), incarnation=info.incarnation)
+            self.gone.setdefault(info.name, []).append(end)
 
     def _begin(self) -> None:
         if 0 < len(self._names) <= FEW_STREAMS:

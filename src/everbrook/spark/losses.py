@@ -11,8 +11,12 @@ from msgspec.structs import replace
 
 from everbrook.spark.catalogue import Found
 from everbrook.spark.planning import Range
-from everbrook.spark.positions import BEGINNING, VERSION_KEY, Position, parse_position
+from everbrook.spark.positions import BEGINNING, VERSION_KEY, Position, number_of, parse_position
 
+FORGOTTEN = (
+    "the server has forgotten what has changed since the last batch: streams that were created and deleted since then "
+    "can't be named"
+)
 _NAMED = 3
 
 
@@ -29,7 +33,10 @@ def data_loss(losses: Sequence[str]) -> DataLoss:
 
 
 def find_losses(
-    start: Mapping[str, str], streams: Mapping[str, Found], ends: Mapping[str, str], gone: Mapping[str, Position]
+    start: Mapping[str, str],
+    streams: Mapping[str, Found],
+    ends: Mapping[str, str],
+    gone: Mapping[str, Sequence[Position]],
 ) -> list[str]:
     """Name streams that are gone, or created anew, or cut before they were read. `gone` tells where streams ended."""
     return [
@@ -37,21 +44,27 @@ def find_losses(
         for name, text in start.items()
         if name != VERSION_KEY
         and ends.get(name) != text
-        and (loss := _loss(parse_position(text), streams.get(name), gone.get(name)))
+        and (loss := _loss(parse_position(text), streams.get(name), gone.get(name, ())))
     ]
 
 
-def _loss(here: Position, found: Found | None, ended: Position | None) -> str | None:
-    there = ended if found is None else found.end
-    if there is None or here.differs(there):
-        return _loss_of_unknown(here, found)
-    if there.offset < here.offset and found is not None:
-        return f"ends at {there.offset}, though it was read until {here.offset}"
-    if here.offset < there.offset and found is None:
-        return f"is gone; it was read until {here.offset}, and ended at {there.offset}"
-    if found is not None and BEGINNING not in {here.offset, found.earliest} and here.offset < found.earliest:
+def _loss(here: Position, found: Found | None, gone: Sequence[Position]) -> str | None:
+    if found is None or here.differs(found.end):
+        ended = _end_of(here, gone)
+        if ended is None:
+            return _loss_of_unknown(here, found)
+        if here.offset < ended.offset:
+            return f"is gone; it was read until {here.offset}, and ended at {ended.offset}"
+        return None
+    if found.tail < here.offset:
+        return f"ends at {found.tail}, though it was read until {here.offset}"
+    if BEGINNING not in {here.offset, found.earliest} and here.offset < found.earliest:
         return f"begins at {found.earliest} now; it was read until {here.offset}"
     return None
+
+
+def _end_of(here: Position, gone: Sequence[Position]) -> Position | None:
+    return next((ended for ended in gone if not here.differs(ended)), None)
 
 
 def _loss_of_unknown(here: Position, found: Found | None) -> str | None:
@@ -65,11 +78,33 @@ def _loss_of_unknown(here: Position, found: Found | None) -> str | None:
     return f"is gone; it was read until {here.offset}"
 
 
-def find_expired(start: Mapping[str, str], streams: Mapping[str, Found], gone: Mapping[str, Position]) -> list[str]:
+def find_expired(
+    start: Mapping[str, str], streams: Mapping[str, Found], gone: Mapping[str, Sequence[Position]]
+) -> list[str]:
     """Name streams that are gone and count as expired: they may have got messages after their end was seen."""
     missing = (name for name in start if name != VERSION_KEY and name not in streams and name not in gone)
     found = ((name, parse_position(start[name])) for name in missing)
     return [name for name, here in found if here.expires and not here.final]
+
+
+def find_unread(gone: Mapping[str, Sequence[Position]], *known: Mapping[str, str]) -> list[str]:
+    """Name streams that are gone, had messages, and are in none of the known positions. Another may have the name."""
+    return [
+        name
+        for name, ends in gone.items()
+        if any(number_of(ended.offset) and not any(_has(each, name, ended) for each in known) for ended in ends)
+    ]
+
+
+def ends_of(gone: Mapping[str, Sequence[Position]], start: Mapping[str, str]) -> dict[str, list[Position]]:
+    """Keep the ends of streams that a query has read."""
+    kept = {name: [ended for ended in ends if _has(start, name, ended)] for name, ends in gone.items()}
+    return {name: ends for name, ends in kept.items() if ends}
+
+
+def _has(positions: Mapping[str, str], name: str, ended: Position) -> bool:
+    text = positions.get(name)
+    return text is not None and not parse_position(text).differs(ended)
 
 
 def adjust_ranges(

@@ -27,7 +27,15 @@ from everbrook.spark.catalogue import Catalogue, Found
 from everbrook.spark.connection import connect
 from everbrook.spark.limits import in_turn, limit as limit_ranges
 from everbrook.spark.lookups import look_up_all
-from everbrook.spark.losses import adjust_ranges, data_loss, find_expired, find_losses
+from everbrook.spark.losses import (
+    FORGOTTEN,
+    adjust_ranges,
+    data_loss,
+    ends_of,
+    find_expired,
+    find_losses,
+    find_unread,
+)
 from everbrook.spark.options import Limits, SourceOptions
 from everbrook.spark.planning import (
     Range,
@@ -37,7 +45,7 @@ from everbrook.spark.planning import (
     small,
     starting_positions,
 )
-from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun, number_of, token_of
+from everbrook.spark.positions import EARLIEST, LATEST, VERSION, VERSION_KEY, Boundary, begun, token_of
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper as _DriverSide
@@ -140,15 +148,17 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recalled = True
 
     def _log_unread(self, start: Positions) -> None:
-        """Log the names of streams that were deleted before the query saw them, and forget their ends."""
+        """Log which streams were deleted before the query saw them, as far as the server tells, and forget their ends."""
         catalogue = self._known
-        with_messages = [name for name, ended in catalogue.gone.items() if number_of(ended.offset)]
-        if unseen := [name for name in with_messages if name not in start and name not in self._before]:
+        if unread := find_unread(catalogue.gone, start, self._before):
             logger.warning(
-                "these streams were created and deleted before they were read: %s", ", ".join(map(repr, unseen))
+                "these streams were created and deleted before they were read: %s", ", ".join(map(repr, unread))
             )
+        if catalogue.forgotten:
+            logger.warning(FORGOTTEN)
+            catalogue.forgotten = False
         self._before = start
-        catalogue.gone = {name: ended for name, ended in catalogue.gone.items() if name in start}
+        catalogue.gone = ends_of(catalogue.gone, start)
 
     def _check_losses(self, start: Positions, view: "View | Catalogue") -> None:
         """Report what was lost behind the positions of a query, and log which streams have expired."""

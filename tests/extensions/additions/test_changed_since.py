@@ -95,13 +95,19 @@ def test_of_a_deleted_stream_with_forks_the_end_is_told(namespace: Namespace) ->
     assert poller.page()["streams"] == expected
 
 
-def test_a_stream_that_is_made_again_has_not_ended(namespace: Namespace) -> None:
-    """Ours: only streams that are gone have the status "Deleted"."""
-    stream = namespace.stream("s").create()
+def test_of_a_stream_that_is_made_again_the_ends_of_those_before_are_told(namespace: Namespace) -> None:
+    """Ours: each deletion by itself, also where the name exists again."""
+    stream = namespace.stream("s").create("text/plain", b"one")
     poller = Poller(namespace)
+    expected = ended(namespace, stream)
+    stream.delete()
+    stream.create("text/plain", b"three")
+    expected += ended(namespace, stream)
     stream.delete()
     stream.create()
-    assert [entry["status"] for entry in poller.page()["streams"]] == ["Open"]
+    *ends, there = poller.page()["streams"]
+    assert ends == expected
+    assert (there["status"], there["stream_id"]) == ("Open", namespace.entry_id("s"))
 
 
 def test_streams_come_in_the_order_in_which_they_moved(namespace: Namespace) -> None:
