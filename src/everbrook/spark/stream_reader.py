@@ -148,7 +148,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._recalled = True
 
     def _log_unread(self, start: Positions) -> None:
-        """Log which streams were deleted before the query saw them, as far as the server tells, and forget their ends."""
+        """Log which streams were deleted before the query saw them, as far as that is known, and forget their ends."""
         catalogue = self._known
         if unread := find_unread(catalogue.gone, start, self._before):
             logger.warning(
