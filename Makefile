@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install same-python setup serve up dev dev-down docker integration-test integration-test-sessions
-.PHONY: test durations check mutants audit format conformance client-conformance bench bench-spark docs soak lock
+.PHONY: test durations check measures mutants audit format conformance client-conformance bench bench-spark docs soak lock
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -76,6 +76,9 @@ check: setup ## lint, format, types, layers, the sync client as its async side, 
 	$(BIN)/lint-imports
 	$(BIN)/python tools/mirror.py --check
 	$(BIN)/python tools/governance.py
+
+measures: setup ## count how the code is laid out: sizes, names, comments; BASE= sets a revision beside it
+	$(BIN)/python tools/measures.py $(if $(BASE),--base $(BASE))
 
 audit: setup ## known faults and licences of the packages in the lock; needs the network, OFFLINE=skip does without
 	$(BIN)/python tools/audit.py --offline $(or $(OFFLINE),fail)
