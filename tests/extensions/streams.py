@@ -101,14 +101,14 @@ class Stream:
     def snapshot(self, offset: str, /, **headers: str) -> Answer:
         return self.client.get(self.resource(f"snapshot/{offset}"), **headers)
 
-    def delete_snapshot(self, offset: str) -> Answer:
-        return self.client.request("DELETE", self.resource(f"snapshot/{offset}"))
+    def delete_snapshot(self, offset: str, /, **headers: str) -> Answer:
+        return self.client.request("DELETE", self.resource(f"snapshot/{offset}"), **headers)
 
     def bootstrap(self, **parameters: object) -> Answer:
         return self.client.get(query(self.resource("bootstrap"), **parameters))
 
-    def retain(self, offset: str) -> Answer:
-        return self.client.request("PUT", self.resource(f"retention/{offset}"))
+    def retain(self, offset: str, /, **headers: str) -> Answer:
+        return self.client.request("PUT", self.resource(f"retention/{offset}"), **headers)
 
 
 class Namespace:

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 from everbrook.engine.engine import Engine
 from everbrook.protocol.state import Producer
 from everbrook.server.exchange import Request, Response
-from everbrook.server.render import json_response
+from everbrook.server.render import json_response, with_incarnation
 from everbrook.server.routes import Route
 
 MAX_TOLD = 1000
@@ -35,9 +35,11 @@ class ProducerResource:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def read(self, _request: Request, common: bytes, route: Route) -> Response:
+    def read(self, request: Request, common: bytes, route: Route) -> Response:
         """GET."""
-        known = self._engine.readers.find(route.name, self._engine.clock.now()).producers
+        stream = self._engine.readers.find(route.name, self._engine.clock.now())
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
+        known = stream.producers
         last = list(known.items())[: -MAX_TOLD - 1 : -1]
         told = Producers(len(known), [_entry(producer_id, producer) for producer_id, producer in last])
         response = json_response(200, common, msgspec.json.encode(told))

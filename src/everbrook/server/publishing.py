@@ -8,6 +8,7 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.uploads import Upload
 from everbrook.protocol.commands import PublishSnapshot
 from everbrook.protocol.errors import DigestMismatch, ProtocolError, Unavailable
+from everbrook.protocol.incarnation import format_incarnation
 from everbrook.protocol.snapshots import format_digest, format_snapshot_etag
 from everbrook.protocol.state import Head
 from everbrook.server.exchange import Exchange, Response
@@ -94,7 +95,8 @@ class Publication:
         if self._incarnation is not None:
             self._engine.require_incarnation(self._command.name, self._incarnation)
         command = replace(self._command, now=self._engine.clock.now())
-        return Response(204, self._common + _lines(self._engine.publish(self._upload, command).head))
+        head = self._engine.publish(self._upload, command).head
+        return Response(204, self._common + _lines(head, format_incarnation(head.identity, self._engine.epoch)))
 
     def _answer(self, response: Response, lost: Unavailable | None) -> None:
         exchange, self._exchange = self._exchange, None
@@ -119,13 +121,15 @@ class Publication:
         """The answer comes soon by itself."""
 
 
-def _lines(head: Head) -> bytes:
+def _lines(head: Head, incarnation: bytes) -> bytes:
     snapshot = head.kept.snapshot
     assert snapshot is not None  # noqa: S101 - it was just published
     return (
-        b"%bStream-Snapshot-Offset: %016d\r\nStream-Earliest-Offset: %016d\r\nContent-Digest: %b\r\nETag: %b\r\n"
+        b"%bStream-Incarnation: %b\r\nStream-Snapshot-Offset: %016d\r\nStream-Earliest-Offset: %016d\r\n"
+        b"Content-Digest: %b\r\nETag: %b\r\n"
     ) % (
         NO_STORE_LINE,
+        incarnation,
         snapshot.offset,
         head.kept.earliest,
         format_digest(snapshot.digest),

@@ -100,18 +100,25 @@ class SnapshotResource:
         except OSError as error:
             raise Unavailable(f"the snapshot can't be read now: {error}") from error
 
-    def delete(self, _request: Request, common: bytes, route: Route) -> Response:
+    def delete(self, request: Request, common: bytes, route: Route) -> Response:
         """DELETE …/snapshot/{offset} (002 §2.6)."""
         offset = _parse_named(route.argument)
-        self._engine.execute(DeleteSnapshot(route.name, self._engine.clock.now(), offset))
+        head = self._cut(request, DeleteSnapshot(route.name, self._engine.clock.now(), offset))
+        common = with_incarnation(request, common, head.identity, self._engine.epoch)
         return no_content(common, self._engine.last_change)
 
-    def retain(self, _request: Request, common: bytes, route: Route) -> Response:
+    def retain(self, request: Request, common: bytes, route: Route) -> Response:
         """PUT …/retention/{offset}."""
         offset = _parse_issued(route.argument)
-        head = self._engine.execute(Retain(route.name, self._engine.clock.now(), offset)).head
+        head = self._cut(request, Retain(route.name, self._engine.clock.now(), offset))
+        common = with_incarnation(request, common, head.identity, self._engine.epoch)
         lines = b"%b%bStream-Earliest-Offset: %016d\r\n" % (common, NO_STORE_LINE, head.kept.earliest)
         return Response(204, lines, b"", self._engine.last_change)
+
+    def _cut(self, request: Request, command: DeleteSnapshot | Retain) -> Head:
+        if b"stream-incarnation" in request.headers:
+            self._engine.require_incarnation(command.name, request.headers[b"stream-incarnation"])
+        return self._engine.execute(command).head
 
 
 def _lines(head: Head, snapshot: Snapshot, kept: bytes) -> bytes:

@@ -15,6 +15,7 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
+from everbrook.protocol.errors import IncarnationMismatch
 
 pytestmark = pytest.mark.anyio
 
@@ -44,6 +45,18 @@ async def test_it_begins_with_the_snapshot_where_history_was_cut(stream: AsyncSt
     assert [value async for value in stream.read(state.offset)] == [state_events.delete("user", "1")]
     async with stream.materialise() as again:
         assert again == {"user": {"2": BOB}}
+
+
+async def test_a_state_is_no_snapshot_of_a_later_stream_of_the_same_name(stream: AsyncStream[Any]) -> None:
+    await stream.append(state_events.insert("user", "1", ADA))
+    async with stream.materialise() as state:
+        await state.close()
+        await stream.delete()
+        await stream.create()
+        await stream.append(state_events.insert("user", "2", ADA))
+        with pytest.raises(IncarnationMismatch):
+            await state.publish()
+    assert await stream.read().all() == [state_events.insert("user", "2", ADA)]
 
 
 async def test_a_snapshot_may_be_written_by_others_in_either_dialect(stream: AsyncStream[Any]) -> None:

@@ -16,6 +16,7 @@ from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import sleep
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
+from everbrook.protocol.errors import IncarnationMismatch
 
 ADA, BOB = {"name": "Ada"}, {"name": "Bob"}
 PATIENCE_SECS = 60.0
@@ -43,6 +44,18 @@ def test_it_begins_with_the_snapshot_where_history_was_cut(stream: Stream[Any]) 
     assert list(stream.read(state.offset)) == [state_events.delete("user", "1")]
     with stream.materialise() as again:
         assert again == {"user": {"2": BOB}}
+
+
+def test_a_state_is_no_snapshot_of_a_later_stream_of_the_same_name(stream: Stream[Any]) -> None:
+    stream.append(state_events.insert("user", "1", ADA))
+    with stream.materialise() as state:
+        state.close()
+        stream.delete()
+        stream.create()
+        stream.append(state_events.insert("user", "2", ADA))
+        with pytest.raises(IncarnationMismatch):
+            state.publish()
+    assert stream.read().all() == [state_events.insert("user", "2", ADA)]
 
 
 def test_a_snapshot_may_be_written_by_others_in_either_dialect(stream: Stream[Any]) -> None:

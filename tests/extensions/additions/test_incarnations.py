@@ -19,8 +19,10 @@ def answers(stream: Stream) -> list[Answer]:
     read = stream.read(offset="-1")
     again = stream.client.get(query(stream.path, offset="-1"), if_none_match=read.headers["etag"])
     found = [stream.read(offset="-1", live="long-poll"), stream.read(offset="now"), stream.bootstrap()]
-    stream.publish(tail)
-    return [head, read, again, *found, stream.head(), stream.post(b"more"), stream.latest(), stream.snapshot(tail)]
+    found += [stream.publish(tail, stream_snapshot_history="keep"), stream.latest(), stream.snapshot(tail)]
+    found += [stream.delete_snapshot(tail), stream.publish(tail), stream.retain(tail)]
+    found += [stream.client.get(stream.resource("producers"))]
+    return [head, read, again, *found, stream.head(), stream.post(b"more")]
 
 
 def test_every_answer_names_the_same_incarnation(namespace: Namespace) -> None:
@@ -52,7 +54,9 @@ def test_a_request_for_an_earlier_incarnation_is_412(namespace: Namespace) -> No
     refused += [client.request("DELETE", stream.path, stream_incarnation=earlier)]
     stream.publish(stream.tail, stream_incarnation=now)
     refused += [stream.publish(stream.tail, stream_incarnation=earlier)]
-    for resource in ("bootstrap", "snapshot", f"snapshot/{stream.tail}"):
+    refused += [stream.retain(stream.tail, stream_incarnation=earlier)]
+    refused += [stream.delete_snapshot(stream.tail, stream_incarnation=earlier)]
+    for resource in ("bootstrap", "snapshot", f"snapshot/{stream.tail}", "producers"):
         refused.append(client.get(stream.resource(resource), stream_incarnation=earlier))
     assert {answer.refusal for answer in refused} == {(412, "incarnation_mismatch")}
     assert {incarnation(answer) for answer in refused} == {now}

@@ -126,7 +126,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         """
         with self._applying:
             data, offset = format_snapshot(self._now()), self.offset
-        await self._stream.publish(data, offset=offset, content_type=JSON, keep_history=keep_history)
+        await self._stream.publish(data, offset=offset, keep_history=keep_history, incarnation=self._reader.incarnation)
         return offset
 
     def changes(self) -> AsyncChanges:

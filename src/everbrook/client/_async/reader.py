@@ -66,6 +66,11 @@ class AsyncReader(Generic[T]):
         return page.offset_after(self._handed) or page.offset
 
     @property
+    def incarnation(self) -> str:
+        """Which of the streams that had this name it reads, once that is known."""
+        return self._reading.incarnation
+
+    @property
     def up_to_date(self) -> bool:
         """Whether everything that was there when it last asked is handed out."""
         return self._page is None and self._reading.up_to_date

@@ -127,7 +127,7 @@ class Materialiser(Mapping[str, Entities]):
         """
         with self._applying:
             data, offset = format_snapshot(self._now()), self.offset
-        self._stream.publish(data, offset=offset, content_type=JSON, keep_history=keep_history)
+        self._stream.publish(data, offset=offset, keep_history=keep_history, incarnation=self._reader.incarnation)
         return offset
 
     def changes(self) -> Changes:

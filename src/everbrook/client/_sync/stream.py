@@ -312,15 +312,18 @@ class Stream(Generic[T]):
         keep_history: bool = False,
         if_match: str | None = None,
         if_none_match: bool = False,
+        incarnation: str = "",
     ) -> None:
         """Publish what the messages before an offset add up to. What lies before it is dropped, unless it is kept.
 
-        `if_match` is the ETag of the snapshot that this replaces; `if_none_match` means that there must be none.
+        `if_match` is the ETag of the snapshot that this replaces; `if_none_match` means that there must be none. A
+        stream of another `incarnation` than the named one refuses it.
         """
         headers = {"Content-Type": content_type}
         headers |= {"Stream-Snapshot-History": "keep"} if keep_history else {}
         headers |= {"If-Match": if_match} if if_match else {}
         headers |= {"If-None-Match": "*"} if if_none_match else {}
+        headers |= {"Stream-Incarnation": incarnation} if incarnation else {}
         self._snapshots.publish(data, offset, headers)
 
     def snapshot(self) -> Snapshot | None:
