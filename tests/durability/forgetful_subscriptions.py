@@ -4,9 +4,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 
 from everbrook.cli.main import main
-from everbrook.engine import roster
-from everbrook.engine.subscriptions import Reported, Subscriptions
-from everbrook.engine.waking import Waking
+from everbrook.engine.subscriptions import index
+from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
+from everbrook.engine.subscriptions.wakes import WakeScheduler
 from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, state
 from everbrook.server.wakes import Wakes
 
@@ -14,10 +14,10 @@ from everbrook.server.wakes import Wakes
 def look_at_nothing() -> None:
     """Look for no news that came before the start."""
 
-    def survey(*_: object) -> Iterator[None]:
+    def scan(*_: object) -> Iterator[None]:
         yield
 
-    Subscriptions._survey = survey  # type: ignore[assignment, method-assign]
+    Subscriptions._scan = scan  # type: ignore[assignment, method-assign]
 
 
 def deliver_once() -> None:
@@ -26,7 +26,7 @@ def deliver_once() -> None:
     def resume(*_: object) -> None:
         """Do nothing."""
 
-    Waking.resume = resume  # type: ignore[assignment, method-assign]
+    WakeScheduler.resume = resume  # type: ignore[assignment, method-assign]
 
 
 def forget_acks() -> None:
@@ -38,7 +38,7 @@ def forget_acks() -> None:
             event = Held("nobody", 1) if isinstance(event, Held) else Ended()
         return fold(subscription, event)
 
-    roster.fold = forget  # type: ignore[attr-defined]
+    index.fold = forget  # type: ignore[attr-defined]
 
 
 def begin_again() -> None:
@@ -50,18 +50,18 @@ def begin_again() -> None:
         folded.generation = 0
         return folded
 
-    roster.fold = forget  # type: ignore[attr-defined]
+    index.fold = forget  # type: ignore[attr-defined]
 
 
 def fence_nobody() -> None:
     """Take every report for one of the current wake."""
     report = Subscriptions.report
 
-    def accept(served: Subscriptions, root: bytes, subscription_id: str, reported: Reported) -> bool:
+    def accept(served: Subscriptions, root: bytes, subscription_id: str, reported: WakeReport) -> bool:
         current = served.find(root, subscription_id)
         if current.wake:
             acks, done = reported.acks, reported.done
-            reported = Reported(current.wake.wake_id, current.generation, acks, done)
+            reported = WakeReport(current.wake.wake_id, current.generation, acks, done)
         return report(served, root, subscription_id, reported)
 
     Subscriptions.report = accept  # type: ignore[assignment, method-assign]

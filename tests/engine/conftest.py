@@ -12,7 +12,7 @@ pytest.register_assert_rewrite(
     "tests.engine.reading",
     "tests.engine.looking",
     "tests.engine.machine",
-    "tests.engine.waking",
+    "tests.engine.wakes",
 )
 
 

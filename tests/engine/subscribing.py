@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from everbrook.engine import Engine, EngineTuning, WakingTuning
+from everbrook.engine import Engine, EngineTuning, SubscriptionsTuning
 from everbrook.engine.limits import Limits
-from everbrook.engine.roster import record_name
-from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.engine.subscriptions.index import record_name
+from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
+from everbrook.engine.subscriptions.wakes import Delivery
 from everbrook.engine.tuning import DEFAULT_TUNING
-from everbrook.engine.waking import Delivery
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.subscriptions import Config, Link, Subscription, Wake, decode_events, fold
 from everbrook.storage import MemoryStorage, StorageFull
@@ -58,10 +58,10 @@ class SubscribingRig(Rig):
         self,
         storage: MemoryStorage | None = None,
         limits: Limits = UNBOUNDED,
-        tuning: WakingTuning = DEFAULT_TUNING.waking,
+        tuning: SubscriptionsTuning = DEFAULT_TUNING.subscriptions,
     ) -> None:
         self.sent: list[Sent] = []
-        super().__init__(limits, DelayedStorage() if storage is None else storage, EngineTuning(waking=tuning))
+        super().__init__(limits, DelayedStorage() if storage is None else storage, EngineTuning(subscriptions=tuning))
 
     def start(self) -> Engine:
         engine = super().start()
@@ -211,7 +211,7 @@ class SubscribingRig(Rig):
         self, subscription_id: str, wake_id: str, generation: int, *acks: tuple[str, int], done: bool = False
     ) -> bool:
         """Report on a wake."""
-        return self.subscriptions.report(STREAM_ROOT, subscription_id, Reported(wake_id, generation, acks, done))
+        return self.subscriptions.report(STREAM_ROOT, subscription_id, WakeReport(wake_id, generation, acks, done))
 
 
 def comparable(rig: SubscribingRig, subscription: Subscription | None) -> object:

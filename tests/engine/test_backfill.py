@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from everbrook.engine import WakingTuning
-from everbrook.engine.backfill import Backfill
+from everbrook.engine import SubscriptionsTuning
+from everbrook.engine.subscriptions.backfill import Backfill
 from everbrook.protocol import STREAM_ROOT, Head
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Config, Subscription
 from tests.engine.fakes import DelayedStorage
@@ -36,7 +36,7 @@ def storage() -> CountingStorage:
 @pytest.fixture
 def rig(storage: CountingStorage) -> Iterator[SubscribingRig]:
     """Ten streams of three bytes each."""
-    rig = SubscribingRig(storage, tuning=WakingTuning(backfill_slice=SLICE))
+    rig = SubscribingRig(storage, tuning=SubscriptionsTuning(backfill_slice=SLICE))
     for number in range(10):
         rig.put(f"events/{number}", b"123")
     rig.settle()

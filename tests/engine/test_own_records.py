@@ -14,7 +14,7 @@ from everbrook.protocol.errors import StoreFull, StreamFull, TooManySubscription
 from tests.engine.rig import Rig, change_limits, held
 from tests.engine.subscribing import LEASE_MS, SubscribingRig
 
-RETRY_MS = DEFAULT_TUNING.waking.missing_stream_ms
+RETRY_MS = DEFAULT_TUNING.subscriptions.missing_stream_ms
 SMALL = Limits(max_stream_bytes=300, max_bucket_bytes=300)
 
 
@@ -115,7 +115,7 @@ def test_a_wake_stream_has_a_bound_of_its_own() -> None:
     assert trouble is not None
     assert trouble.code == "wake_stream_full"
     assert "limits.max_wake_stream_bytes" in trouble.detail
-    assert rig.subscriptions.survey().blocked == 1
+    assert rig.subscriptions.stats().blocked == 1
 
 
 def test_a_wake_stream_that_is_cut_takes_wakes_again() -> None:
@@ -124,11 +124,11 @@ def test_a_wake_stream_that_is_cut_takes_wakes_again() -> None:
     rig.pass_time(RETRY_MS)
     assert rig.found().generation == 3
     assert rig.subscriptions.trouble(rig.found()) is None
-    assert rig.subscriptions.survey().blocked == 0
+    assert rig.subscriptions.stats().blocked == 0
 
 
 def test_the_log_tells_once_that_a_bound_is_reached(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "everbrook.engine.waking"):
+    with caplog.at_level(logging.WARNING, "everbrook.engine.subscriptions.wakes"):
         rig = blocked_rig()
         rig.pass_time(3 * RETRY_MS)
     assert [record.getMessage().split(":")[0] for record in caplog.records] == [

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from everbrook.engine.registry import Registry
-from everbrook.engine.tuning import DEFAULT_TUNING, RegistryTuning, WakingTuning
+from everbrook.engine.tuning import DEFAULT_TUNING, RegistryTuning, SubscriptionsTuning
 from everbrook.protocol import REGISTRY, STREAM_ROOT, PublishSnapshot
 from everbrook.protocol.errors import StreamNotFound, TokenGone
 from everbrook.storage import MemoryStorage
@@ -14,7 +14,7 @@ from tests.engine.rig import TEXT, Rig
 from tests.engine.subscribing import LEASE_MS, SubscribingRig
 
 YEAR_MS = 365 * 24 * 3600 * 1000
-LONGEST_MS = DEFAULT_TUNING.waking.longest_retry_ms
+LONGEST_MS = DEFAULT_TUNING.subscriptions.longest_retry_ms
 PUBLISH = PublishSnapshot(b"a", 0, 1, TEXT)
 FLUSH_MS = int(RegistryTuning().flush_secs * 1000)
 
@@ -102,8 +102,8 @@ def test_a_delivery_is_tried_again_after_the_start() -> None:
 
 
 def test_the_longest_pause_is_that_of_many_failures() -> None:
-    assert WakingTuning(last_retry_ms=60_000, jitter=0.2).longest_retry_ms == 72_000
-    assert WakingTuning(last_retry_ms=10, jitter=0.0).longest_retry_ms == 1_000
+    assert SubscriptionsTuning(last_retry_ms=60_000, jitter=0.2).longest_retry_ms == 72_000
+    assert SubscriptionsTuning(last_retry_ms=10, jitter=0.0).longest_retry_ms == 1_000
 
 
 # Lifetimes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from everbrook.engine import WakingTuning
-from everbrook.engine.roster import record_name
+from everbrook.engine import SubscriptionsTuning
+from everbrook.engine.subscriptions.index import record_name
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, NoPendingWork, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Config
@@ -135,7 +135,7 @@ def test_a_callback_extends_the_lease(rig: SubscribingRig) -> None:
 
 
 def test_the_streams_of_a_wake_are_bounded_and_the_others_come_next() -> None:
-    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=2))
+    rig = SubscribingRig(tuning=SubscriptionsTuning(max_wake_streams=2))
     rig.hook()
     for name in "abcde":
         rig.put(f"events/{name}", b"x")
@@ -153,7 +153,7 @@ def test_the_streams_of_a_wake_are_bounded_and_the_others_come_next() -> None:
 
 def acked_at_once() -> SubscribingRig:
     """Have many streams with news, of which a worker says in one report that it knew of them."""
-    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=2))
+    rig = SubscribingRig(tuning=SubscriptionsTuning(max_wake_streams=2))
     rig.put_wake_stream()
     rig.pull()
     for name in "abcdefghij":
@@ -183,7 +183,7 @@ def test_streams_that_have_no_news_any_more_are_looked_at_in_several_turns() -> 
 
 
 def test_a_busy_stream_does_not_keep_others_waiting() -> None:
-    rig = SubscribingRig(tuning=WakingTuning(max_wake_streams=1))
+    rig = SubscribingRig(tuning=SubscriptionsTuning(max_wake_streams=1))
     rig.hook()
     rig.put("events/a", b"x")
     rig.put("events/b", b"x")

@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.engine.quotas import Quota
-from everbrook.engine.roster import record_name
+from everbrook.engine.subscriptions.index import record_name
 from everbrook.protocol import bucket_prefix
 from everbrook.protocol.errors import BucketFull, SubscriptionNotFound
 from tests.engine.subscribing import SubscribingRig

@@ -10,7 +10,7 @@ from everbrook.protocol import STREAM_ROOT
 from everbrook.storage import MemoryStorage
 from tests.engine.fakes import LastingStorage
 from tests.engine.subscribing import LEASE_MS, comparable
-from tests.engine.waking import IDS, PATHS, WakingMachine, going
+from tests.engine.wakes import IDS, PATHS, WakesMachine, going
 
 # Longer than any retry takes to come.
 LONG_MS = 75_000
@@ -19,7 +19,7 @@ MAX_ROUNDS = 200
 pending = precondition(lambda self: self.rig.engine.last_change > self.rig.engine.durable_change)
 
 
-class SubscriptionMachine(WakingMachine):
+class SubscriptionMachine(WakesMachine):
     """Whatever happens in whatever order: who is told in the end has been told of everything."""
 
     def __init__(self) -> None:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from everbrook.engine import WakingTuning
+from everbrook.engine import SubscriptionsTuning
 from everbrook.protocol import STREAM_ROOT, Append
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork
 from tests.engine.rig import JSON
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, WakeEvent, name_of
 
-MISSING_STREAM_MS = WakingTuning().missing_stream_ms
+MISSING_STREAM_MS = SubscriptionsTuning().missing_stream_ms
 
 
 @pytest.fixture

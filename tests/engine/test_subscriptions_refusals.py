@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 from msgspec.structs import replace
 
-from everbrook.engine import WakingTuning
+from everbrook.engine import SubscriptionsTuning
 from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, MemoryFull, SubscriptionNotFound
@@ -16,12 +16,12 @@ from tests.engine.fakes import LastingStorage
 from tests.engine.rig import UNBOUNDED, change_limits
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
-PAUSE_MS = round(DEFAULT_TUNING.waking.refused_secs * 1000)
-MISSING_STREAM_MS = DEFAULT_TUNING.waking.missing_stream_ms
-COMPACT_ALWAYS = WakingTuning(compact_at_bytes=-(10**9))
+PAUSE_MS = round(DEFAULT_TUNING.subscriptions.refused_secs * 1000)
+MISSING_STREAM_MS = DEFAULT_TUNING.subscriptions.missing_stream_ms
+COMPACT_ALWAYS = SubscriptionsTuning(compact_at_bytes=-(10**9))
 
 
-def hooked_rig(tuning: WakingTuning = DEFAULT_TUNING.waking) -> SubscribingRig:
+def hooked_rig(tuning: SubscriptionsTuning = DEFAULT_TUNING.subscriptions) -> SubscribingRig:
     rig = SubscribingRig(tuning=tuning)
     rig.put("events/a")
     rig.hook()
@@ -292,7 +292,7 @@ def test_a_storage_that_failed_is_asked_nothing_more(hooked: SubscribingRig) -> 
 # Memory
 
 
-def woken_rig(tuning: WakingTuning = DEFAULT_TUNING.waking) -> SubscribingRig:
+def woken_rig(tuning: SubscriptionsTuning = DEFAULT_TUNING.subscriptions) -> SubscribingRig:
     rig = SubscribingRig(LastingStorage(), tuning=tuning)
     rig.put("events/a")
     rig.hook()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine import WakingTuning
-from everbrook.engine.roster import record_name
+from everbrook.engine import SubscriptionsTuning
+from everbrook.engine.subscriptions.index import record_name
 from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import Fenced, SubscriptionNotFound
@@ -14,11 +14,11 @@ from tests.engine.fakes import DelayedStorage, LastingStorage
 from tests.engine.subscribing import LEASE_MS, SubscribingRig, comparable
 
 RECORD = record_name(STREAM_ROOT, "s")
-USUAL = DEFAULT_TUNING.waking
-COMPACT_ALWAYS = WakingTuning(compact_at_bytes=-(10**9))
+USUAL = DEFAULT_TUNING.subscriptions
+COMPACT_ALWAYS = SubscriptionsTuning(compact_at_bytes=-(10**9))
 
 
-def hooked(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
+def hooked(tuning: SubscriptionsTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
     """An engine with a webhook subscription `s` to the empty stream `events/a`."""
     rig = SubscribingRig(storage, tuning=tuning)
     rig.put("events/a")
@@ -27,7 +27,7 @@ def hooked(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -
     return rig
 
 
-def pulled(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
+def pulled(tuning: SubscriptionsTuning = USUAL, storage: MemoryStorage | None = None) -> SubscribingRig:
     """An engine with a pull-wake subscription `s` to the empty stream `events/a`."""
     rig = SubscribingRig(storage, tuning=tuning)
     rig.put_wake_stream()
@@ -40,41 +40,41 @@ def pulled(tuning: WakingTuning = USUAL, storage: MemoryStorage | None = None) -
 # The phases of a subscription with one event that nobody has acknowledged.
 
 
-def idle_with_news(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def idle_with_news(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = hooked(tuning)
     rig.add("events/a")
     rig.let_group_arrive()
     return rig
 
 
-def wake_on_its_way(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def wake_on_its_way(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = idle_with_news(tuning)
     rig.scheduler.settle()
     return rig
 
 
-def woken(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def woken(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = hooked(tuning)
     rig.add("events/a")
     rig.settle()
     return rig
 
 
-def taken_and_unacked(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def taken_and_unacked(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = woken(tuning)
     rig.answer()
     rig.settle()
     return rig
 
 
-def failed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def failed(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = woken(tuning)
     rig.answer(taken=False)
     rig.settle()
     return rig
 
 
-def failed_and_lapsed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def failed_and_lapsed(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = failed(tuning)
     while rig.found().wake:
         rig.pass_time(100)
@@ -84,21 +84,21 @@ def failed_and_lapsed(tuning: WakingTuning = USUAL) -> SubscribingRig:
     return rig
 
 
-def told(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def told(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = pulled(tuning)
     rig.add("events/a")
     rig.settle()
     return rig
 
 
-def claimed(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def claimed(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = told(tuning)
     rig.claim()
     rig.settle()
     return rig
 
 
-def without_wake_stream(tuning: WakingTuning = USUAL) -> SubscribingRig:
+def without_wake_stream(tuning: SubscriptionsTuning = USUAL) -> SubscribingRig:
     rig = pulled(tuning)
     rig.remove("wake")
     rig.add("events/a")
@@ -273,7 +273,7 @@ def test_a_subscription_deleted_while_a_start_goes_on_is_not_woken() -> None:
 
 
 def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
-    rig = hooked(WakingTuning(survey_slice=3))
+    rig = hooked(SubscriptionsTuning(scan_slice=3))
     for number in range(10):
         rig.put(f"events/{number}", b"x")
     for number in range(5):
@@ -292,7 +292,7 @@ def test_more_streams_than_one_look_takes_are_all_looked_at() -> None:
 
 @pytest.mark.parametrize("storage", [DelayedStorage, LastingStorage])
 def test_a_long_life_leaves_a_short_record(storage: type[MemoryStorage]) -> None:
-    rig = hooked(WakingTuning(compact_at_bytes=1000), storage())
+    rig = hooked(SubscriptionsTuning(compact_at_bytes=1000), storage())
     for number in range(60):
         rig.add("events/a")
         rig.settle()

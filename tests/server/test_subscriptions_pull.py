@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.engine import EngineTuning, WakingTuning
+from everbrook.engine import EngineTuning, SubscriptionsTuning
 from everbrook.server.tuning import ServerTuning
 from tests.server.conftest import Connect, Start
 from tests.server.mounted import Mounted
@@ -224,7 +224,7 @@ def test_a_wake_stream_is_not_made_by_the_server_but_waited_for() -> None:
     """§7.2: the application creates it."""
     name, path, wake_stream = fresh(), fresh("jobs"), fresh("wake")
     config = {"type": "pull-wake", "streams": [path], "wake_stream": wake_stream}
-    soon = ServerTuning(engine=EngineTuning(waking=WakingTuning(missing_stream_ms=50)))
+    soon = ServerTuning(engine=EngineTuning(subscriptions=SubscriptionsTuning(missing_stream_ms=50)))
     with RunningServer(configured(), tuning=soon) as server, server.connect() as wire:
         api = Api(wire)
         api.create(path)

@@ -229,4 +229,4 @@ def test_subscriptions_are_taken_up_in_slices(server: Server) -> None:
 
     server.runner.run(start_again())
     server.run()
-    assert 0 < server.most <= 2 * server.engine.tuning.waking.survey_slice
+    assert 0 < server.most <= 2 * server.engine.tuning.subscriptions.scan_slice

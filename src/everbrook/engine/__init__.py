@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         CommitTuning as CommitTuning,
         EngineTuning as EngineTuning,
         FeedTuning as FeedTuning,
-        WakingTuning as WakingTuning,
+        SubscriptionsTuning as SubscriptionsTuning,
     )
 
 __getattr__, __dir__ = lazy_imports(
@@ -32,6 +32,6 @@ __getattr__, __dir__ = lazy_imports(
         ".feed": "Batch",
         ".limits": "MAX_COST_BYTES MAX_COST_RATIO PRODUCER_IDLE_MS UNLIMITED",
         ".stream": "Stream",
-        ".tuning": "CommitTuning EngineTuning FeedTuning WakingTuning",
+        ".tuning": "CommitTuning EngineTuning FeedTuning SubscriptionsTuning",
     },
 )

@@ -82,18 +82,18 @@ class RegistryTuning(Struct, frozen=True, kw_only=True):
     """How many outdated messages the registry keeps, besides one for each stream, before it is written anew."""
 
 
-class WakingTuning(Struct, frozen=True, kw_only=True):
-    """How subscriptions are loaded at the start, woken, retried and compacted."""
+class SubscriptionsTuning(Struct, frozen=True, kw_only=True):
+    """How subscriptions are loaded at the start, how they wake workers, are retried and are compacted."""
 
     load_slice: int = 256
-    survey_slice: int = 256
+    scan_slice: int = 256
     backfill_slice: int = 64
     """How many streams are looked at in one step for whether a new subscription links them."""
     wakes_at_once: int = 64
     max_wake_streams: int = MAX_WAKE_STREAMS
-    max_remembered: int = 200_000
+    max_cached: int = 200_000
     """For how many streams the cache holds the subscriptions that they wake."""
-    max_remembered_bytes: int = 16 * 1024 * 1024
+    max_cached_bytes: int = 16 * 1024 * 1024
     """How many bytes the names of those streams have."""
     first_retry_ms: int = 1_000
     last_retry_ms: int = 60_000
@@ -126,7 +126,7 @@ class EngineTuning(Struct, frozen=True, kw_only=True):
     recent_changes: RecentChangesTuning = RecentChangesTuning()
     uploads: UploadTuning = UploadTuning()
     registry: RegistryTuning = RegistryTuning()
-    waking: WakingTuning = WakingTuning()
+    subscriptions: SubscriptionsTuning = SubscriptionsTuning()
     ownership: OwnershipTuning = OwnershipTuning()
 
 

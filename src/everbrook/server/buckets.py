@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import UNLIMITED
-from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.commands import CreateBucket
 from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket_prefix
 from everbrook.protocol.retaining import format_retention, parse_retention

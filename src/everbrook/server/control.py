@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.subscriptions.state import Subscription, Wake
 from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.loading import Loading

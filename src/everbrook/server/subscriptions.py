@@ -7,7 +7,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.subscriptions import Reported, Subscriptions
+from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
 from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
 from everbrook.protocol.offset import Sentinel, parse_offset
@@ -262,10 +262,10 @@ class SubscriptionResource:
     def release(self, request: Request, common: bytes, route: Route) -> Response:
         """POST …/release (§7.2)."""
         report = self._fenced(request, route, pull=True)
-        self._subscriptions.report(route.root, _id(route), Reported(report.wake_id, report.generation, done=True))
+        self._subscriptions.report(route.root, _id(route), WakeReport(report.wake_id, report.generation, done=True))
         return no_content(common, self._engine.last_change)
 
-    def _fenced(self, request: Request, route: Route, *, pull: bool) -> Reported:
+    def _fenced(self, request: Request, route: Route, *, pull: bool) -> WakeReport:
         """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""
         token = self.require_token(request, route)
         body = _decode(request.body, ReportBody)
@@ -273,7 +273,7 @@ class SubscriptionResource:
         self._wakes.check(token, subscription, body.generation, body.wake_id)
         _require_kind(subscription, pull=pull)
         acks = tuple(_parse_ack(ack, route.root) for ack in body.acks)
-        return Reported(body.wake_id, body.generation, acks, body.done)
+        return WakeReport(body.wake_id, body.generation, acks, body.done)
 
     def require_token(self, request: Request, route: Route) -> str:
         """Give the token of a report, or refuse it. Who has none learns nothing, not even which subscriptions are

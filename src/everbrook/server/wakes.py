@@ -13,9 +13,9 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
-from everbrook.engine.subscription import Trouble
-from everbrook.engine.subscriptions import Subscriptions
-from everbrook.engine.waking import Delivery
+from everbrook.engine.subscriptions.index import Trouble
+from everbrook.engine.subscriptions.service import Subscriptions
+from everbrook.engine.subscriptions.wakes import Delivery
 from everbrook.protocol.errors import Fenced, ProtocolError, TokenInvalid
 from everbrook.protocol.lifetime import format_expires_at
 from everbrook.protocol.state import Head

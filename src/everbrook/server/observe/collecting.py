@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.stats import EngineStats, Histogram
-from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.observe.catalogue import METRICS, Kind
 from everbrook.server.observe.counters import COUNTED
@@ -95,7 +95,7 @@ class ServerCollector(Collector):
         yield from _of_checkpoints(engine)
 
     def _of_subscriptions(self) -> Iterator[Family]:
-        found = self._subscriptions.survey()
+        found = self._subscriptions.stats()
         deliveries = self._observer.deliveries
         taken = [(("taken",), deliveries[True]), (("failed",), deliveries[False])]
         yield family("everbrook_subscriptions", found.by_kind.items())

@@ -8,7 +8,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.subscriptions import Subscriptions
+from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.caching import NO_STORE
 from everbrook.server.exchange import Request, Response
 from everbrook.server.methods import READING, refuse_method

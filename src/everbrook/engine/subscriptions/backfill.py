@@ -1,7 +1,7 @@
-"""Backfill: which streams the pattern of a new subscription links, looked up a slice at a time (§6.2).
+"""Backfill: finds the streams that the pattern of a new subscription links, a slice at a time (§6.2).
 
-Each stream is linked at the tail that it has when its slice is looked at. What is appended from then on is news, also
-if that is before the subscription is there.
+Each stream is linked at the tail that it has when its slice is read. What is appended from then on is news, even if it
+is appended before the subscription exists.
 """
 
 from everbrook.engine.engine import Engine
@@ -13,7 +13,7 @@ from everbrook.protocol.subscriptions.state import Link
 
 
 class Backfill:
-    """The links of one subscription to be. `step` until it says that all streams were looked at, then `finish`."""
+    """Collects the links of a subscription that will be created. Call `step` until it gives True, then `finish`."""
 
     def __init__(self, engine: Engine, root: bytes, config: Config, slice_streams: int) -> None:
         self._engine = engine
@@ -27,7 +27,7 @@ class Backfill:
         engine.followers.append(self._follow)
 
     def step(self) -> bool:
-        """Look at the next streams, and tell whether those were the last."""
+        """Read the next slice of streams, and tell whether it was the last."""
         if self._go_on_after is not None:
             heads, self._go_on_after = self._engine.listing.scan_newest(
                 self._prefix, self._go_on_after, self._slice_streams
@@ -36,19 +36,19 @@ class Backfill:
         return self._go_on_after is None
 
     def finish(self) -> dict[str, Link]:
-        """Give the links, with those to streams that are not durable yet."""
+        """Give the links, including those to streams that are not durable yet."""
         if self._config.pattern:
             self._links |= backfill(self._config, self._root, self._engine.listing.arriving(self._prefix))
         return self._links
 
     def close(self) -> tuple[bytes, ...]:
-        """Follow no more. Gives the streams that may have news since they were looked at."""
+        """Stop following changes. Gives the streams that may have news since their slice was read."""
         if self._follow in self._engine.followers:
             self._engine.followers.remove(self._follow)
         return tuple(self._changed)
 
     def _follow(self, edit: Edit) -> None:
-        """Hear of an edit that is durable now."""
+        """Note a stream that changed, and remove the link to one that was dropped."""
         identity = edit.head.identity
         if not identity.name.startswith(self._prefix):
             return

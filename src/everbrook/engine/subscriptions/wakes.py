@@ -1,7 +1,7 @@
-"""Waking: appends wake subscriptions, webhooks are delivered and tried again, leases lapse (§7).
+"""Wakes: appends wake subscriptions, webhooks are delivered and tried again, leases lapse (§7).
 
-Whether there is work is derived from tails and acks. What is kept in memory beside that is only which streams may have
-news.
+Whether a subscription has work follows from the tails of its streams and from its acks. Memory holds, beyond that, only
+which streams may have news.
 """
 
 import logging
@@ -14,9 +14,7 @@ from msgspec import Struct
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
-from everbrook.engine.roster import Roster, record_name
-from everbrook.engine.subscribers import path_of
-from everbrook.engine.subscription import Active, Trouble
+from everbrook.engine.subscriptions.index import Active, SubscriptionIndex, Trouble, path_of, record_name
 from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, quoted
 from everbrook.protocol.state import Head
@@ -30,37 +28,37 @@ Deliverer = Callable[[Subscription, Wake], None]
 
 
 class Delivery(Struct, frozen=True):
-    """What became of a webhook: whether it was taken, and whether the receiver is done with the work."""
+    """The result of a webhook: whether it was accepted, and whether the receiver is done with the work."""
 
     taken: bool
     done: bool = False
 
 
-class Waking:
-    """Wakes the subscriptions of a roster."""
+class WakeScheduler:
+    """Decides when the subscriptions of an index wake, are delivered again, and lose a lease."""
 
-    def __init__(self, engine: Engine, roster: Roster, deliver: Deliverer) -> None:
-        """Hear of news. `deliver` sends a wake to its webhook, and tells `delivered`."""
+    def __init__(self, engine: Engine, index: SubscriptionIndex, deliver: Deliverer) -> None:
+        """Follow durable changes. `deliver` sends a wake to its webhook, and calls `delivered` with the result."""
         self._engine = engine
-        self._tuning = engine.tuning.waking
+        self._tuning = engine.tuning.subscriptions
         self._faults = engine.faults
-        self._roster = roster
+        self._index = index
         self._deliver_wake = deliver
         self._waiting: list[Active] = []
         self._scheduled = False
         engine.followers.append(self._follow)
 
     def resume(self, active: Active) -> None:
-        """Go on with what was under way when the last server ended: a delivery may not have arrived."""
+        """Continue what was under way when the last server ended: its delivery may not have arrived."""
         subscription = active.subscription
         if subscription.wake and not subscription.pull and not subscription.next_attempt_at:
             self._deliver(active)
-        if subscription.wake and subscription.pull and not self._is_told(subscription, subscription.wake):
-            self._tell_again(active)
+        if subscription.wake and subscription.pull and not self._is_announced(subscription, subscription.wake):
+            self._announce_again(active)
         self._set_timer(active)
 
-    def _is_told(self, subscription: Subscription, wake: Wake) -> bool:
-        """Tell whether the wake stream that tells of a wake is still there."""
+    def _is_announced(self, subscription: Subscription, wake: Wake) -> bool:
+        """Tell whether the wake stream into which a wake was written still exists."""
         name = (subscription.root + (subscription.config.wake_stream or "")).encode()
         try:
             return (
@@ -72,26 +70,27 @@ class Waking:
     # News
 
     def _follow(self, edit: Edit) -> None:
-        """Hear of an edit that is durable now."""
-        if not self._roster.active:
+        """Note the news in an edit that is durable now."""
+        if not self._index.active:
             return
         name = edit.head.identity.name
         if isinstance(edit, Drop):
-            for active in self._roster.subscribers.of(name):
+            for active in self._index.links.of(name):
                 active.forget(path_of(name), edit.head.identity.incarnation)
-            for active in self._roster.subscribers.told_in(name):
-                self._tell_again(active)
+            for active in self._index.links.with_wake_stream(name):
+                self._announce_again(active)
         elif edit.data or edit.created:
             self.note_news(name, edit.head)
 
-    def _tell_again(self, active: Active) -> None:
-        """Let a wake that nobody has claimed be told of anew: where it was told of is gone."""
+    def _announce_again(self, active: Active) -> None:
+        """Repeat a wake that nobody has claimed, because the wake stream into which it was written is gone."""
         with suppress(ProtocolError):
             self.call_off(active)
         self._wake_soon(active)
 
     def note_news(self, name: bytes, head: Head) -> None:
-        for active in self._roster.subscribers.of(name):
+        """Queue the subscriptions for which a stream has news."""
+        for active in self._index.links.of(name):
             path = path_of(name)
             if active.subscription.has_news(path, head.identity.incarnation, head.tail):
                 active.candidates[path] = None
@@ -110,35 +109,35 @@ class Waking:
             self._faults.soon(Callback.SUBSCRIPTION, self._wake_waiting, failed=self._wake_later)
 
     def _wake_later(self) -> None:
-        """Wake those who wait after a while: it failed."""
+        """Try the queued wakes again after a pause: the last attempt raised an exception."""
         self._scheduled = bool(self._waiting)
         if self._waiting:
             secs = self._tuning.refused_secs
             self._faults.later(Callback.SUBSCRIPTION, secs, self._wake_waiting, failed=self._wake_later)
 
     def _wake_waiting(self) -> None:
-        """Wake some of those who wait: so many that not more streams are looked at than one wake may name."""
+        """Wake some of the queued subscriptions: so many that no more streams are checked than one wake may name."""
         self._scheduled = False
-        now_waking: list[Active] = []
+        batch: list[Active] = []
         streams = 0
         for active in self._waiting[: self._tuning.wakes_at_once]:
-            now_waking.append(active)
+            batch.append(active)
             streams += len(active.candidates)
             if streams >= self._tuning.max_wake_streams:
                 break
-        del self._waiting[: len(now_waking)]
-        for active in now_waking:
+        del self._waiting[: len(batch)]
+        for active in batch:
             active.queued = False
             self._faults.run(Callback.SUBSCRIPTION, self.wake, active)
         self._schedule()
 
     def wake(self, active: Active) -> bool:
-        """Begin a generation if there is news, and tell whether one did.
+        """Begin a generation if there is news, and tell whether one began.
 
-        So many streams are looked at as a wake may name. If they have no news, others are in another turn.
+        It checks as many streams as a wake may name. If they have no news, the others follow in a later turn.
         """
         now = self._engine.clock.now()
-        if self._engine.failure or not self._roster.holds(active):
+        if self._engine.failure or not self._index.is_current(active):
             return False
         if active.subscription.next_attempt_at > now:
             self._set_timer(active)
@@ -148,7 +147,7 @@ class Waking:
             try:
                 outcome = self._engine.execute(WakeUp(active.name, now, "w_" + self._engine.clock.token(), candidates))
             except ProtocolError as error:
-                # The wake stream is not there, closed or full. That may change.
+                # The wake stream does not exist, or is closed or full. That may change.
                 self._note_trouble(active, error)
                 active.waits_until = now + self._tuning.missing_stream_ms
                 self._set_timer(active)
@@ -167,19 +166,19 @@ class Waking:
         return False
 
     def _note_trouble(self, active: Active, error: ProtocolError) -> None:
-        """Let be seen why a subscription can't wake. A limit that it has reached is in the log, once."""
+        """Keep the reason why a subscription can't wake anybody. A limit that it has reached is logged once."""
         known, active.trouble = active.trouble, Trouble(error.code, error.detail)
         if isinstance(error, PayloadTooLarge) and (known is None or known.code != error.code):
             id_, root = active.subscription.id, active.subscription.root
             logger.warning("the subscription %r below %s wakes nobody: %s", id_, quoted(root.encode()), error)
 
     def _queue_again(self, active: Active) -> None:
-        """Put the streams of a wake behind the others, whose turn is next if they go on having news."""
+        """Move the streams of a wake behind the other candidates, so that the next wake names the others first."""
         wake = active.subscription.wake
         active.candidates.update(dict.fromkeys(wake.tails if wake else ()))
 
     def take(self, active: Active, outcome: Changed) -> None:
-        """Take over what was decided."""
+        """Apply the outcome of a command."""
         active.take(outcome.events)
         active.written_bytes += outcome.size
         self._set_timer(active)
@@ -187,13 +186,13 @@ class Waking:
             self._compact(active)
 
     def _compact(self, active: Active) -> None:
-        """Let a subscription forget its past, or do that another time."""
+        """Replace the events in the record by the present state. If that is refused, a later change tries again."""
         with suppress(ProtocolError):
             compacted = self._engine.execute(Compact(active.name, self._engine.clock.now()))
             active.written_bytes, active.stated_bytes = 0, compacted.size
 
     def call_off(self, active: Active) -> None:
-        """End a wake that nobody can claim any more, as its streams are gone: later news must wake again."""
+        """End a wake that nobody holds and that nobody can claim any more, so that later news wakes again."""
         wake = active.subscription.wake
         if wake and wake.holder is None:
             over = Report(
@@ -204,29 +203,31 @@ class Waking:
     # Webhooks
 
     def _deliver(self, active: Active) -> None:
-        """Send the present wake when it is durable, unless that is under way."""
+        """Send the present wake when it is durable, unless its delivery is under way."""
         generation = active.subscription.generation
         if active.delivering == generation:
             return
         active.delivering = generation
 
         def settle(_failure: ProtocolError | None) -> None:
-            # If this wake itself was refused, another one has been taken up in its place.
+            # Ignoring the failure is right. A poisoned store shows in `engine.failure`. If a group was refused, the
+            # engine calls `on_roll_back` before any answer, and `Subscriptions._reload` replaces each `Active` whose
+            # record was in the group: the wake of an `Active` that is still current is durable.
             wake = active.subscription.wake
-            here = self._roster.holds(active) and not self._engine.failure
+            here = self._index.is_current(active) and not self._engine.failure
             if here and wake and active.delivering == generation:
                 self._deliver_wake(active.subscription, wake)
 
         self._engine.when_durable(self._engine.last_change, settle)
 
     def delivered(self, subscription: Subscription, generation: int, delivery: Delivery) -> None:
-        """Hear what became of a delivery (§7.1)."""
-        active = self._roster.get(record_name(subscription.root.encode(), subscription.id))
+        """Take the result of a delivery (§7.1)."""
+        active = self._index.get(record_name(subscription.root.encode(), subscription.id))
         if active is None or active.subscription is not subscription or self._engine.failure:
-            # It was deleted, and may have been created anew.
+            # It was deleted, and may have been created again.
             return
         if active.delivering != generation:
-            # Its lease has run out meanwhile.
+            # Its lease has lapsed meanwhile.
             return
         active.delivering = 0
         now = self._engine.clock.now()
@@ -235,7 +236,7 @@ class Waking:
             outcome = self._engine.execute(Deliver(active.name, now, generation, delivery.done, retry_at))
         except ProtocolError as error:
             self._note_trouble(active, error)
-            # There is no room to note it. When the lease has run out it is delivered anew.
+            # There is no room to store the result. The wake is delivered again when its lease has lapsed.
             return
         if isinstance(outcome, Changed):
             self.take(active, outcome)
@@ -243,19 +244,19 @@ class Waking:
             self.wake(active)
 
     def _retry_delay_ms(self, failures: int) -> int:
-        """Give how long to wait after a number of failures: twice as long each time, with jitter (§7.1)."""
+        """Give the delay after a number of failures: exponential backoff with jitter (§7.1)."""
         tuning = self._tuning
         delay_ms: int = min(tuning.first_retry_ms << min(failures, 16), tuning.last_retry_ms)
         return round(delay_ms * (1 + tuning.jitter * (2 * self._engine.clock.chance() - 1)))
 
     def _retry_at(self, now: int, failures: int) -> int:
-        """Give when to try again: never in the same second, in which a signature would be the same."""
+        """Give when to try again: not in the same second, because the signature would be the same."""
         return max(now + self._retry_delay_ms(failures), (now // 1000 + 1) * 1000)
 
     # Time
 
     def _set_timer(self, active: Active) -> None:
-        """Look at a subscription when its lease will have run out, or when a delivery is to be tried again."""
+        """Set the timer to the end of the lease, or to the next attempt, whichever is first."""
         subscription, wake = active.subscription, active.subscription.wake
         moments = []
         if wake and wake.lease_until is not None:
@@ -265,49 +266,49 @@ class Waking:
         if active.waits_until and not wake:
             moments.append(active.waits_until)
         if moments:
-            self._look_at(active, min(moments))
+            self._set_timer_at(active, min(moments))
         else:
             active.stop()
 
-    def _look_at(self, active: Active, moment: int) -> None:
+    def _set_timer_at(self, active: Active, moment: int) -> None:
         active.stop()
         delay_secs = max(0.0, (moment - self._engine.clock.now()) / 1000)
         active.timer = self._faults.later(
-            Callback.SUBSCRIPTION, delay_secs, self._look, active, failed=partial(self._look_again, active)
+            Callback.SUBSCRIPTION, delay_secs, self._on_timer, active, failed=partial(self._time_again, active)
         )
 
-    def _look_again(self, active: Active) -> None:
-        """Look at a subscription after a while: it failed, and nobody else would."""
-        if self._roster.holds(active):
-            self._look_at(active, self._engine.clock.now() + self._tuning.missing_stream_ms)
+    def _time_again(self, active: Active) -> None:
+        """Set the timer again after an exception: nothing else would."""
+        if self._index.is_current(active):
+            self._set_timer_at(active, self._engine.clock.now() + self._tuning.missing_stream_ms)
 
-    def _look(self, active: Active) -> None:
+    def _on_timer(self, active: Active) -> None:
         active.timer = None
         active.waits_until = 0
-        if self._engine.failure or not self._roster.holds(active):
+        if self._engine.failure or not self._index.is_current(active):
             return
         now = self._engine.clock.now()
         try:
             outcome = self._engine.execute(Lapse(active.name, now))
         except ProtocolError as error:
-            # There is no room to note it. There may be yet.
+            # There is no room to store the lapse. There may be room later.
             self._note_trouble(active, error)
-            self._look_at(active, now + self._tuning.missing_stream_ms)
+            self._set_timer_at(active, now + self._tuning.missing_stream_ms)
             return
         if isinstance(outcome, Changed):
             self.take(active, outcome)
-            self._note_hanging(active, now)
+            self._fail_hanging_delivery(active, now)
         subscription = active.subscription
         if subscription.wake is None:
             self.wake(active)
         elif not subscription.pull and 0 < subscription.next_attempt_at <= now:
             self._deliver(active)
-            self._look_at(active, subscription.wake.lease_until or now)
+            self._set_timer_at(active, subscription.wake.lease_until or now)
         else:
             self._set_timer(active)
 
-    def _note_hanging(self, active: Active, now: int) -> None:
-        """Count a delivery that outlasted its lease as failed, so that one that hangs is not sent to ever again."""
+    def _fail_hanging_delivery(self, active: Active, now: int) -> None:
+        """Count a delivery that outlasted its lease as failed: the retries of a receiver that hangs must back off."""
         generation, active.delivering = active.delivering, 0
         if not generation:
             return

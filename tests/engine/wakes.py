@@ -9,8 +9,8 @@ from contextlib import suppress
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from everbrook.engine import WakingTuning
-from everbrook.engine.roster import record_name
+from everbrook.engine import SubscriptionsTuning
+from everbrook.engine.subscriptions.index import record_name
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import AlreadyClaimed, Fenced, NoPendingWork, ProtocolError, SubscriptionNotFound
 from everbrook.protocol.subscriptions import Subscription, Wake, is_linked
@@ -29,12 +29,12 @@ ids = st.sampled_from(IDS)
 going = st.sampled_from(["nothing", "turn", "arrive", "settle"])
 
 
-class WakingMachine(RuleBasedStateMachine):
+class WakesMachine(RuleBasedStateMachine):
     """Everything that can happen to subscriptions but for what the storage decides."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.rig = SubscribingRig(self.new_storage(), tuning=WakingTuning(compact_at_bytes=500))
+        self.rig = SubscribingRig(self.new_storage(), tuning=SubscriptionsTuning(compact_at_bytes=500))
         self.outstanding: list[Sent] = []
         self.seen = 0
         self.baselines: Baselines = {}
