@@ -72,7 +72,7 @@ def test_a_stream_that_was_created_anew_is_a_loss(
     stream.delete()
     stream.create(data=[7, 7, 7, 7])
     assert messages(read_task(connection, task(there), fail_on_data_loss=False)) == expected(there[:-1])
-    with pytest.raises(DataLoss, match="is another stream now"):
+    with pytest.raises(DataLoss, match="has another incarnation"):
         list(read_task(connection, task(there), fail_on_data_loss=True))
 
 

@@ -390,7 +390,7 @@ def test_a_stream_that_is_created_anew_while_a_task_comes_to_it_is_a_loss(
     partitions = query.reader.partitions(start, end)
     stream.delete()
     stream.create(data=[3, 4])
-    with pytest.raises(DataLoss, match="a' is another stream now"):
+    with pytest.raises(DataLoss, match="a' has another incarnation"):
         [row for partition in partitions for row in query.reader.read(partition)]
 
 

@@ -41,7 +41,7 @@ def decode_raw(payload: bytes) -> dict[str, Raw]:
 
 
 def has_variant(type_: pa.DataType) -> bool:
-    """Tell whether values of a type are, or hold, values of any type."""
+    """Tell whether a type is VARIANT, or contains it."""
     children = (type_.field(place).type for place in range(type_.num_fields))
     return (pa.types.is_struct(type_) and is_variant(type_)) or any(map(has_variant, children))
 

@@ -20,14 +20,15 @@ from everbrook.spark.options import ServerOptions, SinkOptions
 MAX_PAYLOAD_BYTES = 1024 * 1024
 _MAX_REASON_CHARACTERS = 2000
 _ONE_BY_ONE = 1
-_SMALLER = 16
+"""A size of appends that makes each message an append of its own."""
+_CUT_FACTOR = 16
 
 
 class Letter(Struct, frozen=True):
     """A message that could not be used."""
 
     place: Mapping[str, str | None]
-    """Where it is, in fields of the letter."""
+    """The fields of the letter that say where the message is."""
     reason: str
     payload: bytes | None
 
@@ -48,28 +49,28 @@ def append_letters(
 
 def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]) -> None:
     """Write letters, and cut payloads until the server takes them. Each attempt calls `write` with all letters."""
-    most = MAX_PAYLOAD_BYTES
+    max_bytes = MAX_PAYLOAD_BYTES
     while True:
         try:
-            write([encode(letter, most) for letter in letters])
+            write([encode(letter, max_bytes) for letter in letters])
         except (BatchTooLarge, PayloadTooLarge) as error:
             refusal = error.__cause__ if isinstance(error, BatchTooLarge) else error
-            if not most or type(refusal) is not PayloadTooLarge:  # of its subclasses, none is about one message
+            if not max_bytes or type(refusal) is not PayloadTooLarge:  # of its subclasses, none is about one message
                 raise
-            most //= _SMALLER
+            max_bytes //= _CUT_FACTOR
         else:
             return
 
 
-def encode(letter: Letter, most: int = MAX_PAYLOAD_BYTES) -> bytes:
+def encode(letter: Letter, max_bytes: int = MAX_PAYLOAD_BYTES) -> bytes:
     """Write a letter as JSON, with its payload and its reason cut to a size. A payload that is not UTF-8 is base64."""
-    told = {**letter.place, "reason": letter.reason[: min(most, _MAX_REASON_CHARACTERS)]}
+    told = {**letter.place, "reason": letter.reason[: min(max_bytes, _MAX_REASON_CHARACTERS)]}
     payload = letter.payload
     if payload is None:
         return msgspec.json.encode(told | {"payload": None})
-    size = {"payload_bytes": len(payload)} if len(payload) > most else {}
+    size = {"payload_bytes": len(payload)} if len(payload) > max_bytes else {}
     try:
         payload.decode()
     except UnicodeDecodeError:
-        return msgspec.json.encode(told | {"payload_base64": payload[:most]} | size)
-    return msgspec.json.encode(told | {"payload": payload[:most].decode(errors="ignore")} | size)
+        return msgspec.json.encode(told | {"payload_base64": payload[:max_bytes]} | size)
+    return msgspec.json.encode(told | {"payload": payload[:max_bytes].decode(errors="ignore")} | size)

@@ -1,4 +1,4 @@
-"""Limits: how far each stream is read in a micro-batch, so that all together are not more than was allowed.
+"""Limits: how far each stream is read in a micro-batch, so that a batch keeps its limits.
 
 Each stream gets a quantum, or all that it has, and the rest is shared by size, so that a small backlog does not wait
 for a large one. If the limit is too small for that, streams take turns: one that gets nothing is first in the next
@@ -21,9 +21,9 @@ Unit = Literal["skip", "max_bytes"]
 
 
 class Question(Struct, frozen=True):
-    """Asks for the end of so many messages behind an offset of a stream, or of those within so many bytes.
+    """Asks for the offset that lies a number of messages, or of bytes, behind another one of a stream.
 
-    The answer is the tail if there are not as many. Of bytes it is the end of one message at least.
+    The answer is the tail if there are fewer. Of bytes it is the end of a message, and of one message at least.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Question(Struct, frozen=True):
 
     @property
     def query(self) -> dict[str, str]:
-        """Give it as parameters of a request."""
+        """The parameters of the request."""
         return {"offset": self.offset, self.unit: str(self.count)}
 
 
@@ -76,7 +76,7 @@ def shares(sizes: Mapping[str, int], total: int, quantum: int) -> dict[str, int]
 
 
 def _limit_rows(ranges: Sequence[Range], max_rows: int, ask: Ask) -> Sequence[Range]:
-    # A message takes a byte at least: so many bytes are not more messages.
+    # A message has at least one byte, so that the number of bytes bounds the number of messages.
     sizes = {range_.name: size_of(range_) for range_ in ranges}
     if sum(sizes.values()) <= max_rows:
         return ranges
@@ -90,7 +90,7 @@ def _limit_bytes(ranges: Sequence[Range], max_bytes: int, ask: Ask) -> Sequence[
     taken: list[Range] = []
     left = max_bytes
     for range_ in _cut(ranges, shares(sizes, max_bytes, BYTES_QUANTUM), "max_bytes", ask):
-        # A message that is larger than its share comes when its stream is first, if need be alone.
+        # A message that is larger than its share waits until its stream is first, and may then fill the batch.
         if not taken or size_of(range_) <= left:
             taken.append(range_)
             left -= size_of(range_)

@@ -17,7 +17,7 @@ FORGOTTEN = (
     "the server has forgotten what has changed since the last batch: streams that were created and deleted since then "
     "can't be named"
 )
-_NAMED = 3
+_MAX_TOLD = 3
 
 
 class DataLoss(Exception):
@@ -26,9 +26,9 @@ class DataLoss(Exception):
 
 def data_loss(losses: Sequence[str]) -> DataLoss:
     """Make the error that names the first few losses."""
-    more = f", and {len(losses) - _NAMED} more" if len(losses) > _NAMED else ""
+    more = f", and {len(losses) - _MAX_TOLD} more" if len(losses) > _MAX_TOLD else ""
     return DataLoss(
-        f"messages were lost: {'; '.join(losses[:_NAMED])}{more}. To go on without them, set failOnDataLoss to false"
+        f"messages were lost: {'; '.join(losses[:_MAX_TOLD])}{more}. To go on without them, set failOnDataLoss to false"
     )
 
 

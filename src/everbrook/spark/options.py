@@ -17,7 +17,7 @@ OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 MAX_APPEND_BYTES = 16 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
 AUTO = "auto"
-"""A limit of `BATCH_BYTES`, where the server can say where messages end."""
+"""A limit of `BATCH_BYTES` on servers that can say where messages end, and none on others."""
 
 
 class ServerOptions(Struct, frozen=True):

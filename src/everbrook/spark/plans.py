@@ -39,7 +39,7 @@ def whole_streams(df: DataFrame) -> bool:
 
 
 def keeps_size(df: DataFrame) -> bool:
-    """Tell whether rows are those of the source, or fewer: then a batch is no larger than what it reads."""
+    """Tell whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
     try:
         return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))  # noqa: SLF001 - as above
     except (Py4JError, AttributeError, TypeError):
@@ -72,7 +72,7 @@ def size_of_batch(query: StreamingQuery) -> int | None:
 
 
 def incarnations_of(query: StreamingQuery) -> dict[str, str]:
-    """Give the incarnations of the streams that the batch reads which a query runs now, as far as they are known."""
+    """Give the incarnations of the streams in the batch that a query runs now, as far as they are known."""
     told: dict[str, set[str]] = {}
     for bounds in _bounds(query):
         start, end = bounds or ({}, {})

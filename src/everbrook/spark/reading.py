@@ -109,7 +109,7 @@ class Reading(Struct, frozen=True):
             self._lost(f"{range_.name!r} is gone; {range_.end} was to be read", error)
             return
         except (StreamRewound, InvalidOffset) as error:
-            self._lost(f"{range_.name!r} is another stream now; {range_.end} was to be read: {error}", error)
+            self._lost(f"{range_.name!r} has another incarnation; {range_.end} was to be read: {error}", error)
             return
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
             self._lost(f"{range_.name!r} ends at {end}; {range_.end} was to be read", None)

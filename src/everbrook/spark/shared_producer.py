@@ -1,4 +1,4 @@
-"""The producer that all batch writes of a stream share: a stream remembers so many producers at most, and forgets none.
+"""The producer that all batch writes of a stream share: a stream takes a limited number, and forgets none.
 
 Each batch write begins a new epoch and names the position that it continues from, so that none overwrites what another
 has stored. The position lists the last batch writes, and how many appends of each the stream has. A batch write that

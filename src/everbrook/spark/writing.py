@@ -105,7 +105,7 @@ class BatchWriting:
         *,
         sized: bool,
     ) -> None:
-        """Write messages of a layout. `sized` says that a batch is no larger than what it reads."""
+        """Write messages of a layout. `sized` says that a batch is about as large as what it reads."""
         self._options = options
         self._layout = layout
         self._tuning = tuning

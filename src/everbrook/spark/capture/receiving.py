@@ -69,7 +69,7 @@ class Receiver:
         self._told_at = self._well_at = time.monotonic()
         woken, wake = os.pipe()
         os.set_blocking(wake, False)
-        # The thread closes its end when it ends, and `close` the other one.
+        # The thread closes the end that it reads, and `close` the end that it writes.
         self._woken, self._wake = os.fdopen(woken, "rb", buffering=0), os.fdopen(wake, "wb", buffering=0)
         self._closed = False
         self._thread = threading.Thread(target=self._run, name=f"everbrook-{options.slot}", daemon=True)

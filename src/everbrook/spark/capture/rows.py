@@ -26,7 +26,7 @@ _QUOTE = ord('"')
 
 
 class Headers:
-    """The headers of all messages of a transaction, by operation. Without one they are of the copy: `snapshot`."""
+    """The headers of all messages of a transaction, by operation. Those of the initial copy have `snapshot`."""
 
     def __init__(self, lsn: int, xid: int | None = None, committed_at_us: int | None = None) -> None:
         told: dict[str, object] = {"lsn": format_lsn(lsn)}

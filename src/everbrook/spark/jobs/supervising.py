@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAUSES = Retry(first_delay_secs=1.0, max_delay_secs=60.0)
 WELL_SECS = 60.0
-"""After so long, a job that makes progress does well: what failed before is forgotten."""
+"""A job that makes progress and has run for this long has recovered: its failures are counted anew."""
 FINISH_SECS = 30.0
 """How long a batch under way is waited for."""
 _LOOK_SECS = 0.1
@@ -123,7 +123,7 @@ class Supervisor(threading.Thread):
             self._change(error=None)
 
     def _progresses(self, query: Any) -> bool:  # noqa: ANN401
-        """Tell whether a query has done a batch, or has nothing to do. A long batch may still fail as the last time."""
+        """Tell whether a query has finished a batch, or has nothing to do. Its first batch may still fail as before."""
         done = self._board[self._job.name].batches > self._batches_before
         return done or query.status["message"].startswith(_WAITING)
 

@@ -56,7 +56,7 @@ class PositionWentBack(Exception):
 
 
 class Writer(Struct, frozen=True):
-    """Who writes: a sink, the query that it is in, the number of the batch, and which streams it reads."""
+    """The writer of a batch: its sink, its query, the number of the batch, and the incarnations that it reads."""
 
     sink: str
     query: str
