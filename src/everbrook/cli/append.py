@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import click
 
-from everbrook.cli.connection import bucket_option, offset_option, open_stream, server_options
+from everbrook.cli.connection import bucket_option, offset_option, open_described, server_options
 from everbrook.cli.messages import INPUT, MAX_BATCH_MESSAGES, Input, message_of, open_input
 from everbrook.cli.output import note, print_json
 
@@ -59,8 +59,8 @@ def append(
     _check(how)
     if not (arguments or files) and sys.stdin is not None and sys.stdin.isatty():
         note("reading messages from the terminal; end them with Ctrl-D")
-    with open_stream(name, bucket, patient=True) as stream:
-        json = _is_json(stream, how)
+    with open_described(name, bucket) as (stream, head):
+        json = _is_json(head.content_type, how)
         with _sink(stream, how, json=json) as sink:
             count = _send_all(sink, _batches(arguments, files, how, json=json))
     if how["as_json"]:
@@ -78,10 +78,9 @@ def _check(how: How) -> None:
         raise click.UsageError("--anew needs --producer")
 
 
-def _is_json(stream: "Stream[Any]", how: How) -> bool:
+def _is_json(content_type: str, how: How) -> bool:
     from everbrook.client.content import Kind, kind_of  # noqa: PLC0415
 
-    content_type = stream.head().content_type
     json = kind_of(content_type) is Kind.JSON
     if how["as_json"] and not json:
         raise click.UsageError(f"--json is for JSON streams, and this one is {content_type}")

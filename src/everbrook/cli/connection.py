@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from everbrook import Bucket, Client, Stream
     from everbrook.client._sync.wire import Wire
+    from everbrook.client.heads import Head
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 URL = "EVERBROOK_URL"
@@ -178,22 +179,28 @@ def _has_proxy() -> bool:
 
 
 @contextmanager
-def open_stream(name: str, bucket: str | None, *, patient: bool = False) -> "Iterator[Stream[Any]]":
-    """Give a stream. Before patience sets in it is asked for once, as whoever mistyped something wants to know soon."""
+def open_stream(name: str, bucket: str | None) -> "Iterator[Stream[Any]]":
+    """Give a stream."""
     with open_client() as client:
-        stream = find_stream(client, name, bucket)
-        if not patient:
-            yield stream
-            return
-        stream.head()
-    with open_client(patient=True) as client:
         yield find_stream(client, name, bucket)
 
 
-def find_stream(client: "Client", name: str, bucket: str | None) -> "Stream[Any]":
-    """Give the stream of a name, which may be in a bucket."""
+@contextmanager
+def open_described(name: str, bucket: str | None) -> "Iterator[tuple[Stream[Any], Head]]":
+    """Give a stream and its description, for a command that is patient from then on.
+
+    Who mistyped something wants to know soon, so the description is asked for without patience.
+    """
+    with open_client() as client:
+        head = find_stream(client, name, bucket).head()
+    with open_client(patient=True) as client:
+        yield find_stream(client, name, bucket, head.content_type), head
+
+
+def find_stream(client: "Client", name: str, bucket: str | None, content_type: str | None = None) -> "Stream[Any]":
+    """Give the stream of a name, which may be in a bucket. Its content type is given where it is known."""
     try:
-        return root_of(client, bucket).stream(name)
+        return root_of(client, bucket).stream(name, content_type=content_type)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

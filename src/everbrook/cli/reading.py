@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from everbrook.cli.connection import bucket_option, offset_option, open_stream, server_options
+from everbrook.cli.connection import bucket_option, offset_option, open_described, server_options
 from everbrook.cli.output import Command, bytes_out, json_option, leave_with_reader, note
 
 if TYPE_CHECKING:
     from everbrook import Stream
     from everbrook.client.flow.reading import Mode
+    from everbrook.client.heads import Head
     from everbrook.client.page import Page
 
 BEGINNING, NOW = "-1", "now"
@@ -66,7 +67,7 @@ def read(name: str, bucket: str | None, *, as_json: bool, **bounds: Unpack[Bound
     """
     if sum(bounds.get(start) is not None for start in ("offset", "at", "last")) > 1:
         raise click.UsageError("--offset, --at and --last each say where to begin: give one of them")
-    with open_stream(name, bucket, patient=True) as stream:
+    with open_described(name, bucket) as (stream, _):
         print_pages(stream, read_pages(stream, bounds), as_json=as_json)
 
 
@@ -91,10 +92,10 @@ def tail(name: str, bucket: str | None, amount: Bounds, offset: str | None, *, f
     With -f it goes on with what is appended, over restarts of the server, until the stream is closed.
     """
     bounds: Bounds = {"offset": offset} if offset else amount
-    with open_stream(name, bucket, patient=True) as stream:
+    with open_described(name, bucket) as (stream, head):
         if follow:
             leave_with_reader()
-        pages = follow_pages(stream, bounds) if follow else read_pages(stream, bounds)
+        pages = follow_pages(stream, head, bounds) if follow else read_pages(stream, bounds)
         print_pages(stream, pages, as_json=as_json)
 
 
@@ -103,11 +104,11 @@ def read_pages(stream: "Stream[Any]", bounds: Bounds) -> "Iterator[Page]":
     return _from_earliest(bounds, lambda given: stream.read(**given).pages())
 
 
-def follow_pages(stream: "Stream[Any]", bounds: Bounds) -> "Iterator[Page]":
+def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds) -> "Iterator[Page]":
     """Read pages, and wait for more. Events can't carry every text to the byte, so that is waited for by long-polls."""
     from everbrook.client.content import Kind, kind_of  # noqa: PLC0415
 
-    mode: Mode = "long-poll" if kind_of(stream.head().content_type) is Kind.TEXT else "auto"
+    mode: Mode = "long-poll" if kind_of(head.content_type) is Kind.TEXT else "auto"
     return _from_earliest(bounds, lambda given: stream.follow(mode=mode, **given).pages())
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
-from everbrook.cli.connection import bucket_option, offset_option, open_stream, server_options
+from everbrook.cli.connection import bucket_option, offset_option, open_described, open_stream, server_options
 from everbrook.cli.exits import NOT_THERE
 from everbrook.cli.messages import INPUT, open_input
 from everbrook.cli.output import bytes_out, complain, json_option, leave_with_reader, print_json
-from everbrook.cli.reading import BEGINNING, follow_pages, print_pages, read_pages
+from everbrook.cli.reading import BEGINNING, Bounds, follow_pages, print_pages, read_pages
 from everbrook.cli.streams import SHORTHANDS
 
 if TYPE_CHECKING:
     from everbrook import Stream
-    from everbrook.client.heads import Snapshot
+    from everbrook.client.heads import Head, Snapshot
     from everbrook.client.page import Page
 
 
@@ -132,10 +132,10 @@ def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> 
     With --json the snapshot, if there is one, and each message are an object in a line, and the last line has the
     offset from which to follow.
     """
-    with open_stream(name, bucket, patient=True) as stream:
+    with open_described(name, bucket) as (stream, head):
         if follow:
             leave_with_reader()
-        found, pages = _begin(stream, follow=follow)
+        found, pages = _begin(stream, head, follow=follow)
         if found is not None:
             _print_snapshot(found, as_json=as_json)
         end = print_pages(stream, pages, as_json=as_json)
@@ -143,14 +143,15 @@ def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> 
         print_json({"next_offset": end})
 
 
-def _begin(stream: "Stream[Any]", *, follow: bool) -> "tuple[Snapshot | None, Iterator[Page]]":
+def _begin(stream: "Stream[Any]", head: "Head", *, follow: bool) -> "tuple[Snapshot | None, Iterator[Page]]":
     """Fetch a snapshot, and begin to read behind it. One that was replaced in between is fetched again."""
     from everbrook.protocol.errors import OffsetGone  # noqa: PLC0415
 
     while True:
         found = stream.snapshot()
         offset = found.offset if found else BEGINNING
-        pages = (follow_pages if follow else read_pages)(stream, {"offset": offset})
+        bounds: Bounds = {"offset": offset}
+        pages = follow_pages(stream, head, bounds) if follow else read_pages(stream, bounds)
         try:
             return found, chain([next(pages)], pages)
         except OffsetGone:

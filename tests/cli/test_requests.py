@@ -1,0 +1,54 @@
+"""Budgets: which requests a command sends, as a proxy in front of a server sees them.
+
+A command that asks for what it has been told already has to add a request here, so nobody does so unseen.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.client.faults.proxy import Proxy
+
+
+@pytest.fixture
+def proxy(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    with Proxy(int(url.rpartition(":")[2])) as proxy:
+        monkeypatch.setenv("EVERBROOK_URL", proxy.origin)
+        yield proxy
+
+
+@pytest.fixture
+def values(run: Run, stream: str) -> str:
+    """A closed stream of JSON."""
+    run("create", stream)
+    run("append", stream, "1", "2", "3")
+    run("close", stream)
+    return stream
+
+
+def requests(proxy: Proxy, run: Run, *line: str) -> list[str]:
+    """Run a command line, and give the methods of its requests."""
+    proxy.requests.clear()
+    ran = run(*line)
+    assert not ran.code, ran.err
+    return [request.method for request in proxy.requests]
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ((), ["HEAD", "POST"]),
+        # The second HEAD asks for the state of the producer.
+        (("--producer", "p"), ["HEAD", "HEAD", "POST"]),
+    ],
+)
+def test_an_append_asks_once_for_the_stream(
+    proxy: Proxy, run: Run, stream: str, options: tuple[str, ...], expected: list[str]
+) -> None:
+    run("create", stream)
+    assert requests(proxy, run, "append", stream, "1", *options) == expected
+
+
+def test_a_tail_that_follows_asks_once_for_the_stream(proxy: Proxy, run: Run, values: str) -> None:
+    assert requests(proxy, run, "tail", values, "-f") == ["HEAD", "GET"]
