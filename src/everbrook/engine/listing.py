@@ -58,30 +58,26 @@ class Listing:
     def scan_newest(self, prefix: bytes, after: bytes, limit: int) -> tuple[list[Head], bytes | None]:
         """Do what `scan` does, but give the newest heads. Streams without a durable state are left out."""
         found, go_on_after = self.scan(prefix, after, limit)
-        heads: list[Head] = []
-        for name, head in found:
-            durable, newest = self._streams.in_memory(name)
-            if newest:
-                heads.append(newest.head)
-            elif head and not durable:
-                heads.append(head)
-        return heads, go_on_after
+        return list(self._newest(found)), go_on_after
 
     def arriving(self, prefix: bytes) -> list[Head]:
-        """Give the streams whose names begin with `prefix` and that are not durable yet."""
-        return [
-            head for head in self._streams.arriving_heads(prefix) if not self._streams.in_memory(head.identity.name)[0]
-        ]
+        """Give the newest heads of the streams below `prefix` that no scan finds: they are not durable yet."""
+        heads = self._streams.arriving_heads(prefix)
+        return [head for head in heads if self._streams.in_memory(head.identity.name)[0] is None]
 
     def heads(self, prefix: bytes) -> Iterator[Head]:
         """Give the newest heads of all streams whose names begin with `prefix`, deleted and expired ones included."""
         after = b""
         while found := self._storage.scan(prefix, after, self._counting_slice):
-            for name, head in found:
-                durable, newest = self._streams.in_memory(name)
-                if newest and not self._streams.is_arriving(newest):
-                    yield newest.head
-                elif head and not durable:
-                    yield head
+            yield from self._newest(found)
             after = found[-1][0]
-        yield from self._streams.newly_arriving(prefix)
+        yield from self.arriving(prefix)
+
+    def _newest(self, found: Named) -> Iterator[Head]:
+        """Give the newest heads of durable streams. One whose removal is pending, or that is damaged, has none."""
+        for name, head in found:
+            durable, newest = self._streams.in_memory(name)
+            if newest:
+                yield newest.head
+            elif head and not durable:
+                yield head

@@ -129,17 +129,8 @@ class Streams:
         """
         return self._visible.get(name), self._newest.get(name)
 
-    def is_arriving(self, stream: Stream) -> bool:
-        """Tell whether the creation of a stream is pending."""
-        return stream.head.identity.incarnation in self._arriving
-
     def arriving_heads(self, prefix: bytes) -> list[Head]:
-        """Give the streams below `prefix` whose creation is pending, also those that a later change removes."""
-        heads = (stream.head for stream in self._arriving.values())
-        return [head for head in heads if head.identity.name.startswith(prefix)]
-
-    def newly_arriving(self, prefix: bytes) -> list[Head]:
-        """Give the streams below `prefix` whose creation is pending, and that no pending change removes."""
+        """Give the newest heads of the streams below `prefix` whose creation is pending, and their removal is not."""
         heads = (stream.head for stream in self._arriving.values() if self._is_newest(stream))
         return [head for head in heads if head.identity.name.startswith(prefix)]
 
@@ -157,7 +148,7 @@ class Streams:
 
     def populated(self, prefix: bytes) -> bool:
         """Tell whether there is a stream whose name begins with `prefix`, in the newest state."""
-        if self.newly_arriving(prefix):
+        if self.arriving_heads(prefix):
             return True
         after = prefix
         while found := self._storage.scan(prefix, after, self._tuning.population_slice):
