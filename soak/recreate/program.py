@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from everbrook.spark import fold_streams, write_lake, write_postgres, write_stream
 from soak.recreate.flaw import Forgetful
 from soak.recreate.streams import PREFIX
-from soak.spark.journal import BEGAN, note
-from soak.spark.sessions import begin_query, begin_session
+from soak.spark.sessions import begin_query, begin_session, run_to_end
 
 STREAM, POSTGRES, LAKE, FOLD = JOBS = ("stream", "postgres", "lake", "fold")
 COPIES, TABLE = "out/", "log"
@@ -27,12 +26,7 @@ def main(settings: dict[str, Any]) -> None:
     if settings["flaw"]:
         spark.dataSource.register(Forgetful)
     queries = [begin_query(partial(_start, spark, job, settings)) for job in JOBS]
-    note("driver", BEGAN)
-    if not settings["last"]:
-        spark.streams.awaitAnyTermination()
-    for query in queries:
-        query.awaitTermination()
-    spark.stop()
+    run_to_end(spark, queries, last=settings["last"])
 
 
 def _start(spark: SparkSession, job: str, settings: dict[str, Any]) -> Any:  # noqa: ANN401

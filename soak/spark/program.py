@@ -19,8 +19,8 @@ from everbrook.spark.writing import start_writing
 from soak.spark.cases import CASES, MAX_APPEND_BYTES, Case
 from soak.spark.driver import STARVED
 from soak.spark.flaws import HEADER
-from soak.spark.journal import BEGAN, JOURNAL, READER, Journal, note
-from soak.spark.sessions import TRIES, begin_session
+from soak.spark.journal import JOURNAL, READER, Journal
+from soak.spark.sessions import TRIES, begin_session, run_to_end
 from soak.spark.watching import Watched, watch_helper
 
 TUNING = StreamTuning(large_bytes=128 * 1024)
@@ -34,12 +34,7 @@ def main(settings: dict[str, Any]) -> None:
     spark = _session(settings)
     cases = [CASES[name] for name in settings["cases"]]
     queries = [_begin(_rows(spark, case, settings), case, settings) for case in cases]
-    note("driver", BEGAN)
-    if not settings["last"]:
-        spark.streams.awaitAnyTermination()
-    for query in queries:
-        query.awaitTermination()
-    spark.stop()
+    run_to_end(spark, queries, last=settings["last"])
 
 
 def _session(settings: dict[str, Any]) -> SparkSession:

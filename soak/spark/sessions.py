@@ -1,7 +1,7 @@
 """The session of a driver that is to be killed: small, quick to begin, and with all that it leaves in one folder."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from everbrook.spark import session
 from everbrook.spark.java import QUICK_START
 from soak.spark.driver import STARVED
+from soak.spark.journal import BEGAN, note
 
 TRIES = 5
 _INITIALISING = "Initializing sources"
@@ -39,3 +40,13 @@ def begin_query(start: Callable[[], Any]) -> Any:  # noqa: ANN401 - a query
         if STARVED not in str(query.exception()):
             return query
     raise RuntimeError(STARVED)
+
+
+def run_to_end(spark: SparkSession, queries: Sequence[Any], *, last: bool) -> None:
+    """Note that the queries run, and wait: in the last run until all have ended, in others until one of them fails."""
+    note("driver", BEGAN)
+    if not last:
+        spark.streams.awaitAnyTermination()
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
