@@ -52,3 +52,13 @@ def test_an_append_asks_once_for_the_stream(
 
 def test_a_tail_that_follows_asks_once_for_the_stream(proxy: Proxy, run: Run, values: str) -> None:
     assert requests(proxy, run, "tail", values, "-f") == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("line", [("read",), ("read", "--json"), ("tail", "--json"), ("read", "--last", "2", "--json")])
+def test_a_read_gets_each_page_once(proxy: Proxy, run: Run, values: str, line: tuple[str, ...]) -> None:
+    assert requests(proxy, run, *line, values) == ["HEAD", "GET"]
+
+
+def test_a_bootstrap_gets_each_page_once(proxy: Proxy, run: Run, values: str) -> None:
+    # The first GET asks for a snapshot.
+    assert requests(proxy, run, "bootstrap", "--json", values) == ["HEAD", "GET", "GET"]

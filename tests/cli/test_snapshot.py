@@ -70,6 +70,15 @@ def test_a_bootstrap_for_programs_ends_with_where_to_follow(run: Run, pipe: Pipe
     assert (snapshot["value"], message["value"], end) == ({"sum": 10}, 5, {"next_offset": "0000000000000010"})
 
 
+def test_a_bootstrap_without_messages_ends_where_the_stream_does(run: Run, pipe: Pipe, numbers: str) -> None:
+    run("create", f"{numbers}-empty")
+    assert run("bootstrap", f"{numbers}-empty", "--json").out == '{"next_offset":"0000000000000000"}\n'
+    end = run("head", numbers, "--json").out
+    pipe("snapshot", "publish", numbers, "--offset", json.loads(end)["offset"], stdin=b"{}")
+    last = run("bootstrap", numbers, "--json").out.splitlines()[-1]
+    assert json.loads(last) == {"next_offset": json.loads(end)["offset"]}
+
+
 def test_a_bootstrap_goes_on_until_the_stream_is_closed(run: Run, numbers: str) -> None:
     line = [EVERBROOK, "bootstrap", "-f", numbers]
     with subprocess.Popen(line, stdout=subprocess.PIPE) as process:

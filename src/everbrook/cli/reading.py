@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from everbrook.client.flow.reading import Mode
     from everbrook.client.heads import Head
     from everbrook.client.page import Page
+    from everbrook.protocol.frames import Frames
 
 BEGINNING, NOW = "-1", "now"
+
+Printed = tuple[bytes, str]
+"""A page as it is printed, and the offset behind it."""
 
 
 class Bounds(TypedDict, total=False):
@@ -67,8 +71,8 @@ def read(name: str, bucket: str | None, *, as_json: bool, **bounds: Unpack[Bound
     """
     if sum(bounds.get(start) is not None for start in ("offset", "at", "last")) > 1:
         raise click.UsageError("--offset, --at and --last each say where to begin: give one of them")
-    with open_described(name, bucket) as (stream, _):
-        print_pages(stream, read_pages(stream, bounds), as_json=as_json)
+    with open_described(name, bucket) as (stream, head):
+        print_pages(read_pages(stream, head, bounds, as_json=as_json))
 
 
 @click.command()
@@ -95,24 +99,35 @@ def tail(name: str, bucket: str | None, amount: Bounds, offset: str | None, *, f
     with open_described(name, bucket) as (stream, head):
         if follow:
             leave_with_reader()
-        pages = follow_pages(stream, head, bounds) if follow else read_pages(stream, bounds)
-        print_pages(stream, pages, as_json=as_json)
+        pages_of = follow_pages if follow else read_pages
+        print_pages(pages_of(stream, head, bounds, as_json=as_json))
 
 
-def read_pages(stream: "Stream[Any]", bounds: Bounds) -> "Iterator[Page]":
-    """Read pages. Where nobody said where to begin, it is where the stream does."""
-    return _from_earliest(bounds, lambda given: stream.read(**given).pages())
+def read_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json: bool) -> Iterator[Printed]:
+    """Read what is there. Where nobody said where to begin, it is where the stream does."""
+    if as_json:
+        return _from_earliest(bounds, lambda given: _described(stream.frames(**given), head))
+    return _from_earliest(bounds, lambda given: map(_plain, stream.read(**given).pages()))
 
 
-def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds) -> "Iterator[Page]":
-    """Read pages, and wait for more. Events can't carry every text to the byte, so that is waited for by long-polls."""
+def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json: bool) -> Iterator[Printed]:
+    """Read what is there, and wait for more. Events can't carry every text to the byte, so that is long-polled for."""
     from everbrook.client.content import Kind, kind_of  # noqa: PLC0415
 
     mode: Mode = "long-poll" if kind_of(head.content_type) is Kind.TEXT else "auto"
-    return _from_earliest(bounds, lambda given: stream.follow(mode=mode, **given).pages())
+
+    def follow(given: dict[str, Any]) -> Iterator[Printed]:
+        for page in stream.follow(mode=mode, **given).pages():
+            if not as_json:
+                yield _plain(page)
+            elif page.data:
+                # Only a read that does not wait tells the offset and the time of each message.
+                yield from _described(stream.frames(page.offset, until=page.next_offset), head)
+
+    return _from_earliest(bounds, follow)
 
 
-def _from_earliest(bounds: Bounds, pages_of: Command) -> "Iterator[Page]":
+def _from_earliest(bounds: Bounds, pages_of: Command) -> Iterator[Printed]:
     from everbrook.client.refusals import header_of  # noqa: PLC0415
     from everbrook.protocol.errors import OffsetGone  # noqa: PLC0415
 
@@ -130,35 +145,32 @@ def _from_earliest(bounds: Bounds, pages_of: Command) -> "Iterator[Page]":
         yield from pages_of(given | {"offset": earliest})
 
 
-def print_pages(stream: "Stream[Any]", pages: "Iterable[Page]", *, as_json: bool) -> str:
-    """Print pages as they come. Gives the offset behind the last."""
-    out, end = bytes_out(), BEGINNING
-    for page in pages:
-        for piece in _described(stream, page) if as_json else _plain(page):
-            out.write(piece)
+def print_pages(pages: Iterable[Printed]) -> str | None:
+    """Print pages as they come. Gives the offset behind the last, if there was one."""
+    out, end = bytes_out(), None
+    for lines, next_offset in pages:
+        out.write(lines)
         out.flush()
-        end = page.next_offset
+        end = next_offset
     return end
 
 
-def _plain(page: "Page") -> Iterator[bytes]:
+def _plain(page: "Page") -> Printed:
     from everbrook.client.content import Kind  # noqa: PLC0415
     from everbrook.protocol.surrogates import split_array  # noqa: PLC0415
 
     if page.kind is not Kind.JSON or not page.data:
-        yield page.data
-        return
+        return page.data, page.next_offset
     lines = (bytes(message) for message in split_array(page.data))
-    yield b"".join(line.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n" for line in lines)
+    return b"".join(line.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n" for line in lines), page.next_offset
 
 
-def _described(stream: "Stream[Any]", page: "Page") -> Iterator[bytes]:
-    """Ask for the messages of a page once more, with their offsets and times."""
+def _described(pages: "Iterable[Frames]", head: "Head") -> Iterator[Printed]:
+    """Write each message with its offset and its time."""
     from everbrook.cli.archive import format_message  # noqa: PLC0415
-    from everbrook.client.content import Kind  # noqa: PLC0415
+    from everbrook.client.content import Kind, kind_of  # noqa: PLC0415
 
-    if not page.data:
-        return
-    for frames in stream.frames(page.offset, until=page.next_offset):
-        for frame in frames:
-            yield format_message(frame.offset, frame.time, frame.payload, json=page.kind is Kind.JSON)
+    json = kind_of(head.content_type) is Kind.JSON
+    for page in pages:
+        lines = [format_message(frame.offset, frame.time, frame.payload, json=json) for frame in page]
+        yield b"".join(lines), f"{page.ends[-1]:016}"

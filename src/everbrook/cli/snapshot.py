@@ -1,7 +1,7 @@
 """``everbrook snapshot`` and ``bootstrap``: what the messages before an offset add up to, and what follows."""
 
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
@@ -10,13 +10,12 @@ from everbrook.cli.connection import bucket_option, offset_option, open_describe
 from everbrook.cli.exits import NOT_THERE
 from everbrook.cli.messages import INPUT, open_input
 from everbrook.cli.output import bytes_out, complain, json_option, leave_with_reader, print_json
-from everbrook.cli.reading import BEGINNING, Bounds, follow_pages, print_pages, read_pages
+from everbrook.cli.reading import BEGINNING, Printed, follow_pages, print_pages, read_pages
 from everbrook.cli.streams import SHORTHANDS
 
 if TYPE_CHECKING:
     from everbrook import Stream
     from everbrook.client.heads import Head, Snapshot
-    from everbrook.client.page import Page
 
 
 class Publication(TypedDict):
@@ -135,25 +134,28 @@ def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> 
     with open_described(name, bucket) as (stream, head):
         if follow:
             leave_with_reader()
-        found, pages = _begin(stream, head, follow=follow)
+        found, pages = _begin(stream, head, follow=follow, as_json=as_json)
         if found is not None:
             _print_snapshot(found, as_json=as_json)
-        end = print_pages(stream, pages, as_json=as_json)
+        end = print_pages(pages)
     if as_json:
-        print_json({"next_offset": end})
+        # Without a message it ends at the snapshot, or where a stream without a snapshot was found to end.
+        print_json({"next_offset": end or (found.offset if found else head.offset)})
 
 
-def _begin(stream: "Stream[Any]", head: "Head", *, follow: bool) -> "tuple[Snapshot | None, Iterator[Page]]":
+def _begin(
+    stream: "Stream[Any]", head: "Head", *, follow: bool, as_json: bool
+) -> "tuple[Snapshot | None, Iterator[Printed]]":
     """Fetch a snapshot, and begin to read behind it. One that was replaced in between is fetched again."""
     from everbrook.protocol.errors import OffsetGone  # noqa: PLC0415
 
+    pages_of = follow_pages if follow else read_pages
     while True:
         found = stream.snapshot()
         offset = found.offset if found else BEGINNING
-        bounds: Bounds = {"offset": offset}
-        pages = follow_pages(stream, head, bounds) if follow else read_pages(stream, bounds)
+        pages = pages_of(stream, head, {"offset": offset}, as_json=as_json)
         try:
-            return found, chain([next(pages)], pages)
+            return found, chain(list(islice(pages, 1)), pages)
         except OffsetGone:
             if stream.head().snapshot_offset == offset:
                 raise

@@ -1,5 +1,6 @@
 """What a user may give for a time, a lifetime or a place in a stream, and how it is written in a request."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -31,6 +32,11 @@ def start_query(last: int | None, at: Moment | int | None, skip: int | None) -> 
         "skip": None if skip is None else str(skip),
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def begin_query(offset: str, start: Mapping[str, str]) -> dict[str, str]:
+    """Say where a request begins. `at` and `last` stand instead of an offset; `skip` goes with any of them."""
+    return dict(start) if start.keys() & {"at", "last"} else {"offset": offset, **start}
 
 
 def creation_headers(

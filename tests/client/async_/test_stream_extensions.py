@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -108,6 +109,14 @@ async def test_frames_end_where_they_are_told_to(client: AsyncClient) -> None:
     stream, offsets = await filled(client)
     pages = [page async for page in stream.frames(offsets[0], until=offsets[2])]
     assert [frame.payload for page in pages for frame in page] == [b"1", b"2"]
+
+
+async def test_frames_begin_where_a_read_does(client: AsyncClient) -> None:
+    stream, offsets = await filled(client)
+    beginnings: list[dict[str, Any]] = [{"last": 3}, {"offset": offsets[0], "skip": 1}, {"at": 0, "skip": 2}]
+    for beginning in beginnings:
+        pages = [page async for page in stream.frames(**beginning)]
+        assert [frame.payload for page in pages for frame in page] == [b"2", b"3", b"4"], beginning
 
 
 async def test_frames_are_of_one_incarnation(client: AsyncClient) -> None:

@@ -268,13 +268,21 @@ class AsyncStream(Generic[T]):
         return parts.AsyncReader(self._transport, self.url, reading, self._codec)
 
     def frames(
-        self, offset: str = BEGINNING, *, until: str | None = None, incarnation: str = ""
+        self,
+        offset: str = BEGINNING,
+        *,
+        until: str | None = None,
+        last: int | None = None,
+        at: Moment | int | None = None,
+        skip: int | None = None,
+        incarnation: str = "",
     ) -> "AsyncIterator[Frames]":
         """Read what is there as pages of messages with the offset and the time of each, whatever they are.
 
-        If the stream has another incarnation than the one that is named, it raises `StreamRewound`.
+        The bounds are those of `read`. If the stream has another incarnation than the one that is named, it raises
+        `StreamRewound`.
         """
-        return parts.read_frames(self._transport, self.url, offset, until, incarnation)
+        return parts.read_frames(self._transport, self.url, offset, start_query(last, at, skip), until, incarnation)
 
     def materialise(
         self,

@@ -1,38 +1,41 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/frames.py: change that file, not this one.
 """Pages of messages with the offset and the time of each, of servers that know them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from everbrook.client._sync.transport import Transport
 from everbrook.client.errors import StreamRewound, Unsupported
+from everbrook.client.parameters import begin_query
 from everbrook.client.refusals import header_of
 from everbrook.protocol.errors import IncarnationMismatch
 from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
 
 
 def read_frames(
-    transport: Transport, url: str, offset: str, until: str | None, incarnation: str = ""
+    transport: Transport, url: str, offset: str, start: Mapping[str, str], until: str | None, incarnation: str
 ) -> Iterator[Frames]:
     """Read what is there of one incarnation of a stream, page by page: without one, that of the first page."""
-    query = {"format": "frames", "offset": offset} | ({} if until is None else {"until": until})
+    bounds = {"format": "frames"} | ({} if until is None else {"until": until})
+    query = begin_query(offset, start)
     while True:
         headers = {"Stream-Incarnation": incarnation} if incarnation else {}
         try:
-            response = transport.request("GET", url, query=query, headers=headers)
+            response = transport.request("GET", url, query=bounds | query, headers=headers)
         except IncarnationMismatch as other:
-            raise _replaced(query["offset"], incarnation, header_of(other, "Stream-Incarnation")) from other
+            raise _replaced(offset, incarnation, header_of(other, "Stream-Incarnation")) from other
         told = response.headers.get("Stream-Incarnation", incarnation)
         if incarnation and told != incarnation:
-            raise _replaced(query["offset"], incarnation, told)
+            raise _replaced(offset, incarnation, told)
         incarnation = told
         if response.headers.get("Content-Type", "") != CONTENT_TYPE.decode():
             raise Unsupported("this server does not know format=frames")
         page = decode_frames(response.content)
         if len(page):
             yield page
-        query["offset"] = response.headers["Stream-Next-Offset"]
-        if "Stream-Up-To-Date" in response.headers or query["offset"] == until:
+        offset = response.headers["Stream-Next-Offset"]
+        if "Stream-Up-To-Date" in response.headers or offset == until:
             return
+        query = {"offset": offset}
 
 
 def _replaced(offset: str, incarnation: str, told: str | None) -> StreamRewound:

@@ -264,12 +264,22 @@ class Stream(Generic[T]):
         reading = parts.Reading(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
         return parts.Reader(self._transport, self.url, reading, self._codec)
 
-    def frames(self, offset: str = BEGINNING, *, until: str | None = None, incarnation: str = "") -> "Iterator[Frames]":
+    def frames(
+        self,
+        offset: str = BEGINNING,
+        *,
+        until: str | None = None,
+        last: int | None = None,
+        at: Moment | int | None = None,
+        skip: int | None = None,
+        incarnation: str = "",
+    ) -> "Iterator[Frames]":
         """Read what is there as pages of messages with the offset and the time of each, whatever they are.
 
-        If the stream has another incarnation than the one that is named, it raises `StreamRewound`.
+        The bounds are those of `read`. If the stream has another incarnation than the one that is named, it raises
+        `StreamRewound`.
         """
-        return parts.read_frames(self._transport, self.url, offset, until, incarnation)
+        return parts.read_frames(self._transport, self.url, offset, start_query(last, at, skip), until, incarnation)
 
     def materialise(
         self,

@@ -14,6 +14,7 @@ from msgspec import Struct
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.page import BEGINNING, NOW, Page, is_exact
+from everbrook.client.parameters import begin_query
 from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.control import Control
 from everbrook.protocol.sse import Decoder, Event, decode_base64
@@ -99,9 +100,7 @@ class Reading:
 
     def ask(self) -> Ask:
         """Say what to ask for."""
-        # `at` and `last` are beginnings of their own, and a server takes one; `skip` goes with any.
-        begun = self._start.keys() & {"at", "last"}
-        query = dict(self._start) if begun else {"offset": self.offset} | self._start
+        query = begin_query(self.offset, self._start)
         headers = {"Stream-Incarnation": self.incarnation} if self.incarnation else {}
         if self._until is not None:
             query["until"] = self._until
