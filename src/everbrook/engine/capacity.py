@@ -3,7 +3,7 @@
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import Quotas
 from everbrook.engine.streams import Streams
-from everbrook.protocol.change import Change, Edit, Write
+from everbrook.protocol.change import Change, Write
 from everbrook.protocol.commands import Command, Create
 from everbrook.protocol.errors import TooManyProducers
 from everbrook.protocol.subscriptions.commands import SubscriptionCommand, WakeUp
@@ -25,7 +25,13 @@ class Capacity:
         if command.__class__ is WakeUp:
             self._reserve_wake(change)
             return
-        self._check_limits(change[-1])
+        # Only the last edit adds data: the edits before it remove streams.
+        edit = change[-1]
+        if isinstance(edit, Write):
+            self.limits.check(edit, self._storage)
+            # A close without data adds no more than one producer to a stream.
+            if edit.producer_id is not None and edit.data:
+                self._check_producer(edit, edit.producer_id)
         if command.__class__ is Create:
             self._check_fork(command)
         if self._quotas.active:
@@ -37,17 +43,12 @@ class Capacity:
         if source:
             self.limits.check_fork_depth(source.fork_depth + 1)
 
-    def _check_limits(self, edit: Edit) -> None:
-        """Refuse a change that exceeds a limit. Only its last edit adds data: the edits before it remove streams."""
-        if not isinstance(edit, Write):
-            return
-        self.limits.check(edit, self._storage)
-        # A close without data adds no more than one producer to a stream.
-        if edit.producer_id is not None and edit.data:
-            stream = self._streams.stream(edit.head.identity.name)
-            if stream and edit.producer_id not in stream.producers:
-                self.limits.check_producers(len(stream.producers) - len(edit.forgotten))
-                self._check_new_producer(edit.head.identity.name, producer_bytes(edit.producer_id, edit.producer))
+    def _check_producer(self, write: Write, producer_id: bytes) -> None:
+        """Refuse a write by a new producer, if its stream has too many or there is no memory for it."""
+        stream = self._streams.stream(name := write.head.identity.name)
+        if stream and producer_id not in stream.producers:
+            self.limits.check_producers(len(stream.producers) - len(write.forgotten))
+            self._check_new_producer(name, producer_bytes(producer_id, write.producer))
 
     def _check_new_producer(self, name: bytes, size: int) -> None:
         """Refuse a new producer if memory is short, or if its bucket has too many for its quota."""
@@ -58,8 +59,10 @@ class Capacity:
 
     def _reserve_wake(self, change: Change) -> None:
         """Refuse a wake that its wake stream has no room for. Its bucket's quota counts it, but does not refuse it."""
-        self._check_limits(change[0])
-        for edit in change[1:]:
+        record, *others = change
+        if isinstance(record, Write):
+            self.limits.check(record, self._storage)
+        for edit in others:
             if isinstance(edit, Write):
                 self.limits.check_wake(edit, self._storage)
         if self._quotas.active:
