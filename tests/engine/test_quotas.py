@@ -10,6 +10,7 @@ from everbrook.protocol.errors import BucketFull, StoreFull
 from tests.engine.fakes import DelayedStorage
 from tests.engine.needing import check_usage
 from tests.engine.rig import TEXT, Rig, held
+from tests.work import count_lines
 
 ACME, ONE, TWO = b"acme", b"/ds/acme/one", b"/ds/acme/two"
 
@@ -141,6 +142,23 @@ def test_snapshots_count(rig: Rig) -> None:
     rig.create(ONE, b"12345")
     with pytest.raises(BucketFull):
         rig.publish(ONE, 5, b"a" * 11)
+
+
+def test_a_piece_of_a_snapshot_is_refused_beyond_the_quota(rig: Rig) -> None:
+    quota_of(rig, max_bytes=10)
+    rig.create(ONE, b"12345")
+    upload = rig.engine.begin_snapshot(PublishSnapshot(ONE, rig.clock.now(), 5, TEXT))
+    upload.write(b"a" * 10)
+    with pytest.raises(BucketFull):
+        upload.write(b"a")
+
+
+def test_a_piece_of_a_snapshot_is_checked_at_little_cost(rig: Rig) -> None:
+    """The publication is decided when it begins and when it ends, not with each piece."""
+    quota_of(rig, max_bytes=100)
+    rig.create(ONE, b"12345")
+    upload = rig.engine.begin_snapshot(PublishSnapshot(ONE, rig.clock.now(), 5, TEXT))
+    assert count_lines(lambda: upload.write(b"a")) <= 43
 
 
 def test_changes_on_their_way_count() -> None:

@@ -7,6 +7,7 @@ state only. All calls come from one thread, the loop's.
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from typing import overload
 
 from msgspec.structs import replace
@@ -298,27 +299,24 @@ class Engine:
         It has to be within the quotas: with the `size` that it declares, and with whatever of it has come.
         """
         self._require_storage()
-        (edit,) = decide(self._streams, command).change
-        command = replace(command, owner=edit.head.identity.incarnation, blob=self.new_incarnation())
-        self._check_room(command, size)
+        (edit,) = change = decide(self._streams, command).change
+        # The change does not count the bytes of the snapshot, which are on their way.
+        differences = self.quotas.measure(change) if self.quotas.active else {}
+        check_size = partial(self.quotas.check_snapshot, differences)
+        check_size(size)
         self.readers.open_blobs.enter()
         upload = Upload(
             self._storage,
             self._blob_executor,
             self.faults,
             lambda: self.last_change,
-            (command.owner, command.blob),
+            (edit.head.identity.incarnation, self.new_incarnation()),
             lambda size: self.limits.check_memory(command.name, size, self._storage),
             self.tuning.uploads,
         )
         upload.on_closed = self.readers.open_blobs.leave
-        upload.check_size = lambda size: self._check_room(command, size)
+        upload.check_size = check_size
         return upload
-
-    def _check_room(self, command: PublishSnapshot, size: int) -> None:
-        """Refuse a snapshot of so many bytes if there is a quota that it would not be within."""
-        if self.quotas.active:
-            self.quotas.check(decide(self._streams, replace(command, size=size)).change)
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
         """Publish an upload that is finished. The answer may be told when `last_change` is durable."""

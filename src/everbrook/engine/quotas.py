@@ -99,6 +99,15 @@ class Quotas:
                 self._check_store(more.size)
         return differences
 
+    def check_snapshot(self, differences: Differences, size: int) -> None:
+        """Refuse a snapshot of `size` bytes whose publication makes the `differences` besides."""
+        for scope, others in differences.items():
+            more = Held(0, others.size + size)
+            if scope != EVERYTHING:
+                self._check_bucket(scope, more, self.bounds(scope))
+            elif more.size > 0:
+                self._check_store(more.size)
+
     def _measure(self, bucket_id: bytes | None) -> None:
         """Measure the usage that is bounded, so that the differences of a change are computed for it."""
         if self._limits.max_total_bytes < UNLIMITED:
