@@ -1,4 +1,4 @@
-"""Time, chance and scheduling, as the engine is given them, so that every failure replays."""
+"""Clock, randomness and scheduler. The engine gets them as arguments, so that a test can replay every failure."""
 
 import random
 import secrets
@@ -8,10 +8,10 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """Something that will happen unless it is cancelled."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Keep it from happening."""
+        """Don't make the call."""
 
 
 class Scheduler(Protocol):
@@ -28,22 +28,22 @@ class Scheduler(Protocol):
 
 
 class Clock:
-    """The wall clock in milliseconds, a clock for durations, and chance."""
+    """The wall clock in milliseconds, a clock for durations, and randomness."""
 
     def now(self) -> int:
         """Give the time in milliseconds since the Unix epoch."""
         return time.time_ns() // 1_000_000
 
     def elapsed(self) -> float:
-        """Give seconds since some moment. Nobody sets this clock, so durations are measured by it, in any thread."""
+        """Give the seconds of a monotonic clock, for durations. Any thread may call."""
         return time.perf_counter()
 
     def chance(self) -> float:
-        """Draw a number in [0, 1)."""
+        """Give a random number in [0, 1)."""
         return random.random()  # noqa: S311 - it spreads cache keys, it guards nothing
 
     def token(self) -> str:
-        """Draw a text that nobody can guess."""
+        """Give a random text that can't be guessed."""
         return secrets.token_hex(12)
 
 
@@ -60,6 +60,6 @@ class Incarnations:
         self._last = last
 
     def next(self, now: int) -> int:
-        """Give a number that no stream has had."""
+        """Give a number that no stream and no blob has had."""
         self._last = max(self._last + 1, now << self._TIME_SHIFT)
         return self._last

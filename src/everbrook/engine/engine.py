@@ -294,9 +294,9 @@ class Engine:
     # Snapshots
 
     def begin_snapshot(self, command: PublishSnapshot, size: int = 0) -> Upload:
-        """Begin to take in the bytes of a snapshot, or raise why it could not be published even now.
+        """Begin the upload of a snapshot, or refuse it if it could not be published even now.
 
-        It has to be within the quotas: with the `size` that it declares, and with whatever of it has come.
+        It must be within the quotas, both with the `size` that it declares and with the bytes that arrive.
         """
         self._require_storage()
         (edit,) = change = decide(self._streams, command).change
@@ -319,7 +319,7 @@ class Engine:
         return upload
 
     def publish(self, upload: Upload, command: PublishSnapshot) -> Cut:
-        """Publish an upload that is finished. The answer may be told when `last_change` is durable."""
+        """Publish a finished upload. The answer may be sent when `last_change` is durable."""
         outcome = self.execute(
             replace(command, owner=upload.owner, blob=upload.blob, size=upload.size, digest=upload.digest)
         )
@@ -336,9 +336,9 @@ class Engine:
     # The whole
 
     def pin(self, take: Callable[[Pin | None, Exception | None], None]) -> None:
-        """Hand over the store as it will be in a moment, with everything that was answered until now, or say why not.
+        """Pin the store between two groups, with everything that was answered until now, and pass the pin to `take`.
 
-        None without a reason: this storage keeps nothing on a disk.
+        `take` gets an error if that fails, and None twice if the storage keeps nothing on a disk.
         """
         self._committer.between_groups(lambda: self._pin(take))
 
@@ -352,7 +352,7 @@ class Engine:
             take(pin, None)
 
     def inspect(self) -> EngineStats:
-        """Give what was counted, and what is held at the moment."""
+        """Give what was counted, and what is in memory at the moment."""
         committer, streams = self._committer, self._streams
         return EngineStats(
             commits=committer.commits,
@@ -379,9 +379,9 @@ class Engine:
         )
 
     def close(self) -> None:
-        """Stop timing, wait for the group on its way, and close the storage.
+        """Cancel all timers, wait for the group that is being persisted, and close the storage.
 
-        A storage that has lost its folder, or whose base is damaged, stays open until the process ends: to close it
+        A storage that has lost its folder, or whose base is damaged, stays open until the process ends: closing it
         would write to the folder.
         """
         self._expiry.stop()

@@ -1,7 +1,7 @@
-"""Feeds: those who wait at a stream's tail, in the order in which they came.
+"""Feeds: the live readers that wait at the tail of a stream, in the order in which they joined.
 
-What becomes durable within one turn of the loop is one batch, read once and handed to every reader; a reader that
-encodes it leaves the encoding in the batch for the others.
+What becomes durable within one turn of the event loop is one batch. It is read once and given to every reader. The
+first reader that needs an encoding of it leaves the encoding in the batch for the others.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +15,12 @@ UNREADABLE = "the server failed to read the stream; its log says why"
 
 
 class Batch:
-    """A page that all live readers of a stream get at one moment, with what they have made of it."""
+    """A page that all live readers of a stream get at the same time, with its encodings."""
 
     __slots__ = ("encodings", "ends", "now", "page", "stored")
 
     def __init__(self, page: Page, stored: bytes, now: int, ends: Sequence[int] = ()) -> None:
-        """Take the page. `ends` are the offsets at which its messages end, but not of JSON, which shows them itself."""
+        """`ends` are the offsets at which the messages of the page end. JSON needs none: its syntax shows the ends."""
         self.page = page
         self.stored = stored
         self.now = now
@@ -28,7 +28,7 @@ class Batch:
         self.encodings: dict[object, bytes] = {}
 
     def encoded(self, key: object, encode: Callable[[], bytes]) -> bytes:
-        """Give the encoding called `key`, made by the first reader that asks for it."""
+        """Give the encoding called `key`. The first reader that asks for it makes it."""
         encoding = self.encodings.get(key)
         if encoding is None:
             encoding = self.encodings[key] = encode()
@@ -36,20 +36,20 @@ class Batch:
 
 
 class Reader(Protocol):
-    """Somebody who waits at the tail."""
+    """The interface of a live reader."""
 
     def deliver(self, batch: Batch) -> None:
-        """Take what has come. The reader may leave the feed in this call."""
+        """Take a batch. The reader may leave the feed in this call."""
 
     def fail(self, error: ProtocolError) -> None:
-        """Learn that the stream has ended; the reader is out of the feed."""
+        """Take the error that ends the read. The reader has left the feed already."""
 
 
 class Feed:
-    """The readers at the tail of one stream."""
+    """The live readers of one stream."""
 
     def __init__(self, next_batch: Callable[[int], Batch | None], faults: Faults) -> None:
-        """Take readers in. `next_batch` gives what is to be delivered from a position on, or None."""
+        """`next_batch` gives the batch that begins at a position, or None if there is nothing new."""
         self._next_batch = next_batch
         self._faults = faults
         self._readers: dict[Reader, None] = {}
@@ -61,18 +61,18 @@ class Feed:
         return len(self._readers)
 
     def join(self, reader: Reader, tail: int) -> None:
-        """Let a reader wait that has everything before `tail`, the committed one."""
+        """Add a reader that has everything before `tail`, the committed one."""
         if self._readers:
             self._deliver()
         self._position = tail
         self._readers[reader] = None
 
     def leave(self, reader: Reader) -> None:
-        """Let a reader go. It is no error if it has gone already."""
+        """Remove a reader, unless it has left already."""
         self._readers.pop(reader, None)
 
     def wake(self) -> None:
-        """Deliver what is new, soon: everything that becomes durable in this turn of the loop goes out together."""
+        """Deliver in a later turn, so that everything that becomes durable in this turn is one batch."""
         if self._readers and not self._awake:
             self._awake = True
             self._faults.soon(Callback.READER, self._deliver_soon, failed=self._break_off)
@@ -84,7 +84,7 @@ class Feed:
     def _deliver(self) -> None:
         while self._readers and (batch := self._read()):
             self._position = batch.page.end
-            # A reader may have others delivered to before it is done.
+            # Deliveries may be nested: a `join` within a delivery delivers to the others first.
             served = self._served
             self._faults.each(Callback.READER, self._deliveries(), batch, self._give_up)
             self._served = served
@@ -96,7 +96,7 @@ class Feed:
         self.end(ProtocolError(UNREADABLE))
 
     def _read(self) -> Batch | None:
-        """Give the next batch. If it can't be read, no reader waits for it any longer."""
+        """Give the next batch. If it can't be read, end all readers with the error."""
         try:
             return self._next_batch(self._position)
         except ProtocolError as error:
@@ -107,14 +107,14 @@ class Feed:
         return None
 
     def _deliveries(self) -> Iterator[Callable[[Batch], None]]:
-        """Give what takes a batch, of everybody who is there still when their turn comes."""
+        """Give the `deliver` of each reader, unless the reader has left when its turn comes."""
         for reader in tuple(self._readers):
             if reader in self._readers:
                 self._served = reader
                 yield reader.deliver
 
     def _give_up(self) -> None:
-        """End a reader that failed in the middle of a delivery: nobody knows what it has."""
+        """End a reader that raised in a delivery: it is unknown how much of the batch it has sent."""
         reader = self._served
         if reader is not None:
             self._readers.pop(reader, None)
@@ -124,7 +124,7 @@ class Feed:
         self._faults.run(Callback.READER, reader.fail, error)
 
     def end(self, error: ProtocolError) -> None:
-        """Tell every reader that the stream has ended."""
+        """Remove all readers, and end each with the error."""
         readers = tuple(self._readers)
         self._readers.clear()
         for reader in readers:

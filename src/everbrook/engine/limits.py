@@ -44,13 +44,13 @@ class Limits(Struct, frozen=True):
     def check(self, write: Write, storage: Storage, *, of_tenant: bool = True) -> None:
         """Refuse a write that would outgrow its stream or the memory.
 
-        What adds nothing passes, even where more is held than may be: a close, a cut, a deletion, an end.
+        A change that adds nothing passes, even if a limit is exceeded already: a close, a cut, a deletion, an expiry.
         """
         if not write.data and not write.created:
             return
         if write.data and write.head.tail > self.max_stream_bytes and of_tenant:
             self._check_stream(write.head)
-        # Far from the limit it does not matter what a write costs exactly.
+        # Far from the limit an upper bound of the cost is enough.
         most = min(self.max_memory_bytes, self.max_bucket_memory_bytes)
         if storage.used_bytes + MAX_COST_RATIO * len(write.data) + MAX_COST_BYTES > most:
             self.check_memory(write.head.identity.name, storage.cost_bytes(write), storage)
@@ -65,7 +65,7 @@ class Limits(Struct, frozen=True):
         self.check(write, storage, of_tenant=False)
 
     def check_memory(self, name: bytes, cost_bytes: int, storage: Storage) -> None:
-        """Refuse what would take more memory than there is, or than the bucket may take that a name is in."""
+        """Refuse more bytes than memory has room for, or than the bucket of a name may hold in memory."""
         if cost_bytes and storage.used_bytes + cost_bytes > self.max_memory_bytes:
             raise MemoryFull(f"all streams together hold at most {self.max_memory_bytes} bytes of memory")
         bucket_id, most = bucket_of(name), self.max_bucket_memory_bytes
@@ -78,7 +78,7 @@ class Limits(Struct, frozen=True):
             raise StreamFull(f"a stream holds at most {self.max_stream_bytes} bytes, this would make {size}")
 
     def check_fork_depth(self, depth: int) -> None:
-        """Refuse a fork with so many streams before it in its chain. Deeper ones that are there stay readable."""
+        """Refuse a fork with so many streams before it in its chain. Deeper ones that exist stay readable."""
         if depth > self.max_fork_depth:
             raise ForkTooDeep(
                 f"a fork has at most {self.max_fork_depth} streams before it in its chain, this one would have "
@@ -86,11 +86,11 @@ class Limits(Struct, frozen=True):
             )
 
     def check_producers(self, known: int) -> None:
-        """Refuse one more producer on a stream that knows as many as it may."""
+        """Refuse one more producer on a stream that remembers as many as it may."""
         if known >= self.max_producers_per_stream:
             raise TooManyProducers(f"a stream remembers at most {self.max_producers_per_stream} producers")
 
 
 def _own_bytes(head: Head) -> int:
-    """What a fork inherits is not its own and does not count, nor does what was cut."""
+    """Give the size of a stream without what a fork inherits and without what was cut."""
     return head.tail - max(head.identity.first_own_offset, head.kept.earliest)

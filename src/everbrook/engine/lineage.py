@@ -1,4 +1,4 @@
-"""Lineage: a stream's bytes and boundaries, its own and before them its source's (§4.2).
+"""Lineage: the bytes and the message boundaries of a stream, first those of its source, then its own (§4.2).
 
 Every position belongs to exactly one stream of the chain: the nearest one that begins at or before it. A stream's own
 part is in the storage up to `applied`; what is on its way there is in `unapplied`.

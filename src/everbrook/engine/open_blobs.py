@@ -1,4 +1,4 @@
-"""Open blobs: how many snapshots are written and read at a time. Each is an open file, of which there are only so many.
+"""Open blobs: bounds how many snapshots are written and read at a time, because each of them is an open file.
 
 All calls come from the loop's thread.
 """
@@ -17,23 +17,23 @@ class OpenBlobs:
     """Counts the blobs of a storage that are open."""
 
     def __init__(self, blobs: Blobs, most: int) -> None:
-        """Let `most` be open at a time."""
+        """At most `most` blobs are open at a time."""
         self._blobs = blobs
         self._most = most
         self.count = 0
 
     def enter(self) -> None:
-        """Count one more, or refuse it."""
+        """Count one more open blob, or refuse it."""
         if self.count >= self._most:
             raise Unavailable(f"{self.count} snapshots are being written and read, and no more can be at once")
         self.count += 1
 
     def leave(self) -> None:
-        """Count one less."""
+        """Count one open blob less."""
         self.count -= 1
 
     def open(self, snapshot: Snapshot, tell: Tell) -> "CountedReader":
-        """Begin to read the blob of a snapshot, which counts until it is closed. `tell` is told of damage then."""
+        """Open the blob of a snapshot. It counts until it is closed. `tell` is called with damage that was found."""
         self.enter()
         try:
             return CountedReader(self._blobs.open(snapshot.owner, snapshot.blob, snapshot.size), self, tell)
@@ -50,7 +50,7 @@ class OpenBlobs:
 
 
 class CountedReader:
-    """A blob that is being read. It counts as open until it is closed."""
+    """Reads a blob, which counts as open until `close`."""
 
     def __init__(self, reader: BlobReader, open_blobs: OpenBlobs, tell: Tell) -> None:
         self._reader = reader
@@ -59,7 +59,7 @@ class CountedReader:
         self._damage: Damaged | None = None
 
     def read(self, size: int) -> bytes:
-        """Give the next bytes, at most `size`; none at the end. Any thread may call it."""
+        """Give the next bytes, at most `size`; none at the end. Any thread may call."""
         try:
             return self._reader.read(size)
         except Damaged as damage:
@@ -67,7 +67,7 @@ class CountedReader:
             raise
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the blob, and report damage that `read` has found. Only the loop's thread may call."""
         self._reader.close()
         self._open_blobs.leave()
         if self._damage:

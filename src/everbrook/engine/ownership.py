@@ -15,20 +15,20 @@ class Ownership:
     """Asks the storage periodically whether it may still be written to. A loss is final until a restart."""
 
     def __init__(self, storage: Storage, fail: Callable[[str], None], faults: Faults, tuning: OwnershipTuning) -> None:
-        """Call `fail` once, with the reason, when it may not."""
+        """Call `fail` once, with the reason, when the storage may not be written to any more."""
         self._storage = storage
         self._fail = fail
         self._timer: Timer | None = None
         self.lost: str | None = None
         if storage.blocking:
-            self._timer = faults.every(Callback.LOCK, tuning.check_secs, self._look)
+            self._timer = faults.every(Callback.LOCK, tuning.check_secs, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if not self.verify():
             self.stop()
 
     def verify(self) -> bool:
-        """Ask the storage now. Gives whether it may still be written to."""
+        """Ask the storage now whether it may still be written to."""
         if self.lost is None and (reason := self._storage.verify()):
             self.lost = reason
             logger.error("the store takes no more writes: %s", reason)
@@ -36,6 +36,6 @@ class Ownership:
         return self.lost is None
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._timer:
             self._timer.cancel()

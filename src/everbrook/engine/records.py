@@ -1,6 +1,6 @@
-"""Names of what the server keeps for itself, beside the streams of its tenants: their limits do not hold for it.
+"""Names of the records that the server keeps for itself as streams. The limits of tenants do not apply to them.
 
-No URL leads to the records; clients read the registry as a stream.
+No URL leads to the records. The registry is no record: clients read it as a stream.
 """
 
 from everbrook.protocol.path import BUCKET_RECORDS, REGISTRY

@@ -1,8 +1,8 @@
-"""The registry: a stream of the base surface's streams, as they come and go, for browsers of streams.
+"""The registry: a stream that tells which streams the base surface has, for programs that browse them.
 
-It is kept by the server alone, and costs nothing before somebody reads it for the first time: then it is brought up to
-what is there, while its readers wait, and follows from then on. It is an ordinary JSON stream of state messages. When
-most of what it says is past, it begins anew.
+Only the server writes it. It costs nothing before its first read: then it is filled with the streams that exist, while
+its readers wait, and it follows durable changes from then on. It is an ordinary JSON stream of state messages. When
+most of its messages are outdated, the server replaces it by a new one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,11 +24,11 @@ from everbrook.protocol.path import REGISTRY, STREAM_ROOT
 from everbrook.protocol.state import Head
 
 GONE = -1
-"""When a stream was created that the registry still tells of and that is not there any more."""
+"""Stands for the time of creation of a stream that is gone, but that the registry still lists."""
 
 
 class Registered(Struct, rename="camel"):
-    """What is told of a stream."""
+    """The value of a state message: what the registry tells about a stream."""
 
     path: str
     content_type: str
@@ -36,7 +36,7 @@ class Registered(Struct, rename="camel"):
 
 
 class Operation(Struct):
-    """What became of it."""
+    """The headers of a state message: whether the stream was created or removed."""
 
     operation: Literal["insert", "delete"]
 
@@ -54,13 +54,13 @@ _messages = msgspec.json.Decoder(list[Message])
 
 
 def require_writable(name: bytes) -> None:
-    """Refuse what would change the registry."""
+    """Refuse a client's change of the registry."""
     if name == REGISTRY:
         raise MethodNotAllowed("the server keeps the registry; it can only be read", ((b"Allow", b"GET, HEAD"),))
 
 
 class Registry:
-    """Keeps the stream. `known` is what it says: when each stream was created."""
+    """Writes the registry. `_known` is its content: when each stream was created."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -74,7 +74,7 @@ class Registry:
         self._filled_by = 0
         """The change with which it was filled last."""
         self._waiting: list[Callable[[], None]] = []
-        # Without room for it, or if its name is damaged, there is none.
+        # If there is no room for the registry, or it is damaged, the server starts without it.
         with suppress(ProtocolError):
             if not engine.exists(REGISTRY):
                 self._create()
@@ -84,7 +84,7 @@ class Registry:
         engine.execute(Create(REGISTRY, engine.clock.now(), engine.new_incarnation(), JSON))
 
     def wake(self) -> bool:
-        """Begin to follow, as somebody reads. Tell whether it can be read at once, or is being filled."""
+        """Begin to fill it, at the first read. Tell whether it can be read now; else it is being filled."""
         if not self._awake:
             self._awake = True
             self._known.clear()
@@ -93,7 +93,7 @@ class Registry:
                 self._engine.followers.append(self._note)
             head = self._living(REGISTRY)
             if head and (head.closed or not head.identity.json):
-                # Somebody else created it, before the server kept it.
+                # A client created a stream of this name under an earlier version.
                 self._replace()
             else:
                 self._filling = True
@@ -101,7 +101,7 @@ class Registry:
         return not self._filling
 
     def wait(self, read: Callable[[], None]) -> None:
-        """Call `read` when it is filled, or can't be."""
+        """Call `read` when the registry is filled, or when filling it has failed."""
         self._waiting.append(read)
 
     def _release(self) -> None:
@@ -111,12 +111,12 @@ class Registry:
             self._engine.faults.run(Callback.REGISTRY, read)
 
     def _end_filling(self, change: int, failure: Unavailable | None) -> None:
-        """Let readers in, unless it began anew meanwhile: what was said is durable now, so that they see it."""
+        """Release the readers when the content is durable, unless the registry was replaced meanwhile."""
         if change == self._filled_by or failure:
             self._release()
 
     def _go_on(self, steps: Iterator[None]) -> None:
-        """Take a step, and the next one when others have had their turn."""
+        """Run a step, and the next one in a later turn of the event loop."""
         try:
             next(steps)
         except StopIteration:
@@ -126,21 +126,21 @@ class Registry:
                 self._filled_by = self._engine.last_change
                 self._engine.when_durable(self._filled_by, partial(self._end_filling, self._filled_by))
         except (StreamDamaged, msgspec.MsgspecError):
-            # It says nothing that the streams do not. Somebody else may have written it, before the server kept it.
+            # Its content follows from the streams. A client may have written it under an earlier version.
             self._replace()
         except ProtocolError:
-            # The storage takes nothing now, or has not got the stream yet.
+            # The storage has no room now, or the registry is not durable yet.
             self._give_up()
         else:
             self._engine.faults.soon(Callback.REGISTRY, self._go_on, steps, failed=self._give_up)
 
     def _fill(self) -> Iterator[None]:
-        """Read what the registry says, then say what it does not."""
+        """Read the registry, then append what it lacks."""
         yield from self._recall()
         yield from self._state_all()
 
     def _state_all(self) -> Iterator[None]:
-        """Say of every stream what is not said yet, a few at a time."""
+        """Append the messages that the registry lacks about any stream, a slice at a time."""
         gone, after = set(self._known), b""
         while found := self._engine.listing.living(STREAM_ROOT, after, self._tuning.slice_streams):
             gone.difference_update(name for name, _ in found)
@@ -170,13 +170,14 @@ class Registry:
             self._known[name] = message.value.created_at
 
     def _note(self, edit: Edit) -> None:
-        """Note that a stream may have come or gone, and look at it a little later."""
+        """Note that a stream may have come or gone. `_flush` looks at it a little later."""
         if not isinstance(edit, Drop) and not edit.created and not edit.head.deleted:
             return
         name = edit.head.identity.name
         if name.startswith(STREAM_ROOT):
             if name in self._known and (isinstance(edit, Drop) or edit.head.deleted):
-                # One that is created again in the same millisecond, or by a clock that was set back, is another.
+                # A stream that is created again may have the same time of creation: within a millisecond, or by a
+                # clock that was set back.
                 self._known[name] = GONE
             if not self._noted:
                 self._engine.faults.later(Callback.REGISTRY, self._tuning.flush_secs, self._flush, failed=self._give_up)
@@ -195,7 +196,7 @@ class Registry:
             self._replace()
 
     def _say(self, streams: Iterable[tuple[bytes, Head | None]]) -> None:
-        """Append what the registry does not say yet about some streams. One that is gone has no head."""
+        """Append the messages that the registry lacks about some streams. A stream that is gone has no head."""
         messages = [message for name, head in streams if name != REGISTRY for message in self._news_of(name, head)]
         if messages:
             self._engine.execute(Append(REGISTRY, self._engine.clock.now(), JSON, msgspec.json.encode(messages)))
@@ -204,7 +205,7 @@ class Registry:
             self._engine.when_durable(self._engine.last_change, self._settle)
 
     def _settle(self, failure: Unavailable | None) -> None:
-        """Say it all again, later, if what was said last could not be stored."""
+        """Fill the registry again, later, if the last messages could not be stored."""
         if failure:
             self._give_up()
 
@@ -237,7 +238,7 @@ class Registry:
             return None
 
     def _replace(self) -> None:
-        """Replace the stream by one that says what is, and nothing of the past."""
+        """Replace the registry by a new one that lists only the streams that exist."""
         try:
             self._engine.execute(Delete(REGISTRY, self._engine.clock.now()))
             self._create()

@@ -1,7 +1,7 @@
 """Stalls: a watchdog reports when changes wait and none becomes durable, as with a sync that never returns.
 
-The watch sets one timer while changes wait, and none otherwise. It says so once in the log, with the stack of the
-thread that persists, and once more when the stall is over.
+The watch sets one timer while changes wait, and none otherwise. It logs a stall once, with the stack of the thread that
+persists, and its end once.
 """
 
 import logging
@@ -23,7 +23,7 @@ def stack_of(thread_id: int) -> str:
 
 
 class StallWatch:
-    """Looks after a committer for as long as changes wait."""
+    """Watches a committer for as long as changes wait."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class StallWatch:
         self._silent_secs = silent_secs
         self._where = where
         self._timer: Timer | None = None
-        self._told = False
+        self._reported = False
 
     def start(self) -> None:
-        """Begin to watch, unless somebody does."""
+        """Begin to watch, unless the watch is running already."""
         if self._timer is None:
             self._look_in(self._tuning.stall_secs)
 
@@ -56,18 +56,18 @@ class StallWatch:
         self._timer = None
         secs, bound = self._silent_secs(), self._tuning.stall_secs
         stalled = secs is not None and secs >= bound
-        if stalled and not self._told:
+        if stalled and not self._reported:
             logger.error(
                 "changes wait, and none has become durable for %.1f s; the commit thread:\n%s", secs, self._where()
             )
-        elif self._told and not stalled:
+        elif self._reported and not stalled:
             logger.warning("changes become durable again")
-        self._told = stalled
+        self._reported = stalled
         if secs is not None:
             delay_secs = self._tuning.recheck_secs if stalled else bound - secs
             self._look_in(delay_secs)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._timer:
             self._timer.cancel()

@@ -1,6 +1,6 @@
-"""Uploads: the bytes of a snapshot on their way into a blob, written in a thread while more of them arrive.
+"""Uploads: the bytes of a snapshot are written into a blob by a thread, while more of them arrive.
 
-Appends do not wait for them: they share nothing with the commit thread but the disk.
+Appends do not wait for uploads: the commit thread and the thread of the blobs share nothing but the disk.
 """
 
 import logging
@@ -32,10 +32,10 @@ class Upload:
         check_memory: Callable[[int], None],
         tuning: UploadTuning,
     ) -> None:
-        """Take in the blob of `key`, the pair of its stream and its number.
+        """Write the blob of `key`, the pair of its stream and its number.
 
-        `check_memory` refuses so many more bytes if memory has no room for them. `last_change` tells by its number
-        whether others write meanwhile.
+        `check_memory` refuses more bytes for which memory has no room. `last_change` gives the number of the newest
+        change; the upload sees by it whether others write.
         """
         self._storage = storage
         self._worker = worker
@@ -59,7 +59,7 @@ class Upload:
 
     @property
     def congested(self) -> bool:
-        """Whether the disk does not keep up, or others go first: write no more until `on_relief` is called."""
+        """Whether to pause until `on_relief` is called, because the disk does not keep up or other writers go first."""
         return self._pausing or self._backlog_bytes >= self._tuning.max_backlog_bytes
 
     @property
@@ -68,7 +68,7 @@ class Upload:
         return self._hash.digest()
 
     def write(self, data: bytes) -> None:
-        """Add bytes, unless `check_size` raises why so many are in vain."""
+        """Add bytes. `check_size` raises if a snapshot of this size could not be published."""
         if self.check_size:
             self.check_size(self.size + len(data))
         try:
@@ -80,7 +80,7 @@ class Upload:
         self._submit(self._write, data)
 
     def _submit(self, step: Callable[..., None], *args: object) -> None:
-        """Have the worker do something. When the engine is closed, nothing is left to do."""
+        """Run a step in the worker's thread. After the engine was closed nothing runs."""
         with suppress(RuntimeError):
             self._worker.submit(step, *args)
 
@@ -89,11 +89,11 @@ class Upload:
         self._submit(self._finish, then, failed)
 
     def keep(self) -> None:
-        """Let the blob stay: a change refers to it."""
+        """Keep the blob, because a change refers to it."""
         self._settled = True
 
     def cancel(self) -> None:
-        """Remove what was written, unless it stays or is removed already."""
+        """Remove what was written, unless it was kept or removed already."""
         if not self._settled:
             self._settled = True
             self.remove()
@@ -120,7 +120,7 @@ class Upload:
         return self._draft
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Do a step. What fails makes the whole upload fail, and nothing else."""
+        """Run a step. An exception makes the upload fail, and nothing else."""
         try:
             step()
         except Exception as error:
@@ -147,7 +147,7 @@ class Upload:
     # In the loop's thread
 
     def _close(self) -> None:
-        """Tell, once, that the blob is not open any more: it is whole, or removed."""
+        """Call `on_closed`, once: the blob is complete or removed, and not open any more."""
         on_closed, self.on_closed = self.on_closed, None
         if on_closed:
             on_closed()
@@ -166,7 +166,7 @@ class Upload:
             self._faults.later(Callback.UPLOAD, secs, self._call_relief, failed=self._break_off)
 
     def _break_off(self) -> None:
-        """Let the upload fail, and its sender go on: how much waits is not known any more."""
+        """Let the upload fail, and its sender continue: after a fault the size of the backlog is unknown."""
         self._failure = self._failure or Unavailable("the snapshot can't be stored now; the log says why")
         self._backlog_bytes = 0
         self._call_relief()

@@ -131,7 +131,7 @@ class Held(Struct):
 
 
 def size_of(head: Head, needs: Needs | None = None, without: int = 0) -> int:
-    """Give how many bytes a stream holds whose forks have `needs`, or all of them but one."""
+    """Give how many bytes a stream holds whose forks have these `needs`, leaving out those of the fork `without`."""
     identity, snapshot, earliest = head.identity, head.kept.snapshot, head.kept.earliest
     published = snapshot is not None and snapshot.owner == identity.incarnation
     snapshot_bytes = snapshot.size if snapshot is not None and published else 0
@@ -153,7 +153,7 @@ class Usage:
     """What is held, by bucket id; `EVERYTHING` is the whole store."""
 
     def __init__(self, heads: Callable[[bytes], Iterable[Head]], head_of: Callable[[bytes], Head | None]) -> None:
-        """Take what gives the newest heads of all streams below a prefix, and that of one of them."""
+        """`heads` gives the newest heads of all streams below a prefix, `head_of` that of one stream."""
         self._heads = heads
         self._head_of = head_of
         self._held: Differences = {}
@@ -175,16 +175,16 @@ class Usage:
                 forks.append(head.identity)
         self._forks.count(forks)
         if forks:
-            # A fork is in its source's bucket, but may come after it: what is needed of a source is known only now.
+            # A fork is in the bucket of its source, but may follow it in the scan: what forks need is known only now.
             for head in self._heads(prefix):
                 if needs := self._forks.of(head.identity.incarnation):
                     held.add(0, size_of(head, needs) - size_of(head))
         return held
 
     def differences(self, change: Change) -> Differences:
-        """Give by how much a change would make more or less of what is held, where it is of.
+        """Give by how much a change would increase or reduce what each scope holds.
 
-        It holds for what was measured before.
+        This is right for scopes that were measured before.
         """
         found: Differences = {}
         # A change ends at most one fork of a stream, and that before the stream itself.
@@ -201,7 +201,7 @@ class Usage:
         return found
 
     def _end_fork(self, found: Differences, identity: Identity, ended: dict[int, int]) -> None:
-        """Count what nobody needs of a source any more when a fork of it ends."""
+        """Count what a source holds less when a fork of it ends."""
         fork = identity.fork
         source = self._head_of(fork.source) if fork else None
         if fork and source and source.identity.incarnation == fork.source_incarnation:
@@ -214,7 +214,7 @@ class Usage:
         return size_of(head, self._forks.of(incarnation), ended.get(incarnation, 0))
 
     def follow(self, change: Change, differences: Differences) -> None:
-        """Take over what has changed."""
+        """Apply the differences of a change to what was measured."""
         self._forks.follow(change)
         for scope, difference in differences.items():
             held = self._held.get(scope)
@@ -222,7 +222,7 @@ class Usage:
                 held.add(difference.streams, difference.size)
 
     def forget(self, scope: bytes | None = None) -> None:
-        """Measure again when asked: a bucket is gone, or changes came to nothing."""
+        """Measure again when asked: a bucket was deleted, or changes were rolled back (`scope` is None: everything)."""
         if scope is None:
             self._held.clear()
             self._forks.forget()
