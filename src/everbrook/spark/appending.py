@@ -5,8 +5,9 @@ whether this batch is in this stream, and takes it once: whatever order the rows
 how many tasks, or in which process.
 
 The rows of a stream need several appends if they are too large for one, or if the stream has text or bytes, where each
-append is one message. These appends have the sequence numbers 0, 1, 2 …, and must be the same when the batch is run
-again: the user names the columns that order the rows. A batch of `df.write` is never run again, and needs no order.
+append is one message. These appends have the sequence numbers 0, 1, 2 …, and must continue each other when the batch
+is run again (see `places`): the user names the columns that order the rows. A batch of `df.write` is never run again,
+and needs no order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,12 +22,14 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from everbrook.client.content import JSON, Kind, join, kind_of
+from everbrook.client.heads import KnownProducer
 from everbrook.protocol.errors import ContentTypeMismatch, NotFound, PayloadTooLarge, StaleEpoch, StreamNotFound
 from everbrook.protocol.surrogates import require_json
 from everbrook.spark.connection import Connection, Post, connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow, Layout
 from everbrook.spark.options import SinkOptions
+from everbrook.spark.places import OrderedBatch
 from everbrook.spark.shared_producer import append_batch
 
 _AT_ONCE = 8
@@ -41,12 +44,18 @@ class Known(Struct, frozen=True):
 
     content_type: str
     expires: bool
-    shares_producers: bool
-    """Whether the server stores positions of producers, which the batches of `df.write` need to share a producer."""
+    stores_positions: bool
+    """Whether the server stores positions of producers."""
+
+    def post_of(self, messages: Sequence[bytes]) -> Post:
+        """Make an append of messages."""
+        return Post(join(kind_of(self.content_type), messages), {"Content-Type": self.content_type})
 
 
 _known: dict[tuple[str, str], Known] = {}
 """The streams that each query has looked at, by its Producer-Id and their URLs."""
+_stored: dict[tuple[str, str], KnownProducer | None] = {}
+"""The producers of those streams that have a position, as far as this process knows."""
 
 
 class Producer(Struct, frozen=True):
@@ -113,16 +122,15 @@ class Appender:
             ) from error
 
     def _send(self, producer: Producer, parted: "Parted", *, close: bool) -> None:
-        stream, content_type = parted.rows.stream, parted.known.content_type
-        headers = [{"Content-Type": content_type} for _ in parted.parts]
-        if close:
-            headers[-1]["Stream-Closed"] = "true"
-        posts = list(map(Post, parted.bodies(), headers))
+        stream = parted.rows.stream
         try:
-            if not producer.repeats and parted.known.shares_producers:
-                append_batch(self._connection, stream, producer.id, posts)
+            if not producer.repeats and parted.known.stores_positions:
+                append_batch(self._connection, stream, producer.id, parted.posts(close=close))
+            elif parted.rows.order is not None and parted.known.stores_positions and not close:
+                self._send_ordered(producer, parted, parted.rows.order)
             else:
-                numbered = [post.of_producer(producer.id, producer.epoch, seq) for seq, post in enumerate(posts)]
+                posts = enumerate(parted.posts(close=close))
+                numbered = [post.of_producer(producer.id, producer.epoch, seq) for seq, post in posts]
                 self._connection.post_all(stream, numbered)
         except StaleEpoch as error:
             raise QuerySuperseded(
@@ -131,6 +139,14 @@ class Appender:
             ) from error
         except PayloadTooLarge as error:
             raise BatchTooLarge(_too_large(stream, parted, error.detail)) from error
+
+    def _send_ordered(self, producer: Producer, parted: "Parted", order: pa.Table) -> None:
+        rows, key = parted.rows, self._key(producer, parted.rows.stream)
+        divide = partial(self._divide, kind_of(parted.known.content_type))
+        batch = OrderedBatch(
+            rows.stream, producer.id, producer.epoch, rows.messages, order, divide, parted.known.post_of
+        )
+        _stored[key] = batch.append(self._connection, _stored.get(key))
 
     def _look_up(self, stream: str) -> Known:
         """Look up the properties of a stream. Create it if it does not exist and `autoCreate` is set."""
@@ -148,18 +164,23 @@ class Appender:
         return Known(head.content_type, expires, "producer-position" in head.extensions)
 
     def _part(self, producer: Producer, rows: "Rows", known: Known) -> "Parted":
-        kind, max_bytes = kind_of(known.content_type), self._options.max_append_bytes
+        kind = kind_of(known.content_type)
         if kind is Kind.JSON:
             _require_json(rows)
-            parts = list(_parted(rows.messages, max_bytes - _BRACKETS))
         else:
             _require_content(rows, known)
-            parts = [[message] for message in rows.messages]
-        if len(parts) > 1 and producer.repeats and not rows.ordered:
+        parts = self._divide(kind, rows.messages)
+        if len(parts) > 1 and producer.repeats and rows.order is None:
             if kind is not Kind.JSON:
                 raise InvalidOption(_needs_order(rows.stream, known.content_type))
-            raise _unordered(rows.stream, sum(map(len, rows.messages)), max_bytes)
+            raise _unordered(rows.stream, sum(map(len, rows.messages)), self._options.max_append_bytes)
         return Parted(rows, known, parts)
+
+    def _divide(self, kind: Kind, messages: Sequence[bytes]) -> list[list[bytes]]:
+        """Divide messages into appends."""
+        if kind is not Kind.JSON:
+            return [[message] for message in messages]
+        return list(_parted(messages, self._options.max_append_bytes - _BRACKETS))
 
 
 def bounded(batches: Iterable[pa.RecordBatch], layout: Layout, max_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -210,7 +231,7 @@ def _each(do: Callable[[T], R], items: Sequence[T]) -> list[R]:
 
 def _too_large(stream: str, parted: "Parted", detail: str) -> str:
     more = "raise its setting limits.max_append_bytes"
-    size = max(map(len, parted.bodies()))
+    size = max(len(parted.known.post_of(part).body) for part in parted.parts)
     if max(map(len, parted.parts)) == 1:
         return (
             f"the server does not take one message of {size} bytes for {stream!r} ({detail}): {more}, "
@@ -223,11 +244,11 @@ def _too_large(stream: str, parted: "Parted", detail: str) -> str:
 
 
 class Rows(Struct, frozen=True):
-    """The messages of one stream. If they are `ordered`, they come in the same order each time."""
+    """The messages of one stream, and the columns that they are sorted by, if there are any."""
 
     stream: str
     messages: list[bytes]
-    ordered: bool
+    order: pa.Table | None
 
 
 class Parted(Struct, frozen=True):
@@ -237,9 +258,12 @@ class Parted(Struct, frozen=True):
     known: Known
     parts: list[list[bytes]]
 
-    def bodies(self) -> list[bytes]:
-        """Write the body of each append."""
-        return [join(kind_of(self.known.content_type), part) for part in self.parts]
+    def posts(self, *, close: bool) -> list[Post]:
+        """Make the appends. The last one closes the stream if `close`."""
+        posts = list(map(self.known.post_of, self.parts))
+        if close:
+            posts[-1].headers["Stream-Closed"] = "true"
+        return posts
 
 
 def _by_stream(table: pa.Table) -> Iterator[Rows]:
@@ -251,15 +275,18 @@ def _by_stream(table: pa.Table) -> Iterator[Rows]:
     streams = table.column(STREAM).combine_chunks().dictionary_encode()
     codes = streams.indices.to_numpy()
     places = np.argsort(codes, kind="stable")
-    messages = table.column(MESSAGE).take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+    rows = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
+    messages = table.column(MESSAGE).take(rows)
+    order = table.select(order_by).take(rows) if order_by else None
     ends = np.cumsum(np.bincount(codes, minlength=len(streams.dictionary)))
     start = 0
     for stream, end in zip(streams.dictionary.to_pylist(), ends.tolist(), strict=True):
-        yield Rows(stream, messages.slice(start, end - start).to_pylist(), bool(order_by))
+        its_order = None if order is None else order.slice(start, end - start)
+        yield Rows(stream, messages.slice(start, end - start).to_pylist(), its_order)
         start = end
 
 
-def _parted(messages: list[bytes], max_bytes: int) -> Iterator[list[bytes]]:
+def _parted(messages: Sequence[bytes], max_bytes: int) -> Iterator[list[bytes]]:
     """Part messages, in their order, so that each part with a comma between its messages is not larger than allowed."""
     part: list[bytes] = []
     size = 0
