@@ -66,9 +66,18 @@ def test_the_first_batch_may_be_larger_than_the_driver_can_hold(
     assert len(client.stream(f"{prefix}out").read().all()) == ROWS
 
 
-def test_a_large_batch_may_follow_a_small_one(client: Client, prefix: str, read: Read, start: Start) -> None:
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT value, offset FROM {source}",
+        "SELECT explode(array_repeat(value, 1)) AS value, offset FROM {source}",
+        "FROM {source} |> WHERE length(value) < 99 |> UNION ALL (FROM {source} |> WHERE length(value) > 98)",
+    ],
+    ids=["same", "multiplied", "united"],
+)
+def test_a_large_batch_may_follow_a_small_one(client: Client, prefix: str, read: Read, start: Start, sql: str) -> None:
     client.stream(f"{prefix}in").create(data={"n": 1})
-    query = start(read("SELECT value, offset FROM {source}"))
+    query = start(read(sql))
     query.processAllAvailable()
     client.stream(f"{prefix}in").append({"n": "x" * 3_000_000})
     query.processAllAvailable()

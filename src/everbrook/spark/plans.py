@@ -63,12 +63,11 @@ def _attributes(node: Any) -> dict[str, int]:  # noqa: ANN401 - a plan of Scala
 
 
 def size_of_batch(query: StreamingQuery) -> int | None:
-    """Give the bytes of messages in the batch that a query runs now. None if its offsets don't count bytes."""
+    """Give the bytes of messages that the running batch of a query reads. None if some offsets don't count bytes."""
     bounds = _bounds(query)
-    if len(bounds) != 1 or bounds[0] is None:
-        return None
-    sizes = [range_.size_bytes for range_ in ranges_between(*bounds[0])]
-    return None if None in sizes else sum(size or 0 for size in sizes)
+    ranges = [range_ for each in bounds if each is not None for range_ in ranges_between(*each)]
+    sizes = [range_.size_bytes for range_ in ranges]
+    return None if not bounds or None in (*bounds, *sizes) else sum(size or 0 for size in sizes)
 
 
 def incarnations_of(query: StreamingQuery) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Writing a streaming query to streams with more than a sink can do: it may part the rows anew, and knows its end.
 
 A small batch is appended by the driver, which costs the least time; a large one by tasks, each of which gets all rows
-of its streams. One of unknown size counts as large if it is the first, or follows a large one. Both ways follow the
-same rule (see `appending`), so that a batch may begin in one way and be finished in the other.
+of its streams. One of unknown size counts as large if it reads much, is the first, or follows a large one. Both ways
+follow the same rule (see `appending`), so that a batch may begin in one way and be finished in the other.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -122,12 +122,18 @@ class BatchWriting:
         """Append a batch."""
         query = self._begun.result()
         producer = producer_of(str(query.id), self._options.sink_id, batch_id)
-        size_bytes = size_of_batch(query) if self._sized else None
-        expected = self._last_bytes if size_bytes is None else size_bytes
-        large = expected is None or expected > self._tuning.large_bytes
+        large = self._is_large(size_of_batch(query))
         names, self._last_bytes = (self._write_by_tasks if large else self._write_here)(producer, batch)
         if self._closing is not None:
             self._closing.add(names)  # before Spark notes that the batch is done
+
+    def _is_large(self, read_bytes: int | None) -> bool:
+        """Tell whether a batch may be too large for the driver, by what it reads, and by the batch before it if rows
+        are added or nobody knows what it reads.
+        """
+        known = self._sized and read_bytes is not None
+        sizes = [read_bytes] if known else [read_bytes or 0, self._last_bytes]
+        return any(size is None or size > self._tuning.large_bytes for size in sizes)
 
     def _write_here(self, producer: Producer, batch: DataFrame) -> tuple[set[str], int]:
         table = batch.toArrow()
