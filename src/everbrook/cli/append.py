@@ -27,6 +27,10 @@ class How(TypedDict):
     anew: bool
 
 
+class AnotherInput(click.UsageError):
+    """The input is not the one that the producer has begun to append. Nothing of it is appended."""
+
+
 class Sink(Protocol):
     """Where messages go, and the offset behind them once it is known."""
 
@@ -46,7 +50,7 @@ class Sink(Protocol):
 @click.option("--json", "as_json", is_flag=True, help="The messages are JSON, and so is what is printed.")
 @offset_option("--if-match", "Append only if the stream ends there.")
 @click.option("--producer", metavar="ID", help="Append exactly once: the same command again goes on where it was.")
-@click.option("--anew", is_flag=True, help="With --producer: the input is another one than that of its last run.")
+@click.option("--anew", is_flag=True, help="With --producer: append another input than before, from its beginning.")
 @server_options
 def append(
     name: str, bucket: str | None, arguments: tuple[str, ...], files: tuple[str, ...], **how: Unpack[How]
@@ -113,6 +117,8 @@ def _send_all(sink: Sink, batches: Iterator[list[bytes]]) -> int:
         for batch in batches:
             sink.send(batch)
             count += len(batch)
+    except AnotherInput:
+        raise
     except click.UsageError as error:
         if not count:
             raise
@@ -204,9 +210,9 @@ class Produced:
     def _position(self) -> str:
         return f"{self._bytes} {self._digest.hexdigest()[:_DIGITS]}"
 
-    def _another_input(self, how: str) -> click.UsageError:
+    def _another_input(self, how: str) -> AnotherInput:
         count, name = self._stored.split()[0], self._producer.id
-        return click.UsageError(
+        return AnotherInput(
             f"the producer {name!r} has appended {count} bytes, and this input {how}: it goes on with the same input "
             "only. --anew appends another one, and another --producer keeps both"
         )
