@@ -25,7 +25,7 @@ def main(settings: dict[str, Any]) -> None:
     spark = begin_session(settings["scratch"], 2)
     if settings["flaw"]:
         spark.dataSource.register(Forgetful)
-    queries = [begin_query(partial(_start, spark, job, settings)) for job in JOBS]
+    queries = [begin_query(partial(_start, spark, job, settings)) for job in settings["jobs"]]
     run_to_end(spark, queries, last=settings["last"])
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from random import Random
 
-from soak.client import Client, Unanswered
+from soak.client import Answer, Client, Unanswered
 from soak.ledger import PromiseBroken
 
 PREFIX = "in/"
@@ -27,6 +27,8 @@ class Incarnation:
 
     name: str
     number: int
+    id: str
+    """How the server identifies it."""
     keys: list[str] = field(default_factory=list)
     sizes: list[int] = field(default_factory=list)
     cut: int = 0
@@ -93,8 +95,7 @@ class Streams:
         self._client.close()
 
     def _create(self, name: str, messages: int) -> None:
-        one = Incarnation(name, len(self.all))
-        self._request("PUT", name, content_type=JSON)
+        one = Incarnation(name, len(self.all), self._put(name))
         self.all.append(one)
         if messages:
             self._append(one, messages)
@@ -103,7 +104,8 @@ class Streams:
         keys = [f"{one.number}-{place}" for place in range(len(one.keys), len(one.keys) + count)]
         messages = [json.dumps(message(key)).encode() for key in keys]
         claim = {"Producer_Id": f"soak-{one.number}", "Producer_Epoch": "0", "Producer_Seq": str(one.appends)}
-        self._request("POST", one.name, b"[%b]" % b",".join(messages), content_type=JSON, **claim)
+        body = b"[%b]" % b",".join(messages)
+        self._request_until_answered({200, 204}, "POST", one.name, body, {"content_type": JSON, **claim})
         one.appends += 1
         one.keys += keys
         one.sizes += [len(each) + 1 for each in messages]
@@ -120,7 +122,7 @@ class Streams:
         """Remove the beginning of a stream, if the last snapshot of its fold covers it."""
         place = self._random.randint(one.cut, len(one.keys))
         path = f"{one.name}/__ds/retention/{one.offset_of(place):016d}"
-        if self._request_until_answered({204, _CONFLICT}, "PUT", path, None, {}) != _CONFLICT:
+        if self._request_until_answered({204, _CONFLICT}, "PUT", path, None, {}).status != _CONFLICT:
             one.cut = place
             self.counts["cut"] += 1
 
@@ -129,23 +131,24 @@ class Streams:
         if "-fork-" in source.name or sum("-fork-" in each.name for each in self.living) >= MAX_FORKS:
             return
         self._forks += 1
-        fork = Incarnation(
-            f"{source.name}-fork-{self._forks}", len(self.all), [*source.keys], [*source.sizes], source.cut
-        )
-        self._request("PUT", fork.name, content_type=JSON, Stream_Forked_From=f"/v1/stream/{source.name}")
-        self.all.append(fork)
+        name = f"{source.name}-fork-{self._forks}"
+        found = self._put(name, Stream_Forked_From=f"/v1/stream/{source.name}")
+        self.all.append(Incarnation(name, len(self.all), found, [*source.keys], [*source.sizes], source.cut))
 
-    def _request(self, method: str, name: str, body: bytes | None = None, /, **headers: str) -> None:
-        self._request_until_answered({200, 201, 204}, method, name, body, headers)
+    def _put(self, name: str, **headers: str) -> str:
+        """Create a stream, and give its incarnation."""
+        headers = {"content_type": JSON, **headers}
+        answer = self._request_until_answered({200, 201}, "PUT", name, None, headers)
+        return str(answer.headers["stream-incarnation"])
 
     def _request_until_answered(
         self, statuses: set[int], method: str, name: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> int:
-        """Repeat a request until it is answered, and give the status."""
+    ) -> Answer:
+        """Repeat a request until it is answered."""
         deadline = time.monotonic() + _PATIENCE_SECS
         while True:
             try:
-                return self._client.expect(statuses, method, f"/v1/stream/{name}", body, **headers).status
+                return self._client.expect(statuses, method, f"/v1/stream/{name}", body, **headers)
             except Unanswered as error:
                 if time.monotonic() > deadline:
                     raise PromiseBroken(f"no answer for {_PATIENCE_SECS:g} s: {error}") from error

@@ -21,7 +21,7 @@ from soak.recreate.streams import Incarnation
 Row = tuple[str, str]
 """A stream, and the key of a message."""
 _TOLD = re.compile(r"messages were lost|were created and deleted before they were read|have expired")
-_NAME = re.compile(r"'(in/[^']+)'")
+_INCARNATION = re.compile(r"\(incarnation (\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Judged:
 
 
 def named_in(log: str) -> set[str]:
-    """Find the streams that a log names as those that have lost messages."""
-    return {name for line in log.splitlines() if _TOLD.search(line) for name in _NAME.findall(line)}
+    """Find the incarnations that a log names, beside the names of the streams, as those that have lost messages."""
+    return {found for line in log.splitlines() if _TOLD.search(line) for found in _INCARNATION.findall(line)}
 
 
 def forgotten_in(log: str) -> bool:
@@ -68,8 +68,10 @@ def judge(
         for one in others:
             lost = _missing_of(job, one, there)
             unnamed = one.ended and one.ended_in <= forgotten and lost == len(one.keys)
-            if lost and name not in named and not (unnamed or lost == _cut_before(one, there)):
-                raise PromiseBroken(f"{job}: {lost} messages of {name} are missing, and no log names it")
+            if lost and one.id not in named and not (unnamed or lost == _cut_before(one, there)):
+                raise PromiseBroken(
+                    f"{job}: {lost} messages of incarnation {one.number} of {name} are missing, and no log names it"
+                )
             missing += lost
     return Judged(sum(map(len, found.values())), missing)
 

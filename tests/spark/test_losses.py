@@ -69,12 +69,15 @@ def test_what_was_cut_before_it_was_read_is_lost_and_the_rest_is_read() -> None:
 def test_where_the_server_tells_the_end_what_was_not_read_is_lost(here: str, there: Found | None) -> None:
     assert losses(here, there, Position(offset_of(5), incarnation="x")) == []
     (loss,) = losses(here, there, Position(offset_of(7), incarnation="x"))
-    assert loss == "'a' is gone; it was read until 0000000000000005, and ended at 0000000000000007"
+    which = " (incarnation x)" if "#" in here else ""
+    assert loss == f"'a' is gone; it was read until 0000000000000005, and ended at 0000000000000007{which}"
 
 
 def test_the_end_of_another_incarnation_tells_nothing() -> None:
     other = Position(offset_of(5), incarnation="y")
-    assert losses(at(5, incarnation="x"), None, other) == ["'a' is gone; it was read until 0000000000000005"]
+    assert losses(at(5, incarnation="x"), None, other) == [
+        "'a' is gone; it was read until 0000000000000005 (incarnation x)"
+    ]
 
 
 def test_an_incarnation_that_is_told_for_the_first_time_is_no_loss() -> None:
@@ -103,5 +106,5 @@ def test_each_stream_of_a_name_that_came_and_went_unread_is_told() -> None:
     empty = Position(offset_of(0), incarnation="w")
     gone = {"a": ended, "b": ended[:1], "c": [empty], "d": ended[:2]}
     start = {"": "1", "a": at(5, incarnation="x"), "b": at(3, incarnation="x"), "d": at(1, incarnation="x")}
-    assert find_unread(gone, start, {"d": at(1, incarnation="y")}) == ["a"]
+    assert find_unread(gone, start, {"d": at(1, incarnation="y")}) == [f"'a' (incarnation {each})" for each in "yz"]
     assert ends_of(gone, start) == {"a": ended[:1], "b": ended[:1], "d": ended[:1]}

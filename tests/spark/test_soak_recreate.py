@@ -15,7 +15,7 @@ NAME = "in/0"
 
 def incarnation(number: int, messages: int, *, cut: int = 0, ended: bool = False) -> Incarnation:
     keys = [f"{number}-{place}" for place in range(messages)]
-    return Incarnation(NAME, number, keys, [10] * messages, cut, ended=ended, ended_in=2 if ended else 0)
+    return Incarnation(NAME, number, f"id{number}", keys, [10] * messages, cut, ended=ended, ended_in=2 if ended else 0)
 
 
 DELETED, EXISTING = incarnation(0, 4, ended=True), incarnation(1, 3, cut=1)
@@ -23,7 +23,7 @@ DELETED, EXISTING = incarnation(0, 4, ended=True), incarnation(1, 3, cut=1)
 
 def judged(*keys: str, named: bool = True) -> int:
     rows: list[Row] = [(NAME, key) for key in keys]
-    return judge("job", rows, [DELETED, EXISTING], {NAME} if named else set(), ordered=True).missing
+    return judge("job", rows, [DELETED, EXISTING], {"id0", "id1"} if named else set(), ordered=True).missing
 
 
 def test_each_message_once_keeps_the_promise() -> None:
@@ -32,7 +32,7 @@ def test_each_message_once_keeps_the_promise() -> None:
 
 def test_a_deleted_end_and_a_cut_beginning_may_be_missing_if_a_log_names_the_stream() -> None:
     assert judged("0-0", "0-1", "1-1", "1-2") == 3
-    with pytest.raises(PromiseBroken, match="2 messages of in/0 are missing, and no log names it"):
+    with pytest.raises(PromiseBroken, match="2 messages of incarnation 0 of in/0 are missing, and no log names it"):
         judged("0-0", "0-1", "1-1", "1-2", named=False)
 
 
@@ -44,7 +44,7 @@ def test_what_was_cut_before_a_job_read_the_stream_need_not_be_named() -> None:
 def test_a_stream_that_was_deleted_unread_is_named_unless_a_log_says_that_it_cannot_be(keys: tuple[str, ...]) -> None:
     rows, streams = [(NAME, key) for key in keys], [DELETED, EXISTING] if keys else [DELETED]
     assert judge("job", rows, streams, set(), ordered=True, forgotten=DELETED.ended_in).missing == 4
-    with pytest.raises(PromiseBroken, match="4 messages of in/0 are missing, and no log names it"):
+    with pytest.raises(PromiseBroken, match="4 messages of incarnation 0 of in/0 are missing, and no log names it"):
         judge("job", rows, streams, set(), ordered=True, forgotten=DELETED.ended_in - 1)
     with pytest.raises(PromiseBroken, match="no log names it"):
         judge("job", [(NAME, "0-0"), *rows], streams, set(), ordered=True, forgotten=DELETED.ended_in)
@@ -67,11 +67,11 @@ def test_any_other_difference_breaks_the_promise(keys: tuple[str, ...], found: s
 
 def test_a_log_names_what_was_lost() -> None:
     lines = (
-        "messages were lost: 'in/1' is gone; 'in/2' ends at 5",
-        "were created and deleted before they were read: 'in/3', 'in/4'",
-        "'in/5'",
+        "messages were lost: 'in/1' is gone (incarnation 1a); 'in/2' ends at 5 (incarnation 2b)",
+        "were created and deleted before they were read: 'in/3' (incarnation 3c), 'in/3' (incarnation 4d)",
+        "'in/5' (incarnation 5e)",
     )
-    assert named_in("\n".join(lines)) == {"in/1", "in/2", "in/3", "in/4"}
+    assert named_in("\n".join(lines)) == {"1a", "2b", "3c", "4d"}
 
 
 def test_the_snapshot_of_a_fold_has_messages_of_one_incarnation() -> None:

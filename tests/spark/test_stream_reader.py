@@ -427,14 +427,14 @@ def test_a_stream_that_was_deleted_unread_is_named(
     client.stream(f"{prefix}a").create(data=1)
     query = Query(options)
     query.batch()
-    client.stream(f"{prefix}b").create(data=2)
+    unread = client.stream(f"{prefix}b").create(data=2).incarnation
     client.stream(f"{prefix}b").delete()
     client.stream(f"{prefix}a").delete()
     client.stream(f"{prefix}c").create(data=3)
     if restarts == "the query":
         query.restart()
     assert [values(query.batch()) for _ in range(2)] == [["3"], []]
-    assert warnings(caplog) == [f"these streams were created and deleted before they were read: '{prefix}b'"]
+    assert warnings(caplog) == [deleted_unread(f"'{prefix}b' (incarnation {unread})")]
 
 
 @pytest.mark.parametrize("restarts", ["the query", "nothing"])
@@ -445,16 +445,14 @@ def test_a_stream_that_came_and_went_unread_is_named_also_if_another_has_its_nam
     known.create(data=1)
     query = Query(options)
     query.batch()
-    for stream, numbers in ((known, (2, 3)), (other, (4, 5))):
-        for number in numbers:
-            stream.delete(missing_ok=True)
-            stream.create(data=number)
+    unread = []
+    for stream, number in ((known, 2), (known, 3), (other, 4), (other, 5)):
+        stream.delete(missing_ok=True)
+        unread.append(f"{stream.name!r} (incarnation {stream.create(data=number).incarnation})")
     if restarts == "the query":
         query.restart()
     assert [sorted(values(query.batch())) for _ in range(3)] == [["3", "5"], [], []]
-    assert warnings(caplog) == [
-        f"these streams were created and deleted before they were read: '{prefix}a', '{prefix}b'"
-    ]
+    assert warnings(caplog) == [deleted_unread(unread[0], unread[2])]
 
 
 def test_where_the_server_has_forgotten_what_came_and_went_that_is_told(
@@ -467,6 +465,10 @@ def test_where_the_server_has_forgotten_what_came_and_went_that_is_told(
     query.restart()
     assert [query.batch() for _ in range(2)] == [[], []]
     assert warnings(caplog) == [FORGOTTEN]
+
+
+def deleted_unread(*streams: str) -> str:
+    return f"these streams were created and deleted before they were read: {', '.join(streams)}"
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -40,12 +40,17 @@ def find_losses(
 ) -> list[str]:
     """Name streams that are gone, or created anew, or cut before they were read. `gone` tells where streams ended."""
     return [
-        f"{name!r} {loss}"
+        f"{name!r} {loss}{shown(here.incarnation)}"
         for name, text in start.items()
         if name != VERSION_KEY
         and ends.get(name) != text
-        and (loss := _loss(parse_position(text), streams.get(name), gone.get(name, ())))
+        and (loss := _loss(here := parse_position(text), streams.get(name), gone.get(name, ())))
     ]
+
+
+def shown(incarnation: str) -> str:
+    """Show which incarnation of a stream has lost messages, if that is known."""
+    return f" (incarnation {incarnation})" if incarnation else ""
 
 
 def _loss(here: Position, found: Found | None, gone: Sequence[Position]) -> str | None:
@@ -90,9 +95,10 @@ def find_expired(
 def find_unread(gone: Mapping[str, Sequence[Position]], *known: Mapping[str, str]) -> list[str]:
     """Name streams that are gone, had messages, and are in none of the known positions. Another may have the name."""
     return [
-        name
+        f"{name!r}{shown(ended.incarnation)}"
         for name, ends in gone.items()
-        if any(number_of(ended.offset) and not any(_has(each, name, ended) for each in known) for ended in ends)
+        for ended in ends
+        if number_of(ended.offset) and not any(_has(positions, name, ended) for positions in known)
     ]
 
 
@@ -121,12 +127,15 @@ def adjust_ranges(
         if found is None:
             there.append(range_)
         elif position.differs(found.end):
-            losses.append(f"{range_.name!r} has another incarnation; {range_.end} was to be read")
+            which = shown(position.incarnation)
+            losses.append(f"{range_.name!r} has another incarnation; {range_.end} was to be read{which}")
         else:
             cut = not range_.fresh and range_.start != BEGINNING and range_.start < found.earliest
             start = found.earliest if range_.fresh or cut else range_.start
             if cut or start > range_.end:
-                losses.append(f"{range_.name!r} begins at {start} now; {range_.start} to {range_.end} was to be read")
+                which = shown(found.incarnation)
+                was = f"{range_.start} to {range_.end} was to be read"
+                losses.append(f"{range_.name!r} begins at {start} now; {was}{which}")
             if start <= range_.end:
                 there.append(replace(range_, start=start, incarnation=range_.incarnation or found.incarnation))
     return there, losses

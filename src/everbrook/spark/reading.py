@@ -23,7 +23,7 @@ from everbrook.protocol.errors import InvalidOffset, NotFound, OffsetGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, decode_frames
 from everbrook.spark.bundle import Told
 from everbrook.spark.connection import Connection
-from everbrook.spark.losses import data_loss
+from everbrook.spark.losses import data_loss, shown
 from everbrook.spark.pipelining import OK, Answer, Broken, Pipeline
 from everbrook.spark.planning import Range
 from everbrook.spark.positions import number_of
@@ -106,13 +106,13 @@ class Reading(Struct, frozen=True):
                 end = piece.next_offset
                 yield piece
         except NotFound as error:
-            self._lost(f"{range_.name!r} is gone; {range_.end} was to be read", error)
+            self._lost(range_, f"is gone; {range_.end} was to be read", error)
             return
         except (StreamRewound, InvalidOffset) as error:
-            self._lost(f"{range_.name!r} has another incarnation; {range_.end} was to be read: {error}", error)
+            self._lost(range_, f"has another incarnation; {range_.end} was to be read: {error}", error)
             return
         if end != range_.end and not (range_.fresh and number_of(range_.end) == 0):
-            self._lost(f"{range_.name!r} ends at {end}; {range_.end} was to be read", None)
+            self._lost(range_, f"ends at {end}; {range_.end} was to be read", None)
 
     def answered(self, range_: Range, answer: Answer) -> Iterator[Piece]:
         """Read a range whose first page was asked for already."""
@@ -137,7 +137,7 @@ class Reading(Struct, frozen=True):
         except OffsetGone as gone:
             earliest = header_of(gone, "Stream-Earliest-Offset")
             if not range_.fresh:
-                self._lost(f"{range_.name!r} begins at {earliest} now; {range_.start} was to be read", gone)
+                self._lost(range_, f"begins at {earliest} now; {range_.start} was to be read", gone)
             if earliest is not None and range_.start < earliest < range_.end:
                 yield from self._bounded(replace(range_, start=earliest, fresh=True))
 
@@ -151,7 +151,8 @@ class Reading(Struct, frozen=True):
         finally:
             fork.delete(missing_ok=True)
 
-    def _lost(self, loss: str, error: Exception | None) -> None:
+    def _lost(self, range_: Range, loss: str, error: Exception | None) -> None:
+        told = f"{range_.name!r} {loss}{shown(range_.incarnation)}"
         if self.fail_on_data_loss:
-            raise data_loss([loss]) from error
-        logger.warning("messages were lost: %s", loss)
+            raise data_loss([told]) from error
+        logger.warning("messages were lost: %s", told)

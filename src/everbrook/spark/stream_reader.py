@@ -151,9 +151,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Log which streams were deleted before the query saw them, as far as that is known, and forget their ends."""
         catalogue = self._known
         if unread := find_unread(catalogue.gone, start, self._before):
-            logger.warning(
-                "these streams were created and deleted before they were read: %s", ", ".join(map(repr, unread))
-            )
+            logger.warning("these streams were created and deleted before they were read: %s", ", ".join(unread))
         if catalogue.forgotten:
             logger.warning(FORGOTTEN)
             catalogue.forgotten = False
