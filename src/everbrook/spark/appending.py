@@ -65,6 +65,8 @@ class Producer(Struct, frozen=True):
     epoch: int
     repeats: bool = True
     """Whether Spark may run the batch again, with its rows in another order. It never runs one of `df.write` again."""
+    numbered: bool = False
+    """Whether an append is known by its number alone, since its message may be another one when it is written again."""
 
 
 class BatchTooLarge(Exception):
@@ -126,7 +128,7 @@ class Appender:
         try:
             if not producer.repeats and parted.known.stores_positions:
                 append_batch(self._connection, stream, producer.id, parted.posts(close=close))
-            elif parted.rows.order is not None and parted.known.stores_positions and not close:
+            elif parted.rows.order is not None and parted.known.stores_positions and not (close or producer.numbered):
                 self._send_ordered(producer, parted, parted.rows.order)
             else:
                 posts = enumerate(parted.posts(close=close))

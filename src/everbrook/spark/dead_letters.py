@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everbrook.protocol.errors import PayloadTooLarge
 from everbrook.spark.appending import Appender, BatchTooLarge, Producer
@@ -42,7 +43,7 @@ def append_letters(
 
     def append(messages: list[bytes]) -> None:
         rows = pa.table({STREAM: streams, MESSAGE: pa.array(messages, pa.binary()), "by_0": numbers})
-        Appender(connection, sink).append(producer, rows)
+        Appender(connection, sink).append(replace(producer, numbered=True), rows)
 
     cut_to_fit(letters, append)
 
