@@ -12,7 +12,7 @@ from everbrook.client.errors import Unsupported
 from everbrook.protocol.errors import StreamNotFound
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.bundle import bundled
-from everbrook.spark.catalogue import Catalogue, open_catalogue
+from everbrook.spark.catalogue import Catalogue
 from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limits import split_all
@@ -62,15 +62,14 @@ class Reader(metaclass=Arriving):
         for bundle in bundled(told):
             yield self._rows.batch(bundle)
 
-    def _catalogue(self) -> Catalogue:
+    def _require_exact(self, catalogue: Catalogue) -> None:
+        """Refuse options that need a server which can bound reads, where this one can't."""
         options = self._options
-        catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
         if not catalogue.exact and ((options.limits and options.limits.required) or options.min_partitions > 1):
             raise Unsupported(
                 "maxRowsPerTrigger, maxBytesPerTrigger and minPartitions need a server that can say where messages "
                 "end (bounded-reads in Stream-Extensions), which this one does not"
             )
-        return catalogue
 
     def _partitions(self, ranges: Sequence[Range], catalogue: Catalogue) -> list[InputPartition]:
         """Part ranges among tasks: by their streams, or into pieces if there are to be more tasks than streams."""
@@ -93,10 +92,18 @@ def task_of(ranges: Sequence[Range], catalogue: Catalogue) -> Task:
 class BatchReader(Reader, DataSourceReader):
     """Reads from `startingOffsets` to `endingOffsets`, which are found once, when the batch is planned."""
 
+    def __init__(self, options: SourceOptions, schema: StructType, catalogue: Catalogue) -> None:
+        super().__init__(options, schema)
+        self._catalogue = catalogue
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave the streams on the driver: each task is told of its own."""
+        return {name: value for name, value in self.__dict__.items() if name != "_catalogue"}
+
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks."""
-        options = self._options
-        catalogue = self._catalogue()
+        options, catalogue = self._options, self._catalogue
+        self._require_exact(catalogue)
         catalogue.refresh()
         missing = [name for name in options.selection.names if name not in catalogue.streams]
         if missing:

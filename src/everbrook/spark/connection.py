@@ -20,7 +20,7 @@ from everbrook.client._sync.listing import changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
-from everbrook.client.address import DEFAULT_URL, Root, parse_server
+from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
 from everbrook.client.heads import Changes, Head, ProducerHead, StreamInfo, StreamPage, head_of, producer_head_of
@@ -51,12 +51,17 @@ class Post(Struct, frozen=True):
 
 
 class Connection:
-    """A server, or a bucket of it, as the connector sees it."""
+    """A server, or a bucket of it, as the connector sees it. In another process it uses the connections of that."""
 
-    def __init__(self, transport: Transport, root: Root, tls: ssl.SSLContext | None) -> None:
-        self.transport = transport
-        self.root = root
-        self._tls = tls
+    def __init__(self, opened: "_Opened", options: ServerOptions, bucket: str | None) -> None:
+        server = parse_server(_url(options))
+        self.transport = opened.transport
+        self.root = server.streams if bucket is None else server.bucket(bucket)
+        self._tls = opened.tls
+        self._place = options, bucket
+
+    def __reduce__(self) -> tuple[object, tuple[ServerOptions, str | None]]:
+        return connect, self._place
 
     def stream(self, name: str, content_type: str | None = None) -> Stream[Any]:
         """Give a handle of a stream."""
@@ -160,9 +165,7 @@ def connect(options: ServerOptions, bucket: str | None = None) -> Connection:
     pid = os.getpid()
     if (pid, options) not in _open:
         _open[pid, options] = _Opened(options)
-    opened = _open[pid, options]
-    server = parse_server(_url(options))
-    return Connection(opened.transport, server.streams if bucket is None else server.bucket(bucket), opened.tls)
+    return Connection(_open[pid, options], options, bucket)
 
 
 class _Opened:

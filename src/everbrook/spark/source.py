@@ -1,7 +1,10 @@
 """The data source `everbrook`, as Spark knows it: what it is called, its columns, its readers and its writers.
 
-Spark makes one of these wherever it needs one, from nothing but the options; it holds no connection.
+Spark makes one of these from nothing but the options, and sends the one that gave the schema on to the process that
+makes the readers.
 """
+
+from functools import cached_property
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -15,7 +18,7 @@ from pyspark.sql.types import StructType
 from everbrook.client.content import Kind, kind_of
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.batch_reader import BatchReader
-from everbrook.spark.catalogue import open_catalogue
+from everbrook.spark.catalogue import Catalogue, open_catalogue
 from everbrook.spark.columns import CHANGE, RAW
 from everbrook.spark.connection import connect
 from everbrook.spark.options import SourceOptions, parse_sink, parse_source, require_batch, require_streaming
@@ -31,24 +34,38 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
         """Give the name of the format."""
         return "everbrook"
 
+    @cached_property
+    def _source(self) -> SourceOptions:
+        return parse_source(self.options)
+
+    @cached_property
+    def _catalogue(self) -> Catalogue:
+        """The streams. Spark sends them on with this source, so that a batch asks for what moved since its schema."""
+        options = self._source
+        return open_catalogue(connect(options.server, options.selection.bucket), options.selection)
+
     def schema(self) -> StructType:
         """Give the columns where the user has given none."""
-        options = parse_source(self.options)
+        options = self._source
         if options.envelope == "change":
             return CHANGE
-        return RAW[options.value_type or _value_type(options)]
+        return RAW[options.value_type or self._value_type()]
+
+    def _value_type(self) -> str:
+        """Choose text for the values if all streams that are there now are of text or JSON."""
+        self._catalogue.refresh()
+        binary = any(kind_of(found.content_type) is Kind.BINARY for found in self._catalogue.streams.values())
+        return "binary" if binary else "string"
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make what reads a batch."""
-        options = parse_source(self.options)
-        require_batch(options)
-        return BatchReader(options, schema)
+        require_batch(self._source)
+        return BatchReader(self._source, schema, self._catalogue)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Make what reads micro-batches."""
-        options = parse_source(self.options)
-        require_streaming(options)
-        return stream_reader(options, schema)
+        require_streaming(self._source)
+        return stream_reader(self._source, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's way
         """Make what writes a batch."""
@@ -57,11 +74,3 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
         """Make what writes micro-batches."""
         return StreamWriter(parse_sink(self.options), schema, overwrite=overwrite)
-
-
-def _value_type(options: SourceOptions) -> str:
-    """Choose text for the values if all streams that are there now are of text or JSON."""
-    catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
-    catalogue.refresh()
-    binary = any(kind_of(found.content_type) is Kind.BINARY for found in catalogue.streams.values())
-    return "binary" if binary else "string"

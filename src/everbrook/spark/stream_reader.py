@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from everbrook.spark.batch_reader import Partition, Reader, task_of
-from everbrook.spark.catalogue import Catalogue, Found
+from everbrook.spark.catalogue import Catalogue, Found, open_catalogue
 from everbrook.spark.connection import connect
 from everbrook.spark.limits import in_turn, limit as limit_ranges
 from everbrook.spark.lookups import look_up_all
@@ -83,7 +83,10 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _known(self) -> Catalogue:
         """The catalogue, which is opened where it is needed: on the driver."""
         if self._opened is None:
-            self._opened = self._catalogue()
+            options = self._options
+            catalogue = open_catalogue(connect(options.server, options.selection.bucket), options.selection)
+            self._require_exact(catalogue)
+            self._opened = catalogue
             self._opened.refresh()
         return self._opened
 
