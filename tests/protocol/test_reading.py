@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Append, Kept, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery, OffsetGone
-from everbrook.protocol.query import parse_read_query
-from everbrook.protocol.reading import Page, begin, end_of_read, locate, page_from, require_kept
+from everbrook.protocol.query import parse_lookup, parse_read_query
+from everbrook.protocol.reading import Page, begin, end_of_read, locate, look_up, page_from, require_kept
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams, head_of
 
@@ -172,6 +172,23 @@ def test_a_read_begins_at_a_time_or_a_number_of_messages(query: bytes, start: in
     kept = cut_stream(3)
 
     assert begin(kept.head, kept, parse_read_query(query)) == start
+
+
+@pytest.mark.parametrize(
+    "query, offset",
+    [
+        (b"offset=0000000000000003&skip=1", 8),
+        (b"offset=0000000000000003&max_bytes=1", 8),
+        (b"offset=0000000000000003&max_bytes=6", 8),
+        (b"offset=0000000000000003&max_bytes=7", 10),
+        (b"last=1&max_bytes=1", 10),
+    ],
+)
+def test_a_lookup_gives_where_a_read_begins_or_where_its_page_ends(query: bytes, offset: int) -> None:
+    kept = cut_stream(3)
+    lookup = parse_lookup(query)
+    assert lookup is not None
+    assert look_up(kept.head, kept, lookup) == offset
 
 
 @pytest.mark.parametrize("query", [b"skip=1", b"offset=0000000000000000&skip=1"])
