@@ -7,6 +7,7 @@ from everbrook.spark.catalogue import Found
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.planning import (
     Range,
+    batch_ranges,
     grouped,
     held_back,
     partition_count,
@@ -16,6 +17,7 @@ from everbrook.spark.planning import (
     starting_positions,
 )
 from everbrook.spark.positions import BEGINNING, Boundary, Position, format_position, offset_of, parse_boundary
+from tests.work import count_lines
 
 NAMES = st.text("ab/", min_size=1, max_size=3)
 SIZES = st.dictionaries(NAMES, st.integers(0, 1000))
@@ -99,6 +101,39 @@ def test_a_query_can_not_begin_beyond_the_end() -> None:
 def test_offsets_of_a_stream_that_is_not_read_are_refused() -> None:
     with pytest.raises(InvalidOption, match="'x', which is not there or not selected"):
         starting_positions(Boundary(offsets={"x": offset_of(1)}), {"a": found(9)})
+
+
+def range_of(start: int, end: int, *, fresh: bool) -> Range:
+    return Range("a", offset_of(start), offset_of(end), fresh, "x")
+
+
+def test_a_batch_reads_what_is_retained_between_two_places() -> None:
+    streams = {"a": found(9, earliest=4, incarnation="x")}
+    whole, middle = Boundary("earliest"), parse_boundary('{"a": 6}')
+    assert batch_ranges(whole, Boundary("latest"), streams) == [range_of(4, 9, fresh=True)]
+    assert batch_ranges(whole, middle, streams) == [range_of(4, 6, fresh=True)]
+    assert batch_ranges(middle, Boundary("latest"), streams) == [range_of(6, 9, fresh=False)]
+    assert batch_ranges(parse_boundary('{"a": 2}'), middle, streams) == [range_of(4, 6, fresh=False)]
+
+
+@pytest.mark.parametrize(
+    "starting, ending", [('{"a": 6}', '{"a": 6}'), ("earliest", '{"a": 4}'), ("earliest", '{"a": 2}')]
+)
+def test_a_batch_of_nothing_has_no_ranges(starting: str, ending: str) -> None:
+    assert batch_ranges(parse_boundary(starting), parse_boundary(ending), {"a": found(9, earliest=4)}) == []
+    assert batch_ranges(Boundary("earliest"), Boundary("latest"), {"a": found(0)}) == []
+
+
+def test_a_batch_can_not_end_where_streams_begin() -> None:
+    with pytest.raises(InvalidOption, match="got 'earliest' for 'a'"):
+        batch_ranges(Boundary("earliest"), Boundary("earliest"), {"a": found(9)})
+
+
+def test_a_batch_is_planned_without_text() -> None:
+    """Positions are text for the checkpoints of queries. A batch has none."""
+    streams = {str(number): found(9) for number in range(100)}
+    lines = count_lines(lambda: batch_ranges(Boundary("earliest"), Boundary("latest"), streams))
+    assert lines <= 1350
 
 
 @given(st.sets(NAMES, min_size=1), st.integers(1, 8))

@@ -17,16 +17,8 @@ from everbrook.spark.columns import rows_of
 from everbrook.spark.connection import connect
 from everbrook.spark.limits import split_all
 from everbrook.spark.lookups import look_up_all
-from everbrook.spark.losses import adjust_ranges
 from everbrook.spark.options import SourceOptions
-from everbrook.spark.planning import (
-    Range,
-    ending_positions,
-    grouped,
-    partition_count,
-    ranges_between,
-    starting_positions,
-)
+from everbrook.spark.planning import Range, batch_ranges, grouped, partition_count
 from everbrook.spark.positions import EARLIEST, LATEST, Boundary
 from everbrook.spark.reading import Task, read_task, settle_worker
 
@@ -108,7 +100,5 @@ class BatchReader(Reader, DataSourceReader):
         missing = [name for name in options.selection.names if name not in catalogue.streams]
         if missing:
             raise StreamNotFound(f"there is no stream {missing[0]!r}")
-        start = starting_positions(options.starting or Boundary(EARLIEST), catalogue.streams)
-        end = ending_positions(options.ending or Boundary(LATEST), catalogue.streams)
-        ranges, _ = adjust_ranges(ranges_between(start, end), end, catalogue.streams)
-        return self._partitions(ranges, catalogue)
+        starting, ending = options.starting or Boundary(EARLIEST), options.ending or Boundary(LATEST)
+        return self._partitions(batch_ranges(starting, ending, catalogue.streams), catalogue)

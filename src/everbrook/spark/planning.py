@@ -96,7 +96,7 @@ def held_back(start: Mapping[str, str], positions: dict[str, str], ranges: Itera
     return positions
 
 
-# Where a query begins
+# Where a query begins, and what a batch reads
 
 
 def starting_positions(boundary: Boundary, streams: Mapping[str, Found], token: str | None = None) -> dict[str, str]:
@@ -106,22 +106,25 @@ def starting_positions(boundary: Boundary, streams: Mapping[str, Found], token: 
     for name, found in sorted(streams.items()):
         place = boundary.of(name, EARLIEST)
         if place != EARLIEST:
-            offset = found.tail if place == LATEST else _within(name, place, found)
+            offset = _offset_at(place, name, found)
             positions[name] = format_position(found.end if offset == found.tail else found.end.at(offset))
     return positions
 
 
-def ending_positions(boundary: Boundary, streams: Mapping[str, Found]) -> dict[str, str]:
-    """Fix where a batch ends."""
-    require_found(boundary, streams, "endingOffsets")
-    positions = {VERSION_KEY: VERSION}
-    for name, found in streams.items():
-        place = boundary.of(name, LATEST)
-        if place == EARLIEST:
+def batch_ranges(starting: Boundary, ending: Boundary, streams: Mapping[str, Found]) -> list[Range]:
+    """Give what a batch reads: what each stream retains between two places."""
+    require_found(starting, streams, "startingOffsets")
+    require_found(ending, streams, "endingOffsets")
+    ranges = []
+    for name, found in sorted(streams.items()):
+        first, last = starting.of(name, EARLIEST), ending.of(name, LATEST)
+        if last == EARLIEST:
             raise InvalidOption(f"endingOffsets must be offsets or latest, got {EARLIEST!r} for {name!r}")
-        offset = found.tail if place == LATEST else _within(name, place, found)
-        positions[name] = format_position(found.end.at(offset))
-    return positions
+        fresh, end = first == EARLIEST, _offset_at(last, name, found)
+        start = found.earliest if fresh else max(_offset_at(first, name, found), found.earliest)
+        if start < end and number_of(end) != 0:
+            ranges.append(Range(name, start, end, fresh, found.incarnation))
+    return ranges
 
 
 def require_found(boundary: Boundary, streams: Mapping[str, Found], option: str) -> None:
@@ -131,10 +134,12 @@ def require_found(boundary: Boundary, streams: Mapping[str, Found], option: str)
         raise InvalidOption(f"{option} names {missing[0]!r}, which is not there or not selected")
 
 
-def _within(name: str, offset: str, found: Found) -> str:
-    if offset > found.tail:
-        raise InvalidOption(f"offset {offset} is beyond the end of {name!r}, which is {found.tail}")
-    return offset
+def _offset_at(place: str, name: str, found: Found) -> str:
+    if place == LATEST:
+        return found.tail
+    if place > found.tail:
+        raise InvalidOption(f"offset {place} is beyond the end of {name!r}, which is {found.tail}")
+    return place
 
 
 # What each task does
