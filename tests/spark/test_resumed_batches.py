@@ -16,6 +16,7 @@ from everbrook.spark.connection import Connection, Post
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.options import ServerOptions, SinkOptions
 from everbrook.spark.shared_producer import BatchUncertain
+from tests.spark.connections import Wrapped
 
 PRODUCER = Producer("spark-q", 4)
 
@@ -24,11 +25,11 @@ class Killed(Exception):
     """The process is gone."""
 
 
-class Dying(Connection):
+class Dying(Wrapped):
     """A connection whose process is killed after some appends."""
 
     def __init__(self, inner: Connection, appends: int) -> None:
-        super().__init__(inner.transport, inner.root, None)
+        super().__init__(inner)
         self._appends = appends
 
     def post_all(self, name: str, posts: Sequence[Post]) -> bool:

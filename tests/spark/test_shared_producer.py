@@ -17,6 +17,7 @@ from everbrook.spark.shared_producer import (
     parse_progress,
 )
 from tests.server.process import serving
+from tests.spark.connections import Wrapped
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +36,11 @@ def between() -> list[Post]:
     return posts(-1, -1)
 
 
-class Losing(Connection):
+class Losing(Wrapped):
     """A connection that loses answers: it sends some appends twice, with other batches between the two."""
 
     def __init__(self, inner: Connection, random: Random) -> None:
-        super().__init__(inner.transport, inner.root, None)
+        super().__init__(inner)
         self._inner = inner
         self._random = random
 
@@ -87,7 +88,7 @@ def test_any_number_of_batches_is_one_producer(frugal: str) -> None:
 def test_a_batch_whose_stream_was_created_anew_is_not_taken_for_written(
     client: Client, connection: Connection, prefix: str
 ) -> None:
-    class Deleting(Connection):
+    class Deleting(Wrapped):
         calls = 0
 
         def post_all(self, name: str, posts: Sequence[Post]) -> bool:
@@ -102,7 +103,7 @@ def test_a_batch_whose_stream_was_created_anew_is_not_taken_for_written(
 
     client.stream(f"{prefix}a").create()
     with pytest.raises(BatchUncertain, match=r"created anew, .* 1 of its 3 appends were certainly stored"):
-        append_batch(Deleting(connection.transport, connection.root, None), f"{prefix}a", "own", posts(1, 2, 3))
+        append_batch(Deleting(connection), f"{prefix}a", "own", posts(1, 2, 3))
 
 
 def test_progress_is_written_and_read_and_fits_in_a_position() -> None:
