@@ -4,6 +4,7 @@ A command that asks for what it has been told already has to add a request here,
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,18 @@ def test_a_read_gets_each_page_once(proxy: Proxy, run: Run, values: str, line: t
 def test_a_bootstrap_gets_each_page_once(proxy: Proxy, run: Run, values: str) -> None:
     # The first GET asks for a snapshot.
     assert requests(proxy, run, "bootstrap", "--json", values) == ["HEAD", "GET", "GET"]
+
+
+def test_an_export_describes_each_stream_once(proxy: Proxy, run: Run, values: str) -> None:
+    # The first GET is the list, which has the time of creation, and the last one reads the messages.
+    assert requests(proxy, run, "export", values) == ["GET", "HEAD", "GET"]
+
+
+def test_an_import_of_what_is_there_describes_each_stream_once(
+    proxy: Proxy, run: Run, values: str, folder: Path
+) -> None:
+    (folder / "snapshot").write_text("6")
+    run("snapshot", "publish", values, "snapshot", "--offset", "4", "--keep-history")
+    run("export", values, "-o", "archive")
+    # The GET finds out whether there is a server.
+    assert requests(proxy, run, "import", "archive") == ["GET", "PUT", "HEAD"]

@@ -181,8 +181,9 @@ def _chosen(client: "Client", buckets: list[str | None], how: Choice) -> "Iterat
 
 
 def _find(client: "Client", bucket: str | None, name: str) -> "StreamInfo":
-    find_stream(client, name, bucket).head()
+    stream = find_stream(client, name, bucket)
     found = next((info for info in root_of(client, bucket).list(name) if info.name == name), None)
     if found is None:
+        stream.head()  # which says why it is not there
         raise click.UsageError(f"{name} is in no list of the server: name it as `everbrook ls` does")
     return found

@@ -76,8 +76,8 @@ class Source:
     def _as_of_now(self) -> "tuple[Snapshot | None, StreamLine]":
         """Describe the stream together with its snapshot: one that was replaced in between is fetched again."""
         while True:
-            snapshot = self._stream.snapshot()
             head = self._stream.head()
+            snapshot = self._stream.snapshot() if head.snapshot_offset else None
             if head.snapshot_offset == (snapshot and snapshot.offset):
                 break
         line = StreamLine(

@@ -47,6 +47,7 @@ class Target:
         self._taken = 0
         self._closed = head.closed
         self._exact = "if-match" in head.extensions
+        self._snapshot_there = head.snapshot_offset
         self._tail = int(head.offset)
         self._require_possible()
         partly = 0 < self._tail < self._end
@@ -181,7 +182,7 @@ class Target:
 
     def _publish(self, line: SnapshotLine) -> None:
         offset = f"{int(line.snapshot) - self._shift:016}"
-        if self._stream.head().snapshot_offset != offset:
+        if self._snapshot_there != offset:
             self._stream.publish(line.data, offset=offset, content_type=line.content_type, keep_history=True)
 
 
