@@ -45,6 +45,21 @@ def test_the_size_of_appends_must_not_change_while_a_batch_is_unfinished(
     checkpoint.keep_append_bytes(100)
 
 
+def test_the_order_of_rows_must_not_change_while_a_batch_is_unfinished(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    checkpoint.keep_order(["a", "b"])
+    begin(tmp_path, 0)
+    with pytest.raises(InvalidOption, match="orderBy is 'b', but was 'a,b' when batch 0 began"):
+        checkpoint.keep_order(["b"])
+    begin(tmp_path, 0, finish=True)
+    checkpoint.keep_order(["b"])
+
+
+def test_a_batch_that_failed_without_an_order_may_get_one(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    checkpoint.keep_order([])
+    begin(tmp_path, 0)
+    checkpoint.keep_order(["a"])
+
+
 def test_what_a_kill_left_of_the_first_batch_is_removed(checkpoint: Checkpoint, tmp_path: Path) -> None:
     begin(tmp_path, 0, finish=True)
     (tmp_path / "offsets" / ".1.left.tmp").touch()

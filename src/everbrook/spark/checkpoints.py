@@ -3,12 +3,12 @@
 Spark writes a file of a checkpoint under another name and renames it. If it is killed in between for the very first
 batch, what is left makes it refuse the checkpoint for ever, as one that is not new.
 
-A batch that was begun and not finished is run again, and must be written in the same pieces: their size is kept, and
-may change only between batches. A query that closes what it has written keeps the names of these streams, since it may
-come to its end in another process than the one that wrote them.
+A batch that was begun and not finished is run again, and must be written in the same pieces: their size and the order
+of rows are kept, and may change only between batches. A query that closes what it has written keeps the names of these
+streams, since it may come to its end in another process than the one that wrote them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -19,7 +19,7 @@ from everbrook.spark.given import InvalidOption
 from everbrook.spark.shipping import is_remote
 
 T = TypeVar("T")
-_PIECES, _STREAMS = "everbrook-append-bytes", "everbrook-streams"
+_PIECES, _ORDER, _STREAMS = "everbrook-append-bytes", "everbrook-order", "everbrook-streams"
 
 
 def write_with(
@@ -55,15 +55,22 @@ class Checkpoint:
 
     def keep_append_bytes(self, max_append_bytes: int) -> None:
         """Record the largest size of an append. Refuse to change it while a batch is unfinished."""
-        before = self._read(_PIECES, int)
-        if before == max_append_bytes:
+        self._keep(_PIECES, "maxAppendBytes", max_append_bytes)
+
+    def keep_order(self, columns: Sequence[str]) -> None:
+        """Record the order of rows. Refuse to change it while a batch is unfinished that has one."""
+        self._keep(_ORDER, "orderBy", ",".join(columns))
+
+    def _keep(self, name: str, option: str, value: T) -> None:
+        before = self._read(name, type(value))
+        if before == value:
             return
-        if before is not None and (batch := self._unfinished()) is not None:
+        if before and (batch := self._unfinished()) is not None:
             raise InvalidOption(
-                f"maxAppendBytes is {max_append_bytes}, but was {before} when batch {batch} began, which is not "
-                f"finished: its rows would be written twice. Run the query with {before} until that batch is done"
+                f"{option} is {value!r}, but was {before!r} when batch {batch} began, which is not finished: its rows "
+                f"would be lost or written twice. Run the query with {before!r} until that batch is done"
             )
-        self._write(_PIECES, max_append_bytes)
+        self._write(name, value)
 
     def streams(self) -> set[str]:
         """Give the names of the streams that were recorded."""

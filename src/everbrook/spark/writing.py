@@ -75,6 +75,7 @@ def start_writing(
     require_order(sink, layout)
     kept = Checkpoint(df.sparkSession, checkpoint)
     kept.keep_append_bytes(sink.max_append_bytes)
+    kept.keep_order(layout.order_by)
     closing = ClosingStreams(sink, kept) if sink.close_on_finish else None
     batches = BatchWriting(sink, layout, tuning, closing, sized=keeps_size(df))
     query = writer.foreachBatch(batches.write).start()
