@@ -70,6 +70,12 @@ def test_an_export_describes_each_stream_once(proxy: Proxy, run: Run, values: st
     assert requests(proxy, run, "export", values) == ["GET", "HEAD", "GET"]
 
 
+def test_an_export_of_everything_lists_the_buckets_and_describes_none(proxy: Proxy, run: Run) -> None:
+    run("bucket", "create", "described", "--retention", "max-age=60")
+    requests(proxy, run, "export", "--all")
+    assert "/ds/described" not in [request.target for request in proxy.requests]
+
+
 def test_an_import_of_what_is_there_describes_each_stream_once(
     proxy: Proxy, run: Run, values: str, folder: Path
 ) -> None:

@@ -17,7 +17,7 @@ from everbrook.cli.source import Source, StreamMoved
 
 if TYPE_CHECKING:
     from everbrook import Client
-    from everbrook.client.heads import StreamInfo
+    from everbrook.client.heads import BucketInfo, StreamInfo
 
 
 class Choice(TypedDict):
@@ -119,7 +119,7 @@ def _export(client: "Client", archive: Archive, how: Choice) -> Exported:
     if archive.empty:
         archive.write(format_line(ArchiveLine(VERSION)))
     buckets = _chosen_buckets(client, how)
-    _write_buckets(client, archive, buckets)
+    _write_buckets(archive, buckets)
     with progress("exporting") as advance:
         for bucket, info in _chosen(client, buckets, how):
             created_at_ms = archive.progress.whole.get((bucket, info.name))
@@ -154,26 +154,30 @@ def _count(exported: Exported, source: Source) -> None:
         complain(f"{source.title} is left out: {ending.message}", ending.code)
 
 
-def _chosen_buckets(client: "Client", how: Choice) -> list[str | None]:
+def _chosen_buckets(client: "Client", how: Choice) -> "list[BucketInfo | None]":
     """Give where streams are to be exported from: buckets, or None for the streams that are in none."""
-    return [None, *(bucket.name for bucket in client.buckets())] if how["everything"] else [how["bucket"]]
+    if how["everything"]:
+        return [None, *client.buckets()]
+    return [None if how["bucket"] is None else client.bucket(how["bucket"]).head()]
 
 
-def _write_buckets(client: "Client", archive: Archive, buckets: list[str | None]) -> None:
+def _write_buckets(archive: Archive, buckets: "list[BucketInfo | None]") -> None:
     """Write the buckets that the archive does not have yet, before any stream that could be in them."""
     told = archive.progress
-    new = [bucket for bucket in buckets if bucket is not None and bucket not in told.buckets]
+    new = [bucket for bucket in buckets if bucket is not None and bucket.name not in told.buckets]
     if new and told.begun is not None:
         # What is behind the beginning of a stream may be taken back, and a bucket must not be.
         archive.rewind(told.begun.at_byte)
         told.begun = None
     for bucket in new:
-        archive.write(format_line(BucketLine(bucket, client.bucket(bucket).head().retention)))
+        archive.write(format_line(BucketLine(bucket.name, bucket.retention)))
 
 
-def _chosen(client: "Client", buckets: list[str | None], how: Choice) -> "Iterator[tuple[str | None, StreamInfo]]":
+def _chosen(
+    client: "Client", buckets: "list[BucketInfo | None]", how: Choice
+) -> "Iterator[tuple[str | None, StreamInfo]]":
     """Give what is to be exported, in order."""
-    for bucket in buckets:
+    for bucket in (None if each is None else each.name for each in buckets):
         if how["names"]:
             yield from ((bucket, _find(client, bucket, name)) for name in how["names"])
         else:
