@@ -7,6 +7,10 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from everbrook import Client
+from everbrook.spark.catalogue import ListedCatalogue
+from everbrook.spark.connection import connect
+from everbrook.spark.options import Selection, ServerOptions
+from everbrook.spark.positions import offset_of
 from everbrook.spark.source import EverbrookDataSource
 from tests.client.faults.proxy import Proxy
 from tests.work import count_lines
@@ -33,6 +37,18 @@ def test_the_plan_of_a_batch_asks_only_for_what_moved_since_its_schema(
     asked = [request.target for request in proxy.requests if "format=frames" not in request.target]
     assert len(asked) == 1
     assert "changed_since=" in asked[0]
+
+
+def test_streams_known_by_name_are_looked_up_in_a_request_each(client: Client, prefix: str, proxy: Proxy) -> None:
+    names = (f"{prefix}a", f"{prefix}b")
+    for name in names:
+        client.stream(name).create()
+    catalogue = ListedCatalogue(connect(ServerOptions(url=proxy.origin)), Selection(names))
+    catalogue.refresh()
+    assert len(proxy.requests) == len(names)
+    client.stream(names[0]).append(1)
+    catalogue.refresh()
+    assert catalogue.streams[names[0]].tail == offset_of(2)
 
 
 def test_options_are_parsed_once(client: Client, prefix: str, server: str) -> None:

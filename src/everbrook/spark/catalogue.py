@@ -96,7 +96,7 @@ def _extensions(connection: Connection, selection: Selection) -> frozenset[str]:
         except NotFound:
             continue
     try:
-        connection.find(selection.names[0] if selection.names else selection.prefix or "-")
+        connection.first(selection.names[0] if selection.names else selection.prefix or "-")
     except Unsupported:
         return frozenset()
     return frozenset({_LISTING, _BOUNDED})
@@ -201,10 +201,10 @@ class ListedCatalogue(_Known):
         self._replace(listed.streams)
 
     def _look_up(self) -> None:
-        """Look at each stream by itself. The token is asked for first: what moves meanwhile is told again."""
-        self.token = self._connection.token(self._prefix)
-        found = (self._connection.find(name) for name in sorted(self._names))
-        self._replace([info for info in found if info is not None])
+        """Look at each stream by itself. The first answer's token counts: what moves meanwhile is told again."""
+        pages = {name: self._connection.first(name) for name in sorted(self._names)}
+        self.token = next(iter(pages.values())).token
+        self._replace([info for name, page in pages.items() for info in page.streams if info.name == name])
 
     def _replace(self, infos: list[StreamInfo]) -> None:
         """Take all that there is now. What is not among it is gone."""

@@ -23,7 +23,7 @@ from everbrook.client._sync.wire import Answer
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import Changes, Head, ProducerHead, StreamInfo, StreamPage, head_of, producer_head_of
+from everbrook.client.heads import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
 from everbrook.client.retry import Retry
 from everbrook.client.wire import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
@@ -71,15 +71,8 @@ class Connection:
         """List what moved since a token, or everything."""
         return changes(self.transport, self.root, token, prefix)
 
-    def token(self, prefix: str) -> str:
-        """Give a token for what moves from now on."""
-        return self._first(prefix).token
-
-    def find(self, name: str) -> StreamInfo | None:
-        """Find a stream in the list. Its name is the first of those that begin with it."""
-        return next((info for info in self._first(name).streams if info.name == name), None)
-
-    def _first(self, prefix: str) -> StreamPage:
+    def first(self, prefix: str) -> StreamPage:
+        """List the first stream whose name begins with a prefix: the one of that name, if it is there."""
         query = {"prefix": prefix, "limit": "1"} if prefix else {"limit": "1"}
         try:
             answer = self.transport.request("GET", self.root.control("streams"), query=query)
