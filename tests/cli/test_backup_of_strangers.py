@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from struct import pack
 from threading import Event, Thread
@@ -16,6 +16,7 @@ import pytest
 from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage import BackupError, format_name
 from tests.cli.backups import line, ran
+from tests.http_server import AnsweringServer
 from tests.server.running import eventually
 
 DATA = b"ssh-ed25519 not-yours"
@@ -73,7 +74,7 @@ def stranger() -> Iterator[Stranger]:
 
         def log_message(self, *_args: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with AnsweringServer(("127.0.0.1", 0), Handler) as server:
         thread = Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         told.url = f"http://127.0.0.1:{server.server_port}"

@@ -13,6 +13,7 @@ import pytest
 
 from everbrook.cli.main import main
 from tests.cli.conftest import Pipe, Run
+from tests.http_server import AnsweringServer
 from tests.server.process import EVERBROOK
 
 
@@ -39,7 +40,7 @@ def answering(status: int, *, drop_appends: bool = False) -> Iterator[str]:
         def log_message(self, *_args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with AnsweringServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

@@ -3,13 +3,14 @@
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.suite import TESTS, Case, Report, Run, TestFile, faults, retry_timed, run_suite
 from tests.conformance.targets import TARGETS, serving
+from tests.http_server import AnsweringServer
 
 PASSED = [Case(f"test {number}", "passed", ["Group"]) for number in range(TESTS)]
 
@@ -30,7 +31,7 @@ class YesMan(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def wrong_server() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), YesMan) as server:
+    with AnsweringServer(("127.0.0.1", 0), YesMan) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

@@ -3,11 +3,12 @@
 import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
+from tests.http_server import AnsweringServer
 from tools.audit import LOCK, foreign_licences, main, pinned
 
 FAULT = {"id": "FAULT-1", "affected": [], "references": []}
@@ -34,7 +35,7 @@ class Database(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Database) as server:
+    with AnsweringServer(("127.0.0.1", 0), Database) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/v1/query"

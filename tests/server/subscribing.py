@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from types import TracebackType
 from typing import Any, Self
@@ -12,6 +12,7 @@ from typing import Any, Self
 import msgspec
 from msgspec import Struct
 
+from tests.http_server import AnsweringServer
 from tests.server.wire import Answer, Wire
 
 PATIENCE_SECS = 60.0
@@ -126,7 +127,7 @@ class Hooks:
     def __init__(self, port: int = 0) -> None:
         self.respond: Callable[[Hook], tuple[int, bytes]] = lambda _hook: TAKEN
         self.arrived: queue.Queue[Hook] = queue.Queue()
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
+        self._server = AnsweringServer(("127.0.0.1", port), self._handler())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
 
     @property

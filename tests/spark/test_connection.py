@@ -2,13 +2,14 @@
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.options import ServerOptions
+from tests.http_server import AnsweringServer
 
 
 class Door(BaseHTTPRequestHandler):
@@ -31,7 +32,7 @@ class Door(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def door() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
+    server = AnsweringServer(("127.0.0.1", 0), Door)
     Door.seen.clear()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,6 +13,7 @@ import msgspec
 
 from everbrook.server.auth.jwks import Key, KeySet, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS, KeyPair, make_pair
+from tests.http_server import AnsweringServer
 
 ISSUER = "https://issuer.example"
 AUDIENCE = "everbrook"
@@ -77,7 +78,7 @@ class Issuer:
         self._speaks.set()
         self.headers: dict[str, str] = {}
         self.fetches = 0
-        self._server: ThreadingHTTPServer | None = None
+        self._server: AnsweringServer | None = None
         self.port = 0
 
     @property
@@ -90,7 +91,7 @@ class Issuer:
 
     def start(self) -> None:
         """Come up, at the port of before if there was one."""
-        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self._server = AnsweringServer(("127.0.0.1", self.port), self._handler())
         self.port = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
         self._thread.start()

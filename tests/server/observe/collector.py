@@ -2,12 +2,14 @@
 
 import gzip
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Self
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.http_server import AnsweringServer
 
 
 class TraceCollector:
@@ -30,7 +32,7 @@ class TraceCollector:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
                 """Say nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = AnsweringServer(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever)
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1/traces"
 
