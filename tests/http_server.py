@@ -2,6 +2,7 @@
 
 import sys
 from http.server import ThreadingHTTPServer
+from socket import socket
 
 
 class AnsweringServer(ThreadingHTTPServer):
@@ -10,6 +11,6 @@ class AnsweringServer(ThreadingHTTPServer):
     The report would go to the standard error of the whole process, and so into that of another test.
     """
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
