@@ -26,9 +26,9 @@ from everbrook.storage.api import Storage
 class Deadlines:
     """A queue of streams by the moments at which something is due.
 
-    It is worked off in slices, so that many streams that are due at once do not block the event loop. The next slice
-    begins when the changes of the last one are durable: all answers of a group of changes wait for the whole group, so
-    it must not contain many of these changes.
+    It is worked off in slices, so that many streams that are due at once do not block the event loop. Only a few slices
+    may have changes that are not durable yet: all answers of a group of changes wait for the whole group, so it must
+    not contain many of these changes.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class Deadlines:
         self._retry_secs = tuning.slice_retry_secs
         self._look_at = look_at
         self._when_durable = when_durable
-        self._waiting = False
+        self._max_pending_slices = tuning.max_pending_slices
+        self._pending_slices = 0
         self._faults = faults
         self._heap: list[tuple[int, int]] = []
         self._watched: dict[int, tuple[int, Stream]] = {}
@@ -60,7 +61,11 @@ class Deadlines:
     def watched(self) -> Watched:
         """The streams that are watched at the moment."""
         next_at = self._heap[0][0] if self._heap else None
-        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waiting)
+        return Watched(streams=len(self._watched), entries=len(self._heap), next_at=next_at, waiting=self._waits)
+
+    @property
+    def _waits(self) -> bool:
+        return self._pending_slices >= self._max_pending_slices
 
     def watch(self, stream: Stream, moment: int) -> None:
         """Look at a stream when a moment has come, instead of when it was to be looked at before."""
@@ -89,7 +94,7 @@ class Deadlines:
             self._heap = sorted((moment, incarnation) for incarnation, (moment, _) in self._watched.items())
 
     def _set_timer(self, pause_secs: float = 0.0) -> None:
-        if not self._heap or self._waiting:
+        if not self._heap or self._waits:
             return
         moment = self._heap[0][0]
         if self._timer and self._timer_at <= moment:
@@ -102,7 +107,6 @@ class Deadlines:
 
     def _run_slice(self) -> None:
         self._timer = None
-        self._waiting = True
         now = self._clock.now()
         for _ in range(self._slice_streams):
             if not self._heap or self._heap[0][0] > now:
@@ -113,15 +117,17 @@ class Deadlines:
                 del self._watched[incarnation]
                 # What it misses is found by `DeadlineScan`, or by the next command.
                 self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
+        self._pending_slices += 1
         self._when_durable(self._end_slice)
+        self._set_timer(self._slice_pause_secs)
 
     def _end_slice(self) -> None:
-        self._waiting = False
+        self._pending_slices -= 1
         self._set_timer(self._slice_pause_secs)
 
     def _go_on(self) -> None:
         """Run the next slice after a while: the last one failed."""
-        self._timer, self._waiting = None, False
+        self._timer = None
         self._set_timer(self._retry_secs)
 
     def stop(self) -> None:

@@ -44,6 +44,8 @@ class ExpiryTuning(Struct, frozen=True, kw_only=True):
 
     slice_streams: int = 64
     slice_pause_secs: float = 0.0005
+    max_pending_slices: int = 4
+    """How many slices may have changes that are not durable yet."""
     slice_retry_secs: float = 1.0
     """How long the pause is after a slice that failed."""
     scan_secs: float = 10.0
