@@ -1,8 +1,7 @@
-"""Expiry: what time brings about. Streams expire, retention policies cut, and what is gone gives its space back.
+"""Expiry: removes streams whose time has run out and messages that a policy does not retain, and reclaims the space.
 
-Expiry is correct without it, because every command checks the time itself; it removes dead streams, and what policies
-do not retain. `Deadlines` know the moments of the streams in memory. `DeadlineScan` goes round the streams that are
-only in the storage.
+Requests do not depend on it, because every command checks the time itself. `Deadlines` hold the deadlines of the
+streams in memory. `DeadlineScan` visits the streams that are only in the storage.
 """
 
 import heapq
@@ -139,7 +138,7 @@ class Deadlines:
 
 
 class DeadlineScan:
-    """Goes round the stored streams that have a deadline, a slice at a time: most of them are not in memory."""
+    """Visits the stored streams that have a deadline, a slice at a time: most of them are not in memory."""
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ PIECE_BYTES = 8 * 1024
 # Batches with fewer values, which take up to 7 ms, are split at once.
 MANY_VALUES = 65_536
 MAX_SHORT = 0xFF
+"""The length of the longest message whose length fits into a byte."""
 LARGE_BYTES = 2 * MANY_VALUES
 """The length of the shortest body with so many values."""
 

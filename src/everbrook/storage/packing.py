@@ -20,7 +20,7 @@ HAS_TTL, HAS_EXPIRY, HAS_FORK, HAS_ANCHOR, HAS_INHERITED, HAS_RETENTION = 1, 2, 
 CLOSED, DELETED, HAS_CLOSER, HAS_STREAM_SEQ, HAS_PRODUCER, HAS_FORGOTTEN, HAS_KEPT = 1, 2, 4, 8, 16, 32, 64
 HAS_POSITION = 128
 SHORT_MESSAGES = 1 << 31
-"""Is added to the number of messages of an edit if each length is packed in one byte."""
+"""A bit of the number of messages of an edit: the length of each message is packed in one byte."""
 
 KIND = Struct("<B")
 TEXT = Struct("<H")
