@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         Unreachable,
         Unsupported,
     )
-    from everbrook.client.heads import Head, Snapshot, StreamInfo
+    from everbrook.client.models import Head, Snapshot, StreamInfo
     from everbrook.client.offsets import FileOffsets
     from everbrook.client.page import Page
     from everbrook.client.responses import DurableResponse, UIMessageResponse
@@ -143,7 +143,7 @@ __getattr__, __dir__ = lazy_imports(
             "AppendUncertain ClientError InvalidAnswer InvalidMessage NotAStream ProducerReused "
             "StreamRewound Unreachable Unsupported"
         ),
-        ".client.heads": "Head Snapshot StreamInfo",
+        ".client.models": "Head Snapshot StreamInfo",
         ".client.offsets": "FileOffsets",
         ".client.page": "Page",
         ".client.responses": "DurableResponse UIMessageResponse",

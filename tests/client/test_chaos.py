@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
-from everbrook.client.flow.reading import Ask, EventPages, Reading
 from everbrook.client.page import Page
+from everbrook.client.read_state import Ask, EventPages, Reading
 from everbrook.protocol import Decoder
 from everbrook.protocol.errors import StreamClosed
 from soak.chaos import require_same, soak_chaos

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from everbrook.server.asgi import create_app
 from examples.chat.app import answer
-from tests.client.recordings import recorded
+from tests.client.agents.recordings import recorded
 from tests.server.mounted import Mounted
 from tests.server.running import configured
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from everbrook.cli.connection import shown_url
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.httpx import tls_context
 from everbrook.client.refusals import refusal_of
+from everbrook.client.wire.httpx import tls_context
 from everbrook.storage.backups.backup import BackupError, GivenUp, format_name, require_store
 from everbrook.storage.backups.pieces import Asked, Piece, PieceCorrupted, parse_pieces
 from everbrook.storage.pin import PinnedFile

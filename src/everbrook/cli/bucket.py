@@ -8,7 +8,7 @@ from everbrook.cli.connection import open_client, server_options
 from everbrook.cli.output import align, format_time, json_option, print_json, show
 
 if TYPE_CHECKING:
-    from everbrook.client.heads import BucketInfo
+    from everbrook.client.models import BucketInfo
 
 TITLES = ("created", "retention", "bucket")
 

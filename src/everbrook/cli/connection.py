@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from everbrook import Bucket, Client, Stream
     from everbrook.client._sync.wire import Wire
-    from everbrook.client.heads import Head
+    from everbrook.client.models import Head
 
 DEFAULT_URL = "http://127.0.0.1:4437"
 URL = "EVERBROOK_URL"
@@ -156,7 +156,7 @@ def _opened_wire() -> "httpx2.Client | Wire":
 
 
 def _plain() -> "Wire":
-    from everbrook.cli.plain_http import PlainWire  # noqa: PLC0415
+    from everbrook.client.wire.http1 import PlainWire  # noqa: PLC0415
 
     return PlainWire()
 

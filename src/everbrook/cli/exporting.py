@@ -17,7 +17,7 @@ from everbrook.cli.source import Source, StreamMoved
 
 if TYPE_CHECKING:
     from everbrook import Client
-    from everbrook.client.heads import BucketInfo, StreamInfo
+    from everbrook.client.models import BucketInfo, StreamInfo
 
 
 class Choice(TypedDict):

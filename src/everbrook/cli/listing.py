@@ -8,7 +8,7 @@ from everbrook.cli.connection import bucket_option, open_client, root_of, server
 from everbrook.cli.output import align, format_time, json_option, print_json
 
 if TYPE_CHECKING:
-    from everbrook.client.heads import StreamInfo
+    from everbrook.client.models import StreamInfo
 
 TITLES = ("status", "content type", "bytes", "tail", "last write", "stream")
 NUMBERS = frozenset({2, 3})

@@ -14,9 +14,9 @@ from everbrook.cli.output import Command, bytes_out, json_option, leave_with_rea
 
 if TYPE_CHECKING:
     from everbrook import Stream
-    from everbrook.client.flow.reading import Mode
-    from everbrook.client.heads import Head
+    from everbrook.client.models import Head
     from everbrook.client.page import Page
+    from everbrook.client.read_state import Mode
     from everbrook.protocol.frames import Frames
 
 BEGINNING, NOW = "-1", "now"

@@ -15,7 +15,7 @@ from everbrook.cli.streams import SHORTHANDS
 
 if TYPE_CHECKING:
     from everbrook import Stream
-    from everbrook.client.heads import Head, Snapshot
+    from everbrook.client.models import Head, Snapshot
 
 
 class Publication(TypedDict):

@@ -11,7 +11,7 @@ from everbrook.protocol.errors import OffsetGone
 
 if TYPE_CHECKING:
     from everbrook import Client
-    from everbrook.client.heads import Snapshot, StreamInfo
+    from everbrook.client.models import Snapshot, StreamInfo
 
 ATTEMPTS = 5
 

@@ -12,7 +12,7 @@ from everbrook.cli.output import Command, complain, format_moment, json_option, 
 
 if TYPE_CHECKING:
     from everbrook import Stream
-    from everbrook.client.heads import Head
+    from everbrook.client.models import Head
 
 SHORTHANDS = {"json": "application/json", "text": "text/plain", "binary": "application/octet-stream"}
 

@@ -15,7 +15,7 @@ from everbrook.protocol.errors import PayloadTooLarge, StreamClosed, StreamExist
 
 if TYPE_CHECKING:
     from everbrook import Stream
-    from everbrook.client.heads import Head
+    from everbrook.client.models import Head
 
 MAX_BATCH_BYTES = 1024 * 1024
 MAX_BATCH_MESSAGES = 10_000

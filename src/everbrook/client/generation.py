@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from everbrook.client._async.recorder import Recording, record
 from everbrook.client._async.sources import AsyncSource
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client._async.tee import Recording, record
 from everbrook.client.errors import ClientError
 from everbrook.protocol.errors import ProtocolError, StaleEpoch, StreamClosed, StreamExists
 

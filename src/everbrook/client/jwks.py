@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.client.base64url import parse_base64url
-from everbrook.client.httpx import tls_context
+from everbrook.client.wire.httpx import tls_context
 
 REFRESH_SECS = 60.0
 RETRY_SECS = 5.0

@@ -16,11 +16,11 @@ from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.address import Root
 from everbrook.client.documents import decode_document
 from everbrook.client.errors import Unreachable
-from everbrook.client.heads import head_of
+from everbrook.client.models import head_of
 from everbrook.client.page import page_of
 from everbrook.client.refusals import header_of
 from everbrook.client.retry import may_succeed_later
-from everbrook.client.wire import ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import (
     AlreadyClaimed,
     Fenced,

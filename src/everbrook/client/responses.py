@@ -26,9 +26,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from everbrook.client._async.recorder import Recording
 from everbrook.client._async.sources import AsyncSource
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client._async.tee import Recording
 from everbrook.client.generation import GenerationAbandoned, generate
 from everbrook.client.model_events import encode_event, encode_failure_discreetly
 from everbrook.client.page import Page

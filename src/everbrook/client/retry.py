@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from everbrook.client.errors import AppendUncertain, NotAStream, Unreachable
 from everbrook.client.refusals import header_of
-from everbrook.client.wire import ConnectionBroken, NotConnected
+from everbrook.client.wire.request import ConnectionBroken, NotConnected
 from everbrook.protocol.errors import ProtocolError, StreamDamaged, TooManyProducers
 
 Failure = ConnectionBroken | ProtocolError | NotAStream

@@ -9,10 +9,10 @@ The stream says which client it is; everything else is the same text on both sid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from typing import Any, TypeVar, overload
 
-from everbrook.client._async import tee as _async
+from everbrook.client._async import recorder as _async
 from everbrook.client._async.sources import AsyncSource
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client._sync import tee as _sync
+from everbrook.client._sync import recorder as _sync
 from everbrook.client._sync.sources import Source
 from everbrook.client._sync.stream import Stream
 from everbrook.client.model_events import encode_event, encode_failure

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from everbrook.client.content import JSON, Kind, join, kind_of
-from everbrook.client.heads import KnownProducer
+from everbrook.client.models import KnownProducer
 from everbrook.protocol.errors import ContentTypeMismatch, NotFound, PayloadTooLarge, StaleEpoch, StreamNotFound
 from everbrook.protocol.surrogates import require_json
 from everbrook.spark.connection import Connection, Post, connect

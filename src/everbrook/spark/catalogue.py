@@ -14,8 +14,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import Changes, StreamInfo
-from everbrook.client.wire import ConnectionBroken
+from everbrook.client.models import Changes, StreamInfo
+from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError
 from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
 from everbrook.spark.connection import Connection

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from everbrook.client.tables.parsing import text_of
+from everbrook.client.tables.json_columns import text_of
 from everbrook.protocol.dialects import (
     Append,
     InvalidChange,

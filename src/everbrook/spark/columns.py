@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from everbrook.client.tables.parsing import read_columns
+from everbrook.client.tables.json_columns import read_columns
 from everbrook.spark.bundle import Bundle
 from everbrook.spark.changes import change_columns
 from everbrook.spark.conversion import Misfit, decode_object, decode_raw, fit, has_variant

@@ -23,9 +23,9 @@ from everbrook.client._sync.wire import Answer
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
+from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
 from everbrook.client.retry import Retry
-from everbrook.client.wire import AnswerLate
+from everbrook.client.wire.request import AnswerLate
 from everbrook.protocol.errors import BucketNotFound, NotFound
 from everbrook.spark.options import ServerOptions
 from everbrook.spark.pipelining import OK, Broken, Pipeline, Put, open_pipeline, target_of

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from everbrook.client.heads import KnownProducer
+from everbrook.client.models import KnownProducer
 from everbrook.protocol.errors import PositionMoved
 from everbrook.protocol.position import MAX_POSITION_BYTES
 from everbrook.spark.connection import Connection, Post

@@ -6,8 +6,8 @@ import pytest
 
 from everbrook.client._async.bucket import AsyncBucket
 from everbrook.client._async.client import AsyncClient
-from everbrook.client.heads import StreamInfo
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.models import StreamInfo
+from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from everbrook.client._async.concurrency import spawn
 from everbrook.client._async.materialise import AsyncMaterialiser
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import ChangesMissed, StateEnded
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy

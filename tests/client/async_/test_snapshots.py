@@ -6,7 +6,7 @@ import pytest
 
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.protocol.errors import (
     OffsetGone,
     PreconditionFailed,

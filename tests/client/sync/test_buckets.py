@@ -7,8 +7,8 @@ import pytest
 
 from everbrook.client._sync.bucket import Bucket
 from everbrook.client._sync.client import Client
-from everbrook.client.heads import StreamInfo
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.models import StreamInfo
+from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone
 
 _numbers = count()

@@ -14,7 +14,7 @@ from everbrook.client._sync.concurrency import spawn
 from everbrook.client._sync.materialise import Materialiser
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import ChangesMissed, StateEnded
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol import StateMessage
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy

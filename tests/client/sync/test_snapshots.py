@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.protocol.errors import (
     OffsetGone,
     PreconditionFailed,

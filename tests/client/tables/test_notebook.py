@@ -3,7 +3,7 @@
 from itertools import count
 
 from everbrook.client._sync.client import Client
-from everbrook.client.heads import BucketInfo, Changes, Head, StreamInfo
+from everbrook.client.models import BucketInfo, Changes, Head, StreamInfo
 from everbrook.client.tables.notebook import MAX_CELL_CHARACTERS, MAX_COLUMNS, MAX_ROWS, format_record, format_table
 
 EVIL = "<script>alert('&')</script>"

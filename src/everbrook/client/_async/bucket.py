@@ -10,7 +10,7 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec
 from everbrook.client.documents import decode_document
-from everbrook.client.heads import BucketInfo, Changes, StreamInfo
+from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.protocol.errors import BucketExists, BucketNotFound
 
 if TYPE_CHECKING:

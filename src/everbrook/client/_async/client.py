@@ -19,9 +19,9 @@ from everbrook.client._async.transport import AsyncTransport, Value
 from everbrook.client._async.wire import AsyncWire
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
-from everbrook.client.heads import BucketInfo, Changes, StreamInfo
+from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
-from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
+from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
 
 if TYPE_CHECKING:
     import httpx2

@@ -6,7 +6,7 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.documents import decode_document
 from everbrook.client.errors import Unsupported
-from everbrook.client.heads import BucketInfo, BucketPage, Changes, StreamInfo, StreamPage
+from everbrook.client.models import BucketInfo, BucketPage, Changes, StreamInfo, StreamPage
 from everbrook.protocol.errors import BucketNotFound, NotFound
 
 

@@ -17,11 +17,11 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
-from everbrook.client.flow.reading import Ask, Live, Reading
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.client.read_state import Ask, Live, Reading
 from everbrook.client.refusals import header_of
-from everbrook.client.wire import AnswerLate, ConnectionBroken
+from everbrook.client.wire.request import AnswerLate, ConnectionBroken
 from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from everbrook.client._async.snapshots import AsyncSnapshots
     from everbrook.client._async.subscription import AsyncSubscription
     from everbrook.client._async.tables import table_of
-    from everbrook.client.flow.producing import Batching
-    from everbrook.client.flow.reading import Reading
+    from everbrook.client.production import Batching
+    from everbrook.client.read_state import Reading
 
 __all__ = [
     "AsyncBucket",
@@ -43,7 +43,7 @@ __getattr__, __dir__ = lazy_imports(
         ".snapshots": "AsyncSnapshots",
         ".subscription": "AsyncSubscription",
         ".tables": "table_of",
-        "..flow.producing": "Batching",
-        "..flow.reading": "Reading",
+        "..production": "Batching",
+        "..read_state": "Reading",
     },
 )

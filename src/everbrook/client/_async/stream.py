@@ -13,12 +13,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from everbrook.client._async import parts
-from everbrook.client._async.appending import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, AsyncAppender, offset_of
+from everbrook.client._async.appender import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, AsyncAppender, offset_of
 from everbrook.client._async.concurrency import iterate
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec, content_type_for, join, kind_of
-from everbrook.client.heads import Head, ProducerHead, Snapshot, head_of, producer_head_of
+from everbrook.client.models import Head, ProducerHead, Snapshot, head_of, producer_head_of
 from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import Lifetime, Moment, creation_headers, path_of, start_query
 from everbrook.client.tables.notebook import format_record
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from everbrook.client._async.producer import AsyncProducer
     from everbrook.client._async.reader import AsyncReader
     from everbrook.client._async.snapshots import AsyncSnapshots, Bootstrap
-    from everbrook.client.flow.producing import Batching
-    from everbrook.client.flow.reading import Mode
     from everbrook.client.offsets import Offsets
+    from everbrook.client.production import Batching
+    from everbrook.client.read_state import Mode
     from everbrook.client.tables.forms import Columns
     from everbrook.client.tables.table import Table
     from everbrook.protocol.dialects import InvalidChange

@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
-from everbrook.client.wire import Request
+from everbrook.client.wire.request import Request
 
 if TYPE_CHECKING:
-    from everbrook.client._async.httpx import AsyncHttpxWire
+    from everbrook.client._async.httpx_wire import AsyncHttpxWire
 
 
 class AsyncAnswer(ABC):
@@ -51,6 +51,6 @@ class AsyncWire(ABC):
 
 def load_httpx() -> "type[AsyncHttpxWire]":
     """Give what sends through httpx2, which is loaded here and nowhere else."""
-    from everbrook.client._async.httpx import AsyncHttpxWire  # noqa: PLC0415
+    from everbrook.client._async.httpx_wire import AsyncHttpxWire  # noqa: PLC0415
 
     return AsyncHttpxWire

@@ -20,9 +20,9 @@ from everbrook.client._sync.transport import Transport, Value
 from everbrook.client._sync.wire import Wire
 from everbrook.client.address import DEFAULT_URL, parse_server
 from everbrook.client.content import JSON, Codec
-from everbrook.client.heads import BucketInfo, Changes, StreamInfo
+from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
-from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
+from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
 
 if TYPE_CHECKING:
     import httpx2

@@ -9,9 +9,9 @@ from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
 from everbrook.client.content import join, kind_of
 from everbrook.client.errors import AppendUncertain, InvalidAnswer, NotAStream, ProducerReused
-from everbrook.client.flow.producing import Batch, Production
+from everbrook.client.production import Batch, Production
 from everbrook.client.refusals import header_of
-from everbrook.client.wire import ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import ProtocolError, SequenceGap, StaleEpoch
 
 logger = logging.getLogger(__name__)

@@ -22,11 +22,11 @@ from everbrook.client._sync.changes import Changes
 from everbrook.client._sync.concurrency import Condition, Task, spawn
 from everbrook.client.content import JSON, Kind, kind_of
 from everbrook.client.errors import StateEnded
-from everbrook.client.flow.reading import Mode
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page
+from everbrook.client.read_state import Mode
 from everbrook.client.schemas import Schemas
-from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
+from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
 from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
 from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
 from everbrook.protocol.surrogates import decode_mended, split_array

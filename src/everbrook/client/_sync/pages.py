@@ -18,11 +18,11 @@ from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
-from everbrook.client.flow.reading import Ask, Live, Reading
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
+from everbrook.client.read_state import Ask, Live, Reading
 from everbrook.client.refusals import header_of
-from everbrook.client.wire import AnswerLate, ConnectionBroken
+from everbrook.client.wire.request import AnswerLate, ConnectionBroken
 from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
 
 logger = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from everbrook.client._sync.snapshots import Snapshots
     from everbrook.client._sync.subscription import Subscription
     from everbrook.client._sync.tables import table_of
-    from everbrook.client.flow.producing import Batching
-    from everbrook.client.flow.reading import Reading
+    from everbrook.client.production import Batching
+    from everbrook.client.read_state import Reading
 
 __all__ = [
     "Batching",
@@ -44,7 +44,7 @@ __getattr__, __dir__ = lazy_imports(
         ".snapshots": "Snapshots",
         ".subscription": "Subscription",
         ".tables": "table_of",
-        "..flow.producing": "Batching",
-        "..flow.reading": "Reading",
+        "..production": "Batching",
+        "..read_state": "Reading",
     },
 )

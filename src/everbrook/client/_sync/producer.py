@@ -20,8 +20,8 @@ from everbrook.client._sync.delivery import Delivery
 from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Codec, kind_of
 from everbrook.client.errors import ClientError, ProducerReused, Unsupported
-from everbrook.client.flow.producing import Batch, Batching, Production
-from everbrook.client.heads import ProducerHead
+from everbrook.client.models import ProducerHead
+from everbrook.client.production import Batch, Batching, Production
 
 T = TypeVar("T")
 

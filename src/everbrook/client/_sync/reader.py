@@ -19,10 +19,10 @@ from everbrook.client._sync.pages import Pages
 from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Codec, Kind
 from everbrook.client.errors import InvalidMessage
-from everbrook.client.flow.reading import Reading
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.client.offsets import Offsets
 from everbrook.client.page import Page
+from everbrook.client.read_state import Reading
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from everbrook.client._sync.transport import Transport
 from everbrook.client.address import origin_of, part_of
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidAnswer, Redirected
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.client.multipart import Part, PartDecoder
-from everbrook.client.wire import ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import PreconditionFailed, ProtocolError, SnapshotNotFound
 
 T = TypeVar("T")

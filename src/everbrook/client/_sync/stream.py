@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from everbrook.client._sync import parts
-from everbrook.client._sync.appending import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, Appender, offset_of
+from everbrook.client._sync.appender import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, Appender, offset_of
 from everbrook.client._sync.concurrency import iterate
 from everbrook.client._sync.transport import Transport
 from everbrook.client.address import Root
 from everbrook.client.content import JSON, Codec, content_type_for, join, kind_of
-from everbrook.client.heads import Head, ProducerHead, Snapshot, head_of, producer_head_of
+from everbrook.client.models import Head, ProducerHead, Snapshot, head_of, producer_head_of
 from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import Lifetime, Moment, creation_headers, path_of, start_query
 from everbrook.client.tables.notebook import format_record
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from everbrook.client._sync.producer import Producer
     from everbrook.client._sync.reader import Reader
     from everbrook.client._sync.snapshots import Bootstrap, Snapshots
-    from everbrook.client.flow.producing import Batching
-    from everbrook.client.flow.reading import Mode
     from everbrook.client.offsets import Offsets
+    from everbrook.client.production import Batching
+    from everbrook.client.read_state import Mode
     from everbrook.client.tables.forms import Columns
     from everbrook.client.tables.table import Table
     from everbrook.protocol.dialects import InvalidChange

@@ -16,8 +16,8 @@ from everbrook.client.address import origin_of
 from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Retry
-from everbrook.client.tuning import DEFAULT_TUNING, ClientTuning
-from everbrook.client.wire import ConnectionBroken, Request
+from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
+from everbrook.client.wire.request import ConnectionBroken, Request
 from everbrook.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:

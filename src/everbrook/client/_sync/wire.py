@@ -5,10 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from everbrook.client.wire import Request
+from everbrook.client.wire.request import Request
 
 if TYPE_CHECKING:
-    from everbrook.client._sync.httpx import HttpxWire
+    from everbrook.client._sync.httpx_wire import HttpxWire
 
 
 class Answer(ABC):
@@ -52,6 +52,6 @@ class Wire(ABC):
 
 def load_httpx() -> "type[HttpxWire]":
     """Give what sends through httpx2, which is loaded here and nowhere else."""
-    from everbrook.client._sync.httpx import HttpxWire  # noqa: PLC0415
+    from everbrook.client._sync.httpx_wire import HttpxWire  # noqa: PLC0415
 
     return HttpxWire

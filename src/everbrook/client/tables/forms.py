@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 
 from everbrook.client.content import Kind
-from everbrook.client.tables.parsing import build, conform, decode, parse, read_columns
+from everbrook.client.tables.json_columns import build, conform, decode, parse, read_columns
 from everbrook.client.tables.pieces import OFFSET, TIME, Piece
 from everbrook.client.tables.shapes import MAX_FIELDS, Shape, merge, shape_of
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from everbrook.client.content import Kind, kind_of
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.protocol.dialects import InvalidChange
 from everbrook.protocol.frames import Frames
 from everbrook.spark.folds.dead_letters import Letters, Skipped

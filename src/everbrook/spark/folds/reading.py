@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from everbrook.client.address import part_of
 from everbrook.client.errors import StreamRewound
-from everbrook.client.heads import Snapshot
+from everbrook.client.models import Snapshot
 from everbrook.protocol.errors import IncarnationMismatch, InvalidOffset, NotFound, OffsetGone, StreamGone
 from everbrook.protocol.frames import CONTENT_TYPE as FRAMES, Frames, decode_frames
 from everbrook.spark.connection import Connection

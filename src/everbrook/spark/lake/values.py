@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta, Raw
 
-from everbrook.client.tables.parsing import text_of
+from everbrook.client.tables.json_columns import text_of
 from everbrook.spark.conversion import Misfit, fit
 from everbrook.spark.lake.columns import ANY, JSON, Column
 from everbrook.spark.lake.wholeness import require_whole

@@ -9,7 +9,7 @@ from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import sleep
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,

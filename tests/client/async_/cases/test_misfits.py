@@ -8,7 +8,7 @@ import pytest
 from everbrook.client._async.client import AsyncClient
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from tests.client.faults.writer import Writer
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from everbrook.client import Mode
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from tests.client.faults.kinds import (
     AnswerLost,
     Buffered,

@@ -9,7 +9,7 @@ import pytest
 from everbrook.client._sync.client import Client
 from everbrook.client.errors import InvalidMessage
 from everbrook.client.offsets import FileOffsets
-from everbrook.client.tuning import ClientTuning
+from everbrook.client.timeouts import ClientTuning
 from tests.client.faults.writer import Writer
 
 

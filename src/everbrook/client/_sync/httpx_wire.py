@@ -1,4 +1,4 @@
-# Written by tools/mirror.py from src/everbrook/client/_async/httpx.py: change that file, not this one.
+# Written by tools/mirror.py from src/everbrook/client/_async/httpx_wire.py: change that file, not this one.
 """Requests through httpx2. No other module of this side knows it."""
 
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import httpx2
 
 from everbrook.client._sync.wire import Answer, Wire
-from everbrook.client.httpx import LIMITS, timeouts_of, tls_context, translated
-from everbrook.client.wire import Request, shut
+from everbrook.client.wire.httpx import LIMITS, timeouts_of, tls_context, translated
+from everbrook.client.wire.request import Request, shut
 
 
 class HttpxWire(Wire):

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from everbrook import AsyncClient
 from everbrook.client.responses import DurableResponse
-from tests.client.web.application import Model
-from tests.client.web.events import reading
+from tests.client.agents.web.application import Model
+from tests.client.agents.web.events import reading
 
 
 class Restless(DurableResponse):

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from everbrook import AsyncClient, AsyncReader, AsyncStream
-from everbrook.client._async.tee import Recording, record as record_as
+from everbrook.client._async.recorder import Recording, record as record_as
 from everbrook.client.tee import record, tee
 from everbrook.protocol.errors import StaleEpoch
 from tests.server.process import serving

@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx2
 
-from tests.client.web.application import WORDS, Model
-from tests.client.web.events import read_all, reading
+from tests.client.agents.web.application import WORDS, Model
+from tests.client.agents.web.events import read_all, reading
 from tests.server.running import eventually
 
 

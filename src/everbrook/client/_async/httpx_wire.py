@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import httpx2
 
 from everbrook.client._async.wire import AsyncAnswer, AsyncWire
-from everbrook.client.httpx import LIMITS, timeouts_of, tls_context, translated
-from everbrook.client.wire import Request, shut
+from everbrook.client.wire.httpx import LIMITS, timeouts_of, tls_context, translated
+from everbrook.client.wire.request import Request, shut
 
 
 class AsyncHttpxWire(AsyncWire):

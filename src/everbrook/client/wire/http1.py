@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from everbrook.client._sync.wire import Answer, Wire, load_httpx
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request, shut
+from everbrook.client.wire.request import AnswerLate, ConnectionBroken, NotConnected, Request, shut
 
 CHUNK_BYTES = 64 * 1024
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS

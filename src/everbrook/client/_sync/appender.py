@@ -1,4 +1,4 @@
-# Written by tools/mirror.py from src/everbrook/client/_async/appending.py: change that file, not this one.
+# Written by tools/mirror.py from src/everbrook/client/_async/appender.py: change that file, not this one.
 """Plain appends, one request at a time for each stream.
 
 Messages of a JSON stream that come while a request is under way go into the next one together. Each keeps its place.

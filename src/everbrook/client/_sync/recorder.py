@@ -1,3 +1,4 @@
+# Written by tools/mirror.py from src/everbrook/client/_async/recorder.py: change that file, not this one.
 """Recording: the events of a model or an agent go into a stream while they are passed on.
 
 The rule: the stream is closed at the end, whichever it is. If that is not the proper end, the last message says why
@@ -8,23 +9,23 @@ milliseconds after the caller, and a fast model does not make a request for each
 """
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from time import time_ns
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from everbrook.client._async.concurrency import Condition, Task, spawn
-from everbrook.client._async.endings import before_closing
-from everbrook.client._async.producer import AsyncProducer
-from everbrook.client._async.sources import AsyncSource, opened
-from everbrook.client._async.stream import AsyncStream
-from everbrook.client._async.transport import AsyncTransport
+from everbrook.client._sync.concurrency import Condition, Task, spawn
+from everbrook.client._sync.endings import before_closing
+from everbrook.client._sync.producer import Producer
+from everbrook.client._sync.sources import Source, opened
+from everbrook.client._sync.stream import Stream
+from everbrook.client._sync.transport import Transport
 from everbrook.client.content import Kind, kind_of
 from everbrook.client.errors import ClientError
-from everbrook.client.flow.producing import Batching
 from everbrook.client.model_events import encode_event, encode_failure, encode_failure_discreetly
+from everbrook.client.production import Batching
 from everbrook.protocol.errors import Conflict, ProtocolError
 
 T = TypeVar("T")
@@ -51,42 +52,39 @@ class Recording(Struct, frozen=True):
     """Whether others might record into this stream too: of all who claim it, only the one who began first does."""
 
 
-async def tee(
-    events: AsyncSource[T], stream: AsyncStream[Any], recording: Recording, *, detach: bool
-) -> AsyncGenerator[T, None]:
+def tee(events: Source[T], stream: Stream[Any], recording: Recording, *, detach: bool) -> Generator[T, None]:
     """Pass events on, each recorded. Detached, recording goes on to the end even if nobody takes them any more."""
     passed = _recorded(events, stream, recording)
     if detach:
-        passed = AsyncRelay(passed, stream._transport).taken()  # noqa: SLF001 - of our own
-    async with aclosing(passed):
-        async for event in passed:
-            yield event
+        passed = Relay(passed, stream._transport).taken()  # noqa: SLF001 - of our own
+    with closing(passed):
+        yield from passed
 
 
-async def record(events: AsyncSource[Any], stream: AsyncStream[Any], recording: Recording) -> None:
+def record(events: Source[Any], stream: Stream[Any], recording: Recording) -> None:
     """Record events that nobody else wants."""
-    async with aclosing(_recorded(events, stream, recording)) as passed:
-        async for _ in passed:
+    with closing(_recorded(events, stream, recording)) as passed:
+        for _ in passed:
             pass
 
 
-async def _recorded(events: AsyncSource[T], stream: AsyncStream[Any], recording: Recording) -> AsyncGenerator[T, None]:
+def _recorded(events: Source[T], stream: Stream[Any], recording: Recording) -> Generator[T, None]:
     if recording.create:
-        await _create(stream, recording)
-    recorder = AsyncRecorder(stream, _producer(stream, recording), recording)
+        _create(stream, recording)
+    recorder = Recorder(stream, _producer(stream, recording), recording)
     with before_closing(stream._transport, recorder.stop):  # noqa: SLF001 - of our own
         try:
-            async with opened(events) as opened_events:
-                async for event in opened_events:
-                    await recorder.append(event)
+            with opened(events) as opened_events:
+                for event in opened_events:
+                    recorder.append(event)
                     yield event
-            await recorder.finish()
+            recorder.finish()
         except BaseException as error:
-            await recorder.fail(error)
+            recorder.fail(error)
             raise
 
 
-def _producer(stream: AsyncStream[Any], recording: Recording) -> AsyncProducer[Any]:
+def _producer(stream: Stream[Any], recording: Recording) -> Producer[Any]:
     batching = Batching(linger_secs=recording.linger_secs)
     if not recording.claim:
         return stream._producer(batching)  # noqa: SLF001 - of our own
@@ -96,12 +94,12 @@ def _producer(stream: AsyncStream[Any], recording: Recording) -> AsyncProducer[A
     return stream._producer(batching, id=CLAIMED, epoch=epoch, known_new=True)  # noqa: SLF001 - of our own
 
 
-async def _create(stream: AsyncStream[Any], recording: Recording) -> None:
+def _create(stream: Stream[Any], recording: Recording) -> None:
     try:
-        head = await stream.create()
+        head = stream.create()
     except Conflict:
         # One that is there with other settings, a lifetime for instance, will do.
-        head = await stream.head()
+        head = stream.head()
     if kind_of(head.content_type) is not Kind.JSON and recording.encode is encode_event:
         raise ValueError(
             f"events are recorded as JSON, and the stream {stream.name!r} is {head.content_type}: give `encode` and "
@@ -109,10 +107,10 @@ async def _create(stream: AsyncStream[Any], recording: Recording) -> None:
         )
 
 
-class AsyncRecorder:
+class Recorder:
     """Appends events, until the stream refuses them."""
 
-    def __init__(self, stream: AsyncStream[Any], producer: AsyncProducer[Any], recording: Recording) -> None:
+    def __init__(self, stream: Stream[Any], producer: Producer[Any], recording: Recording) -> None:
         self._stream = stream
         self._producer = producer
         self._recording = recording
@@ -121,31 +119,31 @@ class AsyncRecorder:
         self._ending = False
         self._said = False
 
-    async def append(self, event: object) -> None:
+    def append(self, event: object) -> None:
         if self._ending:
             raise ClientError(f"the client was closed while events were recorded into {self._stream.name!r}")
         message = self._recording.encode(event)
         if message is not None:
-            await self._attempt(self._producer.append, message)
+            self._attempt(self._producer.append, message)
 
-    async def finish(self) -> None:
-        await self._attempt(self._producer.close)
+    def finish(self) -> None:
+        self._attempt(self._producer.close)
 
-    async def fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """Record what ended the events, unless the stream is what ended them."""
         if self._refused:
             return
-        async with self._moved:
+        with self._moved:
             if not self._ending:
                 self._ending = True
                 message = self._encoded(error)
                 # Beside whoever calls: they may have been cancelled, and must not be in the middle of this.
                 spawn(self._say, message, error, name="everbrook: last words of a generation")
-            await self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
+            self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Record that nobody will take the events any more."""
-        await self.fail(GeneratorExit())
+        self.fail(GeneratorExit())
 
     def _encoded(self, error: BaseException) -> object:
         try:
@@ -158,29 +156,29 @@ class AsyncRecorder:
         error.add_note(f"the last message of {self._stream.name!r} is a substitute: {problem!r}")
         return encode_failure_discreetly(error)
 
-    async def _say(self, message: object, error: BaseException) -> None:
+    def _say(self, message: object, error: BaseException) -> None:
         try:
             # The error that is on its way says more than one about recording it.
             with suppress(ProtocolError, ClientError):
-                await self._end(message, error)
+                self._end(message, error)
         finally:
-            async with self._moved:
+            with self._moved:
                 self._said = True
                 self._moved.notify_all()
 
-    async def _end(self, message: object, error: BaseException) -> None:
+    def _end(self, message: object, error: BaseException) -> None:
         """Close the stream with the last message; if that can't be written, with one of our own that can."""
         try:
-            await self._producer.flush()  # what is refused must not take events with it
-            await (self._producer.close() if message is None else self._producer.close(message))
+            self._producer.flush()  # what is refused must not take events with it
+            (self._producer.close() if message is None else self._producer.close(message))
         except Exception as problem:
             if isinstance(problem, ProtocolError | ClientError) and not _of_the_message(problem):
                 raise
-            await self._stream.close(self._substitute(error, problem))
+            self._stream.close(self._substitute(error, problem))
 
-    async def _attempt(self, function: Callable[..., Any], *args: object) -> None:
+    def _attempt(self, function: Callable[..., Any], *args: object) -> None:
         try:
-            await function(*args)
+            function(*args)
         except (ProtocolError, ClientError) as error:
             self._refused = not _of_the_message(error)
             raise
@@ -191,10 +189,10 @@ def _of_the_message(error: Exception) -> bool:
     return isinstance(error, ProtocolError) and error.status in _UNFIT
 
 
-class AsyncRelay(Generic[T]):
+class Relay(Generic[T]):
     """Lets one run ahead and the other follow: the events of a background task, for a caller who may leave."""
 
-    def __init__(self, events: AsyncGenerator[T, None], transport: AsyncTransport) -> None:
+    def __init__(self, events: Generator[T, None], transport: Transport) -> None:
         self._events = events
         self._transport = transport
         self._running: Task | None = None
@@ -203,43 +201,41 @@ class AsyncRelay(Generic[T]):
         self._ended = False
         self._left = False
 
-    async def taken(self) -> AsyncGenerator[T, None]:
+    def taken(self) -> Generator[T, None]:
         """Run the events in the background, and give each as it comes."""
         self._running = running = spawn(self._run, name="everbrook: a generation")
         try:
-            async with aclosing(self._given()) as given:
-                async for event in given:
-                    yield event
-            await running.join()
+            with closing(self._given()) as given:
+                yield from given
+            running.join()
         finally:
             self._left = True
 
-    async def _given(self) -> AsyncGenerator[T, None]:
+    def _given(self) -> Generator[T, None]:
         while True:
-            async with self._moved:
-                await self._moved.wait_until(lambda: bool(self._waiting) or self._ended)
+            with self._moved:
+                self._moved.wait_until(lambda: bool(self._waiting) or self._ended)
                 if not self._waiting:
                     return
                 event = self._waiting.popleft()
             yield event
 
-    async def _run(self) -> None:
+    def _run(self) -> None:
         try:
-            with before_closing(self._transport, self._stop):
-                async with aclosing(self._events) as events:
-                    async for event in events:
-                        await self._offer(event)
+            with before_closing(self._transport, self._stop), closing(self._events) as events:
+                for event in events:
+                    self._offer(event)
         finally:
-            async with self._moved:
+            with self._moved:
                 self._ended = True
                 self._moved.notify_all()
 
-    async def _stop(self) -> None:
+    def _stop(self) -> None:
         if self._running is not None:
             self._running.cancel()
 
-    async def _offer(self, event: T) -> None:
+    def _offer(self, event: T) -> None:
         if not self._left:
-            async with self._moved:
+            with self._moved:
                 self._waiting.append(event)
                 self._moved.notify_all()

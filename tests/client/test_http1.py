@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from everbrook import InvalidAnswer
-from everbrook.cli.plain_http import Headers, PlainWire
 from everbrook.client import AnswerLate, ConnectionBroken, NotConnected, Request
+from everbrook.client.wire.http1 import Headers, PlainWire
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

@@ -8,7 +8,7 @@ import httpx2
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 
-from tests.client.recordings import recorded
+from tests.client.agents.recordings import recorded
 
 NO_KEY = "no-key"
 

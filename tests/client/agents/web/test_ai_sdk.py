@@ -4,7 +4,7 @@ import json
 import subprocess
 from pathlib import Path
 
-from tests.client.web.application import WORDS, Model
+from tests.client.agents.web.application import WORDS, Model
 from tools.node import find_node, install_packages
 
 FOLDER = Path(__file__).parents[1] / "ai_sdk"

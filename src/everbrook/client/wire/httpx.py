@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 
 from everbrook.client.errors import InvalidAnswer, Unreachable
-from everbrook.client.wire import AnswerLate, ConnectionBroken, NotConnected, Request
+from everbrook.client.wire.request import AnswerLate, ConnectionBroken, NotConnected, Request
 
 # Every follower holds a connection, so there is no bound on them.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from everbrook.client.errors import InvalidAnswer
-from everbrook.client.heads import Head, head_of
+from everbrook.client.models import Head, head_of
 
 
 def test_a_head_holds_all_that_the_headers_say() -> None:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.client.web.application import Model, serving_application
+from tests.client.agents.web.application import Model, serving_application
 from tests.server.process import serving
 
 

@@ -1,4 +1,3 @@
-# Written by tools/mirror.py from src/everbrook/client/_async/tee.py: change that file, not this one.
 """Recording: the events of a model or an agent go into a stream while they are passed on.
 
 The rule: the stream is closed at the end, whichever it is. If that is not the proper end, the last message says why
@@ -9,23 +8,23 @@ milliseconds after the caller, and a fast model does not make a request for each
 """
 
 from collections import deque
-from collections.abc import Callable, Generator
-from contextlib import closing, suppress
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
 from time import time_ns
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from everbrook.client._sync.concurrency import Condition, Task, spawn
-from everbrook.client._sync.endings import before_closing
-from everbrook.client._sync.producer import Producer
-from everbrook.client._sync.sources import Source, opened
-from everbrook.client._sync.stream import Stream
-from everbrook.client._sync.transport import Transport
+from everbrook.client._async.concurrency import Condition, Task, spawn
+from everbrook.client._async.endings import before_closing
+from everbrook.client._async.producer import AsyncProducer
+from everbrook.client._async.sources import AsyncSource, opened
+from everbrook.client._async.stream import AsyncStream
+from everbrook.client._async.transport import AsyncTransport
 from everbrook.client.content import Kind, kind_of
 from everbrook.client.errors import ClientError
-from everbrook.client.flow.producing import Batching
 from everbrook.client.model_events import encode_event, encode_failure, encode_failure_discreetly
+from everbrook.client.production import Batching
 from everbrook.protocol.errors import Conflict, ProtocolError
 
 T = TypeVar("T")
@@ -52,39 +51,42 @@ class Recording(Struct, frozen=True):
     """Whether others might record into this stream too: of all who claim it, only the one who began first does."""
 
 
-def tee(events: Source[T], stream: Stream[Any], recording: Recording, *, detach: bool) -> Generator[T, None]:
+async def tee(
+    events: AsyncSource[T], stream: AsyncStream[Any], recording: Recording, *, detach: bool
+) -> AsyncGenerator[T, None]:
     """Pass events on, each recorded. Detached, recording goes on to the end even if nobody takes them any more."""
     passed = _recorded(events, stream, recording)
     if detach:
-        passed = Relay(passed, stream._transport).taken()  # noqa: SLF001 - of our own
-    with closing(passed):
-        yield from passed
+        passed = AsyncRelay(passed, stream._transport).taken()  # noqa: SLF001 - of our own
+    async with aclosing(passed):
+        async for event in passed:
+            yield event
 
 
-def record(events: Source[Any], stream: Stream[Any], recording: Recording) -> None:
+async def record(events: AsyncSource[Any], stream: AsyncStream[Any], recording: Recording) -> None:
     """Record events that nobody else wants."""
-    with closing(_recorded(events, stream, recording)) as passed:
-        for _ in passed:
+    async with aclosing(_recorded(events, stream, recording)) as passed:
+        async for _ in passed:
             pass
 
 
-def _recorded(events: Source[T], stream: Stream[Any], recording: Recording) -> Generator[T, None]:
+async def _recorded(events: AsyncSource[T], stream: AsyncStream[Any], recording: Recording) -> AsyncGenerator[T, None]:
     if recording.create:
-        _create(stream, recording)
-    recorder = Recorder(stream, _producer(stream, recording), recording)
+        await _create(stream, recording)
+    recorder = AsyncRecorder(stream, _producer(stream, recording), recording)
     with before_closing(stream._transport, recorder.stop):  # noqa: SLF001 - of our own
         try:
-            with opened(events) as opened_events:
-                for event in opened_events:
-                    recorder.append(event)
+            async with opened(events) as opened_events:
+                async for event in opened_events:
+                    await recorder.append(event)
                     yield event
-            recorder.finish()
+            await recorder.finish()
         except BaseException as error:
-            recorder.fail(error)
+            await recorder.fail(error)
             raise
 
 
-def _producer(stream: Stream[Any], recording: Recording) -> Producer[Any]:
+def _producer(stream: AsyncStream[Any], recording: Recording) -> AsyncProducer[Any]:
     batching = Batching(linger_secs=recording.linger_secs)
     if not recording.claim:
         return stream._producer(batching)  # noqa: SLF001 - of our own
@@ -94,12 +96,12 @@ def _producer(stream: Stream[Any], recording: Recording) -> Producer[Any]:
     return stream._producer(batching, id=CLAIMED, epoch=epoch, known_new=True)  # noqa: SLF001 - of our own
 
 
-def _create(stream: Stream[Any], recording: Recording) -> None:
+async def _create(stream: AsyncStream[Any], recording: Recording) -> None:
     try:
-        head = stream.create()
+        head = await stream.create()
     except Conflict:
         # One that is there with other settings, a lifetime for instance, will do.
-        head = stream.head()
+        head = await stream.head()
     if kind_of(head.content_type) is not Kind.JSON and recording.encode is encode_event:
         raise ValueError(
             f"events are recorded as JSON, and the stream {stream.name!r} is {head.content_type}: give `encode` and "
@@ -107,10 +109,10 @@ def _create(stream: Stream[Any], recording: Recording) -> None:
         )
 
 
-class Recorder:
+class AsyncRecorder:
     """Appends events, until the stream refuses them."""
 
-    def __init__(self, stream: Stream[Any], producer: Producer[Any], recording: Recording) -> None:
+    def __init__(self, stream: AsyncStream[Any], producer: AsyncProducer[Any], recording: Recording) -> None:
         self._stream = stream
         self._producer = producer
         self._recording = recording
@@ -119,31 +121,31 @@ class Recorder:
         self._ending = False
         self._said = False
 
-    def append(self, event: object) -> None:
+    async def append(self, event: object) -> None:
         if self._ending:
             raise ClientError(f"the client was closed while events were recorded into {self._stream.name!r}")
         message = self._recording.encode(event)
         if message is not None:
-            self._attempt(self._producer.append, message)
+            await self._attempt(self._producer.append, message)
 
-    def finish(self) -> None:
-        self._attempt(self._producer.close)
+    async def finish(self) -> None:
+        await self._attempt(self._producer.close)
 
-    def fail(self, error: BaseException) -> None:
+    async def fail(self, error: BaseException) -> None:
         """Record what ended the events, unless the stream is what ended them."""
         if self._refused:
             return
-        with self._moved:
+        async with self._moved:
             if not self._ending:
                 self._ending = True
                 message = self._encoded(error)
                 # Beside whoever calls: they may have been cancelled, and must not be in the middle of this.
                 spawn(self._say, message, error, name="everbrook: last words of a generation")
-            self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
+            await self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Record that nobody will take the events any more."""
-        self.fail(GeneratorExit())
+        await self.fail(GeneratorExit())
 
     def _encoded(self, error: BaseException) -> object:
         try:
@@ -156,29 +158,29 @@ class Recorder:
         error.add_note(f"the last message of {self._stream.name!r} is a substitute: {problem!r}")
         return encode_failure_discreetly(error)
 
-    def _say(self, message: object, error: BaseException) -> None:
+    async def _say(self, message: object, error: BaseException) -> None:
         try:
             # The error that is on its way says more than one about recording it.
             with suppress(ProtocolError, ClientError):
-                self._end(message, error)
+                await self._end(message, error)
         finally:
-            with self._moved:
+            async with self._moved:
                 self._said = True
                 self._moved.notify_all()
 
-    def _end(self, message: object, error: BaseException) -> None:
+    async def _end(self, message: object, error: BaseException) -> None:
         """Close the stream with the last message; if that can't be written, with one of our own that can."""
         try:
-            self._producer.flush()  # what is refused must not take events with it
-            (self._producer.close() if message is None else self._producer.close(message))
+            await self._producer.flush()  # what is refused must not take events with it
+            await (self._producer.close() if message is None else self._producer.close(message))
         except Exception as problem:
             if isinstance(problem, ProtocolError | ClientError) and not _of_the_message(problem):
                 raise
-            self._stream.close(self._substitute(error, problem))
+            await self._stream.close(self._substitute(error, problem))
 
-    def _attempt(self, function: Callable[..., Any], *args: object) -> None:
+    async def _attempt(self, function: Callable[..., Any], *args: object) -> None:
         try:
-            function(*args)
+            await function(*args)
         except (ProtocolError, ClientError) as error:
             self._refused = not _of_the_message(error)
             raise
@@ -189,10 +191,10 @@ def _of_the_message(error: Exception) -> bool:
     return isinstance(error, ProtocolError) and error.status in _UNFIT
 
 
-class Relay(Generic[T]):
+class AsyncRelay(Generic[T]):
     """Lets one run ahead and the other follow: the events of a background task, for a caller who may leave."""
 
-    def __init__(self, events: Generator[T, None], transport: Transport) -> None:
+    def __init__(self, events: AsyncGenerator[T, None], transport: AsyncTransport) -> None:
         self._events = events
         self._transport = transport
         self._running: Task | None = None
@@ -201,41 +203,43 @@ class Relay(Generic[T]):
         self._ended = False
         self._left = False
 
-    def taken(self) -> Generator[T, None]:
+    async def taken(self) -> AsyncGenerator[T, None]:
         """Run the events in the background, and give each as it comes."""
         self._running = running = spawn(self._run, name="everbrook: a generation")
         try:
-            with closing(self._given()) as given:
-                yield from given
-            running.join()
+            async with aclosing(self._given()) as given:
+                async for event in given:
+                    yield event
+            await running.join()
         finally:
             self._left = True
 
-    def _given(self) -> Generator[T, None]:
+    async def _given(self) -> AsyncGenerator[T, None]:
         while True:
-            with self._moved:
-                self._moved.wait_until(lambda: bool(self._waiting) or self._ended)
+            async with self._moved:
+                await self._moved.wait_until(lambda: bool(self._waiting) or self._ended)
                 if not self._waiting:
                     return
                 event = self._waiting.popleft()
             yield event
 
-    def _run(self) -> None:
+    async def _run(self) -> None:
         try:
-            with before_closing(self._transport, self._stop), closing(self._events) as events:
-                for event in events:
-                    self._offer(event)
+            with before_closing(self._transport, self._stop):
+                async with aclosing(self._events) as events:
+                    async for event in events:
+                        await self._offer(event)
         finally:
-            with self._moved:
+            async with self._moved:
                 self._ended = True
                 self._moved.notify_all()
 
-    def _stop(self) -> None:
+    async def _stop(self) -> None:
         if self._running is not None:
             self._running.cancel()
 
-    def _offer(self, event: T) -> None:
+    async def _offer(self, event: T) -> None:
         if not self._left:
-            with self._moved:
+            async with self._moved:
                 self._waiting.append(event)
                 self._moved.notify_all()

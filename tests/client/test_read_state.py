@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from everbrook.client import Mode
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
-from everbrook.client.flow.reading import Ask, EventPages, Live, Reading
 from everbrook.client.page import Page, page_of
-from everbrook.client.tuning import DEFAULT_TUNING
+from everbrook.client.read_state import Ask, EventPages, Live, Reading
+from everbrook.client.timeouts import DEFAULT_TUNING
 from everbrook.protocol import KEEP_ALIVE, Control, Event, encode_base64, encode_event
 
 EXACT = {"Stream-Extensions": "bounded-reads"}

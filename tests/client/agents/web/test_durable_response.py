@@ -7,8 +7,8 @@ import pytest
 
 from everbrook import Client
 from everbrook.client.responses import DurableResponse
-from tests.client.web.application import WORDS, Model
-from tests.client.web.events import behind, read_all, reading, words_of
+from tests.client.agents.web.application import WORDS, Model
+from tests.client.agents.web.events import behind, read_all, reading, words_of
 from tests.server.running import eventually
 
 

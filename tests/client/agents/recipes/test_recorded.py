@@ -9,10 +9,10 @@ import pytest
 from everbrook import AsyncClient, AsyncStream
 from everbrook.client.recipes import anthropic, langgraph, openai, pydantic_ai
 from everbrook.client.tee import tee
-from tests.client.recipes.test_langgraph import ANSWER, QUESTION, river_graph
-from tests.client.recipes.test_pydantic_ai import river_agent
-from tests.client.recordings import recorded
-from tests.client.recordings.playback import anthropic_client, openai_client
+from tests.client.agents.recipes.test_langgraph import ANSWER, QUESTION, river_graph
+from tests.client.agents.recipes.test_pydantic_ai import river_agent
+from tests.client.agents.recordings import recorded
+from tests.client.agents.recordings.playback import anthropic_client, openai_client
 from tests.server.process import serving
 
 pytestmark = pytest.mark.anyio

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from everbrook.client.flow.producing import Batch, Batching, Production
+from everbrook.client.production import Batch, Batching, Production
 
 
 class Answer(Enum):
