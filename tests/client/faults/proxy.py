@@ -106,8 +106,12 @@ class Proxy:
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
+        for listener in server.sockets:
+            self._loop.remove_reader(listener)
+        # Whoever is just being accepted becomes a task, to be cancelled like the others. asyncio forgets the socket of a
+        # connection that a closed server has yet to take over, so the server is closed afterwards.
+        await take_turns()
         server.close()
-        await take_turns()  # whoever is just being accepted becomes a task, to be cancelled like the others
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
