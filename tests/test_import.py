@@ -71,6 +71,6 @@ def test_the_command_line_does_not_load_the_server() -> None:
 
 
 def test_a_server_without_policy_loads_nothing_that_only_a_policy_needs() -> None:
-    modules = loaded_by(f"import asyncio, everbrook.server.serving; {ASSEMBLED}")
+    modules = loaded_by(f"import asyncio, everbrook.server.serve; {ASSEMBLED}")
     assert "everbrook.server.http1.connection" in modules
     assert not modules & {"cryptography", "httpx2", "jwt", "opentelemetry"}

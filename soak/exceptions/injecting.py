@@ -23,10 +23,8 @@ from everbrook.engine.tuning import EngineTuning, ExpiryTuning, OwnershipTuning,
 from everbrook.protocol.change import Change
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
-from everbrook.server.auth.tuning import AuthTuning
-from everbrook.server.http1.tuning import ListenerTuning
-from everbrook.server.serving import StorageFailed, run
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.serve import StorageFailed, run
+from everbrook.server.tuning import AuthTuning, ListenerTuning, ServerTuning
 from everbrook.settings import Settings
 from everbrook.settings.layers import load_layers
 from everbrook.settings.sources import Given, Layer

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from everbrook.server.restarting import OVER, read_report
+from everbrook.server.restart import OVER, read_report
 from soak.client import Client
 from soak.ledger import PromiseBroken
 from soak.load.options import LoadOptions, ReaderOptions, raise_open_files, stream_path

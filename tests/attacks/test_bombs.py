@@ -5,7 +5,7 @@ import gzip
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually, resident_bytes
+from tests.server.server_thread import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire, chunked, render
 
 MEGABYTE = 1024 * 1024

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.auth.keyring import Keyring
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Wire
 
 LOG = "/v1/stream/log"

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import QUICK_TICKS, RunningServer, eventually
+from tests.server.server_thread import QUICK_TICKS, RunningServer, eventually
 from tests.server.wire import render
 
 SOCKETS = 200

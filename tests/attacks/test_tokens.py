@@ -11,10 +11,9 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from everbrook.server.auth.tuning import AuthTuning, GuessTuning, TokenTuning
-from everbrook.server.tuning import ServerTuning
-from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
-from tests.server.running import RunningServer, configured
+from everbrook.server.tuning import AuthTuning, GuessTuning, ServerTuning, TokenTuning
+from tests.server.auth.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Answer, Wire
 
 STREAM = "/v1/stream/secret"

@@ -17,7 +17,7 @@ from everbrook.cli.exits import INTERRUPTED
 from everbrook.storage import BackupError, format_name
 from tests.cli.backups import line, ran
 from tests.http_server import AnsweringServer
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 DATA = b"ssh-ed25519 not-yours"
 PAUSE_SECS = 10

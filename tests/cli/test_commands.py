@@ -11,7 +11,7 @@ import pytest
 from everbrook.cli.commands import ENTRIES
 from everbrook.cli.main import everbrook
 from tests.cli.conftest import Run
-from tests.server.process import EVERBROOK
+from tests.server.server_process import EVERBROOK
 
 HEAVY = {"asyncio", "httpx2", "httptools", "lmdb", "msgspec", "rich", "uvloop", "ssl", "email", "everbrook.settings"}
 

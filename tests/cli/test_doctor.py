@@ -15,7 +15,7 @@ from everbrook.cli.server_checkup import check_port
 from everbrook.client import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.storage.checking import flip, journal_file, make_store, open_acid
 
 

@@ -14,7 +14,7 @@ import pytest
 from everbrook.cli.main import main
 from tests.cli.conftest import Pipe, Run
 from tests.http_server import AnsweringServer
-from tests.server.process import EVERBROOK
+from tests.server.server_process import EVERBROOK
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 from tests.client.faults.exchange import Request
 from tests.client.faults.kinds import Fault, NeverSent, Sound
 from tests.client.faults.proxy import Proxy
-from tests.server.process import EVERBROOK
+from tests.server.server_process import EVERBROOK
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ class FakeServing(ModuleType):
     """Stands for the server: keeps the settings it was started with, or fails as told."""
 
     def __init__(self) -> None:
-        super().__init__("everbrook.server.serving")
+        super().__init__("everbrook.server.serve")
         self.started: list[Settings] = []
         self.failure: BaseException | None = None
 

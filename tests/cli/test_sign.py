@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from everbrook.protocol.errors import TokenInvalid
-from everbrook.server.auth.identity import Identity
+from everbrook.server.auth.scopes import Identity
 from everbrook.server.auth.signed_urls import SignedUrls
 from everbrook.server.exchange import Request
 from tests.cli.conftest import Run

@@ -18,7 +18,7 @@ from everbrook.client.errors import ClientError
 from everbrook.protocol.errors import PayloadTooLarge
 from tests.client.faults.kinds import Delayed, Reply
 from tests.client.faults.proxy import QUICKLY, Proxy
-from tests.server.process import serving
+from tests.server.server_process import serving
 
 PATIENCE_SECS = 60.0
 

@@ -21,7 +21,7 @@ from tests.client.faults.kinds import (
     Twice,
 )
 from tests.client.faults.proxy import Proxy
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 
 TEXT = b"0123456789" * 20
 HEADERS = {"Content-Type": "text/plain"}

@@ -13,7 +13,7 @@ import pytest
 from everbrook import Client, ClientError, StaleEpoch
 from everbrook.client._sync.stream import Stream
 from tests.client.faults.proxy import Proxy
-from tests.server.process import serving
+from tests.server.server_process import serving
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,8 @@ from everbrook.protocol.errors import (
     Unauthorized,
     Unavailable,
 )
-from everbrook.server.exchange import Response
-from everbrook.server.problem import problem_response
-from everbrook.server.subscriptions import refuse
+from everbrook.server.exchange import Response, problem_response
+from everbrook.server.resources.subscriptions import refuse
 
 ASKED = "GET http://host/v1/stream/a"
 

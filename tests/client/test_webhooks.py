@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
 from everbrook.client.jwks import AsyncJwks, KeysUnavailable
 from everbrook.client.webhooks import AsyncReceiver, Replays, Signature, parse_header, verify
-from everbrook.server.webhooks.signing import KeyRing, SigningKey
+from everbrook.server.webhooks.secrets import KeyRing, SigningKey
 from tests.client.keys import BODY, KEY, NOW, OTHER, URL, Publisher, jwks
 from tests.protocol.generated import generated
 

@@ -8,7 +8,7 @@ from everbrook.engine.subscriptions import index
 from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
 from everbrook.engine.subscriptions.wakes import WakeScheduler
 from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, state
-from everbrook.server.wakes import Wakes
+from everbrook.server.webhooks.wakes import Wakes
 
 
 def look_at_nothing() -> None:

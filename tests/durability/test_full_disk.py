@@ -4,7 +4,7 @@ import pytest
 
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults, fill_disk
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/s"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.modes import SURVIVING
-from tests.server.process import EVERBROOK, environment, serving
+from tests.server.server_process import EVERBROOK, environment, serving
 
 
 @pytest.mark.parametrize("mode", SURVIVING)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.durability.modes import SURVIVING
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.server.wire import Wire
 
 ROOT = "/v1/stream/"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.downloads import PIECE_BYTES
+from everbrook.server.resources.snapshots import PIECE_BYTES
 from tests.durability.conftest import Restart
 from tests.durability.faulty import Faults, fill_disk
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Answer, Wire
 from tests.storage.damage import flip
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.browser import chromium
 from tests.client.faults.proxy import Proxy
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tools.node import find_node, install_packages
 
 CHAT = Path(__file__).parents[2] / "examples/chat"

@@ -7,7 +7,7 @@ import pytest
 
 from everbrook import Client
 from tests.interop.typescript import TypeScript
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 
 _numbers = count()
 

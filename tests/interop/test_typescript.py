@@ -5,7 +5,7 @@ import base64
 import pytest
 
 from tests.interop.typescript import Refused, TypeScript, binary, messages, text
-from tests.server.running import RunningServer, configured, eventually
+from tests.server.server_thread import RunningServer, configured, eventually
 from tests.server.wire import render
 
 BYTES = bytes(range(256))

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from tests.server.process import PATIENCE_SECS
-from tests.server.running import eventually
+from tests.server.server_process import PATIENCE_SECS
+from tests.server.server_thread import eventually
 
 
 def awaited(claim: Callable[[], object]) -> bool:

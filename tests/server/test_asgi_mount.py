@@ -9,8 +9,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from everbrook.server.asgi import AsgiApplication, create_app
-from tests.server.mounted import Mounted
-from tests.server.running import configured
+from tests.server.asgi_mount import Mounted
+from tests.server.server_thread import configured
 from tests.server.wire import Wire, chunked
 
 Outer = Callable[[AsgiApplication], object]

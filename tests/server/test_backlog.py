@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 
 CROWD = 60
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import ConnectionTuning, ListenerTuning, ServerTuning
 from tests.server.conftest import Connect, Start
-from tests.server.running import QUICK_TICKS, RunningServer, eventually
+from tests.server.server_thread import QUICK_TICKS, RunningServer, eventually
 from tests.server.wire import Wire, render
 
 MB = 1_000_000

@@ -9,14 +9,13 @@ import pytest
 
 from everbrook.protocol.errors import Forbidden
 from everbrook.server.assembly import open_storage
-from everbrook.server.auth.identity import Identity
-from everbrook.server.backups.administrators import require_administrator
-from everbrook.server.backups.leases import MAX_BACKUPS
+from everbrook.server.auth.scopes import Identity
 from everbrook.server.exchange import Peer, Request
+from everbrook.server.resources.backups import MAX_BACKUPS, require_administrator
 from everbrook.server.routes import BACKUPS
 from everbrook.settings import StorageMode
 from everbrook.storage import Asked, Piece, State, parse_pieces
-from tests.server.running import RunningServer, configured, eventually
+from tests.server.server_thread import RunningServer, configured, eventually
 from tests.server.wire import Answer, Wire
 
 MODES = [StorageMode.ACID, StorageMode.FILE_FAST, StorageMode.FILE_DURABLE]

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Wire, render
 
 MESSAGE = b"m" * 100_000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.http1.tuning import ConnectionTuning
+from everbrook.server.tuning import ConnectionTuning
 from everbrook.settings.sections.storage import StorageMode
-from tests.server.by_hand import HandServer
+from tests.server.stepped_server import HandServer
 
 APPEND = (
     b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.server.running import RunningServer, eventually, resident_bytes
+from tests.server.server_thread import RunningServer, eventually, resident_bytes
 from tests.server.wire import Wire, chunked, render
 
 CHUNKED = {"content_type": "text/plain", "transfer_encoding": "chunked"}

@@ -4,10 +4,9 @@ import time
 
 import pytest
 
-from everbrook.server.http1.tuning import ConnectionTuning, ListenerTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import ConnectionTuning, ListenerTuning, ServerTuning
 from tests.server.conftest import Connect, Start
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 
 def test_one_connection_too_many_is_a_503_with_retry_after(start: Start, connect: Connect) -> None:

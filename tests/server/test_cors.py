@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.wire import Answer, Wire, render
 
 REQUEST_HEADERS = {

@@ -8,7 +8,7 @@ from everbrook.engine import Clock
 from everbrook.protocol import Head, bucket_record
 from everbrook.storage import Damaged, MemoryStorage
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 PAGE = 4
 QUIET = {"server__sse_keepalive_secs": 0.02, "limits__max_page_bytes": PAGE}

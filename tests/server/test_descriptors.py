@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.limits.descriptors import MIN_CONNECTIONS, Allotment, allot, wanted
+from everbrook.server.tuning import ListenerTuning
 from everbrook.settings import LimitSettings, Settings
-from tests.server.process import EVERBROOK, ServerProcess, environment
+from tests.server.server_process import EVERBROOK, ServerProcess, environment
 from tests.server.wire import Wire
 
 MB = 1_000_000

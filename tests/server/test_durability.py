@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import GatedStorage, RunningServer
+from tests.server.server_thread import GatedStorage, RunningServer
 from tests.server.wire import Wire
 
 

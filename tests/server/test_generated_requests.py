@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Struct
 
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.wire import Wire, chunked, render
 
 QUICK = settings(

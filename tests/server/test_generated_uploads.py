@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec import Struct
 
 from tests.server.blobs import digest_of
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.test_generated_requests import send_in_pieces
 from tests.server.wire import Wire, chunked, render
 

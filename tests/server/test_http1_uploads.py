@@ -7,7 +7,7 @@ import pytest
 
 from tests.server.blobs import WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, Start
-from tests.server.running import QUICK_TICKS, GatedStorage, RunningServer, eventually
+from tests.server.server_thread import QUICK_TICKS, GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, chunked, render
 
 MB = 1_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.large_changes import SHARE_BYTES
+from everbrook.server.limits.large_changes import SHARE_BYTES
 from everbrook.settings.sections.storage import StorageMode
-from tests.server.by_hand import HandServer
+from tests.server.stepped_server import HandServer
 
 LARGE = b"x" * (SHARE_BYTES // 2 + 1)
 BATCH = b"[" + b"1," * (SHARE_BYTES // 6) + b"1]"

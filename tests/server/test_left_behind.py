@@ -11,9 +11,9 @@ import pytest
 from everbrook.server.exchange import Response
 from everbrook.server.http1.connection import Connection
 from everbrook.settings.sections.storage import StorageMode
-from tests.server.by_hand import HandServer
 from tests.server.conftest import Start
-from tests.server.running import RunningServer, eventually, resident_bytes
+from tests.server.server_thread import RunningServer, eventually, resident_bytes
+from tests.server.stepped_server import HandServer
 from tests.server.wire import Wire
 
 # More than any noise in the counts below: whatever one client leaves behind is seen.

@@ -9,7 +9,7 @@ from everbrook.engine import Clock
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode, TtlRule
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import configured
+from tests.server.server_thread import configured
 from tests.server.wire import Wire
 
 

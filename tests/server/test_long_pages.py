@@ -14,7 +14,7 @@ from everbrook.server.tuning import ServerTuning
 from everbrook.settings import StorageMode
 from everbrook.storage import Damaged, MemoryStorage
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import configured, eventually
+from tests.server.server_thread import configured, eventually
 from tests.server.wire import Wire
 
 if sys.version_info >= (3, 14):

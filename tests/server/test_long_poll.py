@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Wire
 
 

@@ -1,7 +1,7 @@
 """Pipelining: requests without waiting, answers in the same order."""
 
 from tests.server.conftest import Connect
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Wire, render
 
 

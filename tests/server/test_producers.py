@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.wire import Answer, Wire
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from everbrook.protocol import REGISTRY
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import GatedStorage, RunningServer, eventually
+from tests.server.server_thread import GatedStorage, RunningServer, eventually
 from tests.server.wire import Follower, Wire
 
 PATH = REGISTRY.decode()

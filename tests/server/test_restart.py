@@ -13,13 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server import handover
-from everbrook.server.restarting import OVER, Report, RestartFailed, prove, read_report
+from everbrook.server.restart import (
+    OVER,
+    VARIABLE,
+    Estate,
+    Report,
+    RestartFailed,
+    inherit,
+    prove,
+    read_report,
+    write_estate,
+)
 from everbrook.server.tuning import RestartTuning
 from everbrook.settings import StorageMode
-from tests.server.process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.restarts import awaited
-from tests.server.running import configured
+from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
+from tests.server.server_thread import configured
 
 PATH = "/v1/stream/a"
 
@@ -211,7 +220,7 @@ def test_a_stop_that_comes_before_the_next_image_has_handlers_is_kept_for_it(tmp
 
 TAKEN_BY_ANOTHER_THREAD = """
 import os, signal, sys, threading, time
-from everbrook.server.handover import delay_signals, take_delayed_signals
+from everbrook.server.restart import delay_signals, take_delayed_signals
 
 if sys.argv[1:] == ["next"]:
     signal.signal(signal.SIGTERM, lambda *_: print("taken"))
@@ -320,8 +329,8 @@ def test_a_socket_of_systemd_stays_in_use_whatever_port_a_restart_finds(tmp_path
 @pytest.mark.parametrize("of_systemd", [True, False])
 def test_where_systemd_listens_is_known_to_every_later_image(*, of_systemd: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        estate = handover.Estate("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
-        inherited = handover.inherit("a", 2, {handover.VARIABLE: str(handover.write_estate(estate))})
+        estate = Estate("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
+        inherited = inherit("a", 2, {VARIABLE: str(write_estate(estate))})
     for taken in inherited.listening:
         taken.close()
     assert (len(inherited.listening), inherited.of_systemd) == (of_systemd, of_systemd)

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from everbrook.server.restarting import read_report
-from tests.server.process import EVERBROOK, ServerProcess, environment, serving
+from everbrook.server.restart import read_report
 from tests.server.restarts import awaited
+from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/load"

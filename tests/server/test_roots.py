@@ -4,11 +4,11 @@ import pytest
 
 from everbrook.protocol.errors import InvalidPath
 from everbrook.server.exchange import Request
-from everbrook.server.roots import StreamRoots
+from everbrook.server.location import StreamRoots
 from everbrook.settings import ServerSettings
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 from tests.server.wire import Wire
 
 

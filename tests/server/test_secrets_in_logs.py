@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from everbrook.cli.main import main
-from tests.server.process import ServerProcess, environment
-from tests.server.subscribing import Api, Hooks
+from tests.server.server_process import ServerProcess, environment
+from tests.server.subscriber import Api, Hooks
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/a"

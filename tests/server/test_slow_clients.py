@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tests.server.conftest import Connect, Start
-from tests.server.running import QUICK_TICKS, RunningServer
+from tests.server.server_thread import QUICK_TICKS, RunningServer
 from tests.server.wire import Wire, render
 
 POST = {"content_type": "text/plain"}

@@ -9,7 +9,7 @@ from everbrook.protocol.errors import StreamDamaged
 from everbrook.storage import StorageFull
 from tests.server.blobs import PIECE, HollowStorage, Server, WatchedStorage, memory_blobs, none_left
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import QUICK_TICKS, GatedStorage, eventually, resident_bytes
+from tests.server.server_thread import QUICK_TICKS, GatedStorage, eventually, resident_bytes
 from tests.server.wire import Wire, chunked
 
 MB = 1_000_000

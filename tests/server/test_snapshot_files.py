@@ -11,7 +11,7 @@ from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
 from tests.server.blobs import PIECE, digest_of
 from tests.server.conftest import Connect
-from tests.server.running import RunningServer, configured, eventually, resident_bytes
+from tests.server.server_thread import RunningServer, configured, eventually, resident_bytes
 from tests.server.wire import Wire
 
 MB = 1_000_000

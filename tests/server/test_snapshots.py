@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from everbrook.server.asgi import create_app
+from tests.server.asgi_mount import Mounted
 from tests.server.blobs import Server, digest_of, etag_of
-from tests.server.mounted import Mounted
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Answer, Wire
 
 

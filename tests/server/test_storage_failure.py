@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.process import EVERBROOK, ServerProcess, environment, serving
+from tests.server.server_process import EVERBROOK, ServerProcess, environment, serving
 from tests.server.wire import render
 from tests.storage.damage import hide_rows
 
@@ -98,8 +98,8 @@ def test_a_server_that_finds_hidden_streams_ends_and_does_not_start_again(
 
 
 UNCLOSABLE = """
-from everbrook.server.serving import run
-from tests.server.running import GatedStorage, configured
+from everbrook.server.serve import run
+from tests.server.server_thread import GatedStorage, configured
 
 class Unclosable(GatedStorage):
     def __init__(self):
@@ -129,7 +129,7 @@ def test_a_failed_storage_that_can_not_be_closed_is_still_a_failed_storage() -> 
             wire.request("PUT", PATH)
         _, _, err = server.ended()
     assert "it can't be closed" in err
-    assert err.splitlines()[-1].startswith("everbrook.server.serving.StorageFailed:")
+    assert err.splitlines()[-1].startswith("everbrook.server.serve.StorageFailed:")
 
 
 def test_a_server_that_is_stopped_ends_with_zero(server: ServerProcess) -> None:

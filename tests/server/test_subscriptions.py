@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.server.mounted import Mounted
-from tests.server.running import RunningServer
-from tests.server.subscribing import Api, document, fresh, offset, refusal
+from tests.server.asgi_mount import Mounted
+from tests.server.server_thread import RunningServer
+from tests.server.subscriber import Api, document, fresh, offset, refusal
 
 URL = "https://worker.example/hooks"
 CREATED_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")

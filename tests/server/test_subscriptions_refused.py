@@ -3,7 +3,7 @@
 import pytest
 
 from tests.server.conftest import StartEither
-from tests.server.subscribing import Api, document, fresh, refusal
+from tests.server.subscriber import Api, document, fresh, refusal
 
 HOOK = {"url": "https://worker.example/hooks"}
 WEBHOOK = {"type": "webhook", "webhook": HOOK, "pattern": "events/*"}

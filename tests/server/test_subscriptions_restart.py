@@ -10,9 +10,9 @@ import pytest
 from msgspec import Struct
 
 from everbrook.client import Jwks, Receiver
-from tests.server.process import ServerProcess, serving
-from tests.server.running import eventually
-from tests.server.subscribing import DONE, Api, Hook, Hooks, document, offset, refusal
+from tests.server.server_process import ServerProcess, serving
+from tests.server.server_thread import eventually
+from tests.server.subscriber import DONE, Api, Hook, Hooks, document, offset, refusal
 from tests.server.wire import Answer
 
 MODES = ["acid", "file-fast", "file-durable"]

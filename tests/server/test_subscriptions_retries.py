@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.server.running import RunningServer, configured, eventually
-from tests.server.subscribing import DONE, Api, Hooks, document, fresh, offset, refusal
+from tests.server.server_thread import RunningServer, configured, eventually
+from tests.server.subscriber import DONE, Api, Hooks, document, fresh, offset, refusal
 
 
 @pytest.fixture(scope="module")

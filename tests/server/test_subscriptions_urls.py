@@ -13,10 +13,10 @@ from starlette.routing import Mount
 from everbrook.server.asgi import AsgiApplication, create_app
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
+from tests.server.asgi_mount import Mounted
 from tests.server.conftest import Start, StartEither
-from tests.server.mounted import Mounted
-from tests.server.running import configured
-from tests.server.subscribing import Api, Hooks, document, fresh, offset, refusal
+from tests.server.server_thread import configured
+from tests.server.subscriber import Api, Hooks, document, fresh, offset, refusal
 
 
 def urls(api: Api, hooks: Hooks, **headers: str) -> tuple[str, str]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from everbrook.client import Jwks, Reason, Receiver, SignatureInvalid
+from tests.server.asgi_mount import Mounted
 from tests.server.conftest import Connect, Start
-from tests.server.mounted import Mounted
-from tests.server.running import RunningServer, eventually
-from tests.server.subscribing import DONE, PATIENCE_SECS, Api, Hook, Hooks, document, fresh, offset, refusal
+from tests.server.server_thread import RunningServer, eventually
+from tests.server.subscriber import DONE, PATIENCE_SECS, Api, Hook, Hooks, document, fresh, offset, refusal
 from tests.server.wire import Answer
 
 Server = RunningServer | Mounted

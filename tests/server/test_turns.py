@@ -133,7 +133,7 @@ class Server:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """A server that has loaded what subscriptions need: it is imported in a thread otherwise, which takes no turns."""
-    import_module("everbrook.server.subscriptions")
+    import_module("everbrook.server.resources.subscriptions")
     with asyncio.Runner() as runner:
 
         async def made() -> Server:

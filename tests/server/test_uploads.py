@@ -4,7 +4,7 @@ import pytest
 
 from tests.server.blobs import Server, WatchedStorage, etag_of, memory_blobs, none_left
 from tests.server.conftest import Connect, StartEither
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 from tests.server.wire import Wire, chunked, render
 
 MAX_BYTES = 200_000

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.given import InvalidOption
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 TIMEOUT_SECS = 120
 Start = Callable[..., Any]

@@ -11,7 +11,7 @@ from everbrook.spark.appending import BatchTooLarge, Producer
 from everbrook.spark.connection import connect, disconnect
 from everbrook.spark.dead_letters import MAX_PAYLOAD_BYTES, Letter, append_letters, encode
 from everbrook.spark.options import ServerOptions
-from tests.server.process import serving
+from tests.server.server_process import serving
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from everbrook.spark.checkpoints import write_with
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.tuning import StreamTuning
 from everbrook.spark.writing import ClosingQuery, Option, start_writing
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 TIMEOUT_SECS = 120
 Source = Callable[..., DataFrame]

@@ -16,7 +16,7 @@ from everbrook.spark.shared_producer import (
     append_batch,
     parse_progress,
 )
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.spark.connections import Wrapped
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.database import database, postgres
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.stack.bare import bare_environment
 from tests.stack.running import Stack, gone, up
 

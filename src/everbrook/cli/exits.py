@@ -128,7 +128,7 @@ _KNOWN: dict[str, Callable[[Exception], Ending]] = {
     "everbrook.client.errors:Unreachable": _unreachable,
     "everbrook.client.errors:AppendUncertain": _uncertain,
     "everbrook.client.errors:ClientError": _other,
-    "everbrook.server.serving:StorageFailed": _storage_failed,
+    "everbrook.server.serve:StorageFailed": _storage_failed,
     "everbrook.stack.errors:WrongParts": _settings,
     "everbrook.stack.errors:StackError": _other,
     "everbrook.spark.jobs.errors:InvalidJobs": _settings,

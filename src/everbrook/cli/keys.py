@@ -18,7 +18,7 @@ from everbrook.settings import Settings
 
 if TYPE_CHECKING:
     from everbrook.engine.engine import Engine
-    from everbrook.server.webhooks.signing import KeyRing
+    from everbrook.server.webhooks.secrets import KeyRing
 
 T = TypeVar("T")
 
@@ -111,7 +111,7 @@ async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
 
 def _rotate(engine: "Engine", overlap_secs: int) -> str:
     """Rotate, or make the first key, which then is new anyway."""
-    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
+    from everbrook.server.webhooks.secrets import RECORD, Secrets  # noqa: PLC0415
 
     first = not engine.exists(RECORD)
     secrets = Secrets(engine)
@@ -119,7 +119,7 @@ def _rotate(engine: "Engine", overlap_secs: int) -> str:
 
 
 def _describe(engine: "Engine") -> list[str]:
-    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
+    from everbrook.server.webhooks.secrets import RECORD, Secrets  # noqa: PLC0415
 
     if not engine.exists(RECORD):
         return ["there are no keys yet: the first subscription makes one"]
@@ -127,8 +127,11 @@ def _describe(engine: "Engine") -> list[str]:
 
 
 def _facts(engine: "Engine") -> list[dict[str, object]]:
-    from everbrook.server.secrets import RECORD, Secrets  # noqa: PLC0415
-    from everbrook.server.webhooks.signing import format_kid  # noqa: PLC0415
+    from everbrook.server.webhooks.secrets import (  # noqa: PLC0415
+        RECORD,
+        Secrets,
+        format_kid,
+    )
 
     if not engine.exists(RECORD):
         return []
@@ -145,7 +148,7 @@ def _facts(engine: "Engine") -> list[dict[str, object]]:
 
 def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:
     """Say what each published key is good for."""
-    from everbrook.server.webhooks.signing import format_kid  # noqa: PLC0415
+    from everbrook.server.webhooks.secrets import format_kid  # noqa: PLC0415
 
     published = [key for key in ring.retired if now_secs < key.published_until_secs]
     return [

@@ -50,7 +50,7 @@ def _validity(path: Path) -> Finding:
 
 def check_auth(settings: Settings) -> Iterator[Finding]:
     """Say what the policy lets anyone do, and look at every file and address that it names."""
-    from everbrook.server.auth.caution import cautions  # noqa: PLC0415
+    from everbrook.server.auth.policy import cautions  # noqa: PLC0415
 
     warned = cautions(settings, [(settings.server.host, settings.server.port)])
     for words in warned:

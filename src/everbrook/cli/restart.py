@@ -12,7 +12,7 @@ from everbrook.cli.holder import ask, find_holder, is_alive, store_flags, store_
 from everbrook.cli.output import complain, json_option, print_json
 
 if TYPE_CHECKING:
-    from everbrook.server.restarting import Report
+    from everbrook.server.restart import Report
 
 LOOK_SECS = 0.05
 INSTEAD = "a restart would lose every stream; stop the server and start it again"
@@ -33,7 +33,7 @@ def restart(
     would become starts; if it would not, it goes on as it is. Exit code 1: it goes on, or has ended, and the message
     says why. Exit code 5: it has not said what became of it in time.
     """
-    from everbrook.server.restarting import read_report, report_path  # noqa: PLC0415
+    from everbrook.server.restart import read_report, report_path  # noqa: PLC0415
 
     settings = store_settings(profile, config_file, flags, INSTEAD)
     process = find_holder(settings)
@@ -57,7 +57,7 @@ def restart(
 
 def _await_end(path: Path, before: int, process: int, timeout_secs: float) -> "Report | None":
     """Wait for the report of an attempt after `before` that is over, or for the end of the process."""
-    from everbrook.server.restarting import OVER, Report, read_report  # noqa: PLC0415
+    from everbrook.server.restart import OVER, Report, read_report  # noqa: PLC0415
 
     deadline = time.monotonic() + timeout_secs
     while time.monotonic() < deadline:

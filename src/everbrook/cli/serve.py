@@ -36,8 +36,8 @@ def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags
     layered = load_layers(profile=profile, config_file=config_file, flags=read_flags(flags))
     # Imported here: the other commands and --help need neither an event loop nor logging.
     from everbrook.cli.logs import configure_logging  # noqa: PLC0415
-    from everbrook.server.handover import command_line  # noqa: PLC0415
-    from everbrook.server.serving import check_start, run  # noqa: PLC0415
+    from everbrook.server.restart import command_line  # noqa: PLC0415
+    from everbrook.server.serve import check_start, run  # noqa: PLC0415
     from everbrook.storage.manifest import StoreError  # noqa: PLC0415
 
     configure_logging(layered.log_filter, layered.settings.log.format)

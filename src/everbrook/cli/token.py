@@ -87,7 +87,7 @@ def token(  # noqa: PLR0913 - an option each
 def _claims(
     auth: AuthSettings, sub: str, issuer: str | None, audience: str | None, scopes: tuple[str, ...]
 ) -> dict[str, object]:
-    from everbrook.server.auth.grants import parse_scopes  # noqa: PLC0415
+    from everbrook.server.auth.scopes import parse_scopes  # noqa: PLC0415
 
     try:
         parse_scopes(" ".join(scopes))

@@ -9,40 +9,54 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.registry import require_writable
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
-from everbrook.server.auth.authenticating import Authenticator
-from everbrook.server.auth.origins import ORIGIN, Origins
+from everbrook.server.auth.credentials import Authenticator
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.backups.resource import BackupResource
-from everbrook.server.bodies import SUBSCRIPTIONS
-from everbrook.server.bootstrap import BootstrapResource
-from everbrook.server.buckets import BucketResource
-from everbrook.server.control import CONTROL, REPORTS, Control
-from everbrook.server.cors import METHODS, Cors
-from everbrook.server.exchange import JUDGED_BYTES, STREAMED_PATH, Gate, Reply, Request, Response, Upload
-from everbrook.server.limits.holdings import Holdings
+from everbrook.server.cors import METHODS, ORIGIN, Cors, Origins
+from everbrook.server.exchange import (
+    JUDGED_BYTES,
+    STREAMED_PATH,
+    Gate,
+    Reply,
+    Request,
+    Response,
+    Upload,
+    problem_response,
+)
+from everbrook.server.limits.concurrency import Holdings
 from everbrook.server.limits.rates import RateGate
-from everbrook.server.listing import ListingResource
-from everbrook.server.location import Locator
-from everbrook.server.methods import READING, refuse_method
-from everbrook.server.observe.assembling import observer_of
-from everbrook.server.observe.observer import Observer
+from everbrook.server.location import Locator, StreamRoots
+from everbrook.server.observe.access_log import REQUEST_ID, id_line, request_id
+from everbrook.server.observe.observer import Observer, observer_of
 from everbrook.server.observe.operations import find_operation, operation_at, operation_elsewhere
-from everbrook.server.observe.request_ids import HEADER as REQUEST_ID, id_line, request_id
-from everbrook.server.problem import problem_response
-from everbrook.server.producers import ProducerResource
-from everbrook.server.publishing import Publication
-from everbrook.server.quotas import QuotaResource
-from everbrook.server.roots import StreamRoots
-from everbrook.server.routes import BACKUPS, METRICS, PAGE, PROBES, READINESS, Resource, Route, find_route, is_at
-from everbrook.server.snapshots import SnapshotResource
-from everbrook.server.streams import StreamResource
+from everbrook.server.resources.backups import BackupResource
+from everbrook.server.resources.bootstrap import BootstrapResource
+from everbrook.server.resources.buckets import BucketResource, QuotaResource
+from everbrook.server.resources.control import CONTROL, REPORTS, Control
+from everbrook.server.resources.listing import ListingResource
+from everbrook.server.resources.producers import ProducerResource
+from everbrook.server.resources.snapshots import Publication, SnapshotResource
+from everbrook.server.resources.streams import StreamResource
+from everbrook.server.routes import (
+    BACKUPS,
+    METRICS,
+    PAGE,
+    PROBES,
+    READINESS,
+    READING,
+    SUBSCRIPTIONS,
+    Resource,
+    Route,
+    find_route,
+    is_at,
+    refuse_method,
+)
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.server.ui.pages import Pages
 from everbrook.settings import Settings
 from everbrook.storage.manifest import StoreError
 
 if TYPE_CHECKING:
-    from everbrook.server.observe.exposition import MetricsResource
+    from everbrook.server.observe.metrics import MetricsResource
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +115,7 @@ class Application:
     def _metrics_of(self, settings: Settings) -> "MetricsResource | None":
         if not settings.metrics.enabled:
             return None
-        from everbrook.server.observe.exposition import MetricsResource  # noqa: PLC0415 - it takes its time
+        from everbrook.server.observe.metrics import MetricsResource  # noqa: PLC0415 - it takes its time
 
         return MetricsResource(self.engine, self.control.subscriptions, self.observer, settings)
 

@@ -12,19 +12,17 @@ from everbrook.engine.clock import Clock
 from everbrook.engine.engine import Engine
 from everbrook.engine.limits import MAX_LOADED_BYTES, PRODUCER_IDLE_MS, UNLIMITED, Limits
 from everbrook.server.application import Application
-from everbrook.server.auth.authenticating import Authenticator
-from everbrook.server.auth.authorizing import Authentication, Authorization
+from everbrook.server.auth.credentials import Authenticator
+from everbrook.server.auth.policy import Authentication, Authorization
 from everbrook.server.auth.proxies import Proxies
-from everbrook.server.auth.tuning import AuthTuning
 from everbrook.server.exchange import Gate
-from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.limits.concurrency import Holdings
 from everbrook.server.limits.descriptors import allot, descriptor_limit
-from everbrook.server.limits.holdings import Holdings
-from everbrook.server.limits.long_turns import TimedScheduler
 from everbrook.server.limits.rates import address_gate, identity_gate
-from everbrook.server.observe.assembling import observer_of
-from everbrook.server.roots import StreamRoots
-from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
+from everbrook.server.location import StreamRoots
+from everbrook.server.observe.event_loop import TimedScheduler
+from everbrook.server.observe.observer import observer_of
+from everbrook.server.tuning import DEFAULT_TUNING, AuthTuning, ListenerTuning, ServerTuning
 from everbrook.settings import Settings, StorageMode, StorageSettings
 from everbrook.storage.api import Storage
 from everbrook.storage.manifest import MANIFEST, StoreError, find_manifest, require_kind

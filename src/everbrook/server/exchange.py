@@ -1,12 +1,23 @@
-"""Requests, responses, and the exchange that joins them. The application does not know which transport called it."""
+"""Requests, responses, and the exchange that joins them. The application does not know which transport called it.
+
+Every refusal is a problem document, `application/problem+json` (RFC 9457), with a stable `code`.
+"""
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.errors import ProtocolError
-from everbrook.server.auth.identity import Identity, Verb
+from everbrook.server.auth.scopes import Identity, Verb
+
+STREAMED_PATH = b"/snapshot/"
+"""What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
+JUDGED_BYTES = 16 * 1024
+"""How large a body may be that is taken before it is asked who sends it, where that is asked at all."""
+_json = msgspec.json.Encoder()
 
 
 class Peer(Struct, frozen=True, gc=False):
@@ -150,14 +161,6 @@ class OnDelivery(Protocol):
         """Hear of one that was sent: whether it was taken, and how long that took."""
 
 
-STREAMED_PATH = b"/snapshot/"
-"""What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
-
-
-JUDGED_BYTES = 16 * 1024
-"""How large a body may be that is taken before it is asked who sends it, where that is asked at all."""
-
-
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
     """Tell whether the body of a request is more than is taken of a stranger, or waits to be asked for."""
     length = headers.get(b"content-length")
@@ -187,3 +190,21 @@ class Upload(Protocol):
 
     def cancel(self) -> None:
         """Let everything go: the body will not become whole, or is refused."""
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """What went wrong, for a program (`code`) and for a person (`detail`)."""
+
+    title: str
+    status: int
+    code: str
+    detail: str
+    request_id: str = ""
+
+
+def problem_response(error: ProtocolError, common: bytes, rests_on: int = 0, request_id: str = "") -> Response:
+    """Render a refusal with the headers it carries."""
+    problem = Problem(HTTPStatus(error.status).phrase, error.status, error.code, error.detail, request_id)
+    own = b"".join(b"%b: %b\r\n" % header for header in error.headers)
+    headers = b"%bContent-Type: application/problem+json\r\nCache-Control: no-store\r\n%b" % (common, own)
+    return Response(error.status, headers, _json.encode(problem), rests_on, code=error.code)

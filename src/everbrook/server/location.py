@@ -1,13 +1,52 @@
-"""Locations: the URL by which a client reaches a resource."""
+"""Locations: how the names of streams and the URLs of clients translate into each other.
+
+Inside the server a stream has one name, whatever its URL: the transports bring every path into the form that names
+begin with, before anything else looks at it. So no gate, bound or log can be passed by another spelling.
+"""
 
 import re
 
 from everbrook.protocol.errors import BadRequest, quoted
 from everbrook.protocol.memory import remember
+from everbrook.protocol.path import BUCKETS, STREAM_ROOT, parse_source_path
 from everbrook.server.exchange import Request
-from everbrook.server.roots import StreamRoots
+from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, is_at
+from everbrook.settings import ServerSettings
+
+_OWN = (BUCKETS, METRICS, PAGE, ADMINISTRATION, *PROBES)
+
 
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+
+
+class StreamRoots:
+    """Translates between the paths of URLs and the names of streams. `/v1/stream/` is a root in any case."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._main = settings.stream_root.encode()
+        others = {self._main, settings.stream_root_alias.encode()} - {b"", STREAM_ROOT}
+        # Of two roots that both fit, the longer one is meant.
+        self._others = tuple(sorted(others, key=len, reverse=True))
+
+    def inward(self, path: bytes) -> bytes:
+        """Turn the path of a URL into one below `/v1/stream/`, if it is below another root."""
+        if path.startswith(STREAM_ROOT):
+            return path
+        for root in self._others:
+            if path.startswith(root) and len(path) > len(root) and not any(is_at(path, own) for own in _OWN):
+                return STREAM_ROOT + path[len(root) :]
+        return path
+
+    def outward(self, path: bytes) -> bytes:
+        """Turn a path that begins with `/v1/stream` into that of a URL, as clients are told it."""
+        if self._main == STREAM_ROOT or not is_at(path, STREAM_ROOT[:-1]):
+            return path
+        return self._main[:-1] + path[len(STREAM_ROOT) - 1 :]
+
+    def source_of(self, request: Request) -> bytes | None:
+        """Give the name of the stream that a request forks (§4.2)."""
+        source = request.headers.get(b"stream-forked-from") if request.method == b"PUT" else None
+        return None if source is None else parse_source_path(self.inward(source.removeprefix(request.root)))
 
 
 @remember(maxsize=1024)

@@ -1,15 +1,165 @@
-"""Tuning of a whole server: one struct per component, which holds the defaults.
+"""Tuning of a whole server: timers and sizes that are not settings, one struct per component, which holds the defaults.
 
 Users choose settings; only tests choose another tuning. It mirrors the construction: whoever makes a component gives it
-its part. The structs are in modules that import nothing heavy, because every server loads them.
+its part. This module imports nothing heavy, because every server loads it.
 """
 
 from msgspec import Struct
 
 from everbrook.engine.tuning import EngineTuning
-from everbrook.server.auth.tuning import AuthTuning
-from everbrook.server.http1.tuning import ListenerTuning
-from everbrook.server.limits.tuning import OverloadTuning
+
+
+class WatchTuning(Struct, frozen=True, kw_only=True):
+    """How a file of keys is watched."""
+
+    look_secs: float = 1.0
+    """How old what is known of the file may be before it is looked at again."""
+
+    max_file_bytes: int = 16 * 1024 * 1024
+    """A larger file is refused."""
+
+
+class IssuerTuning(Struct, frozen=True, kw_only=True):
+    """How the keys of an issuer are fetched."""
+
+    hold_off_secs: float = 60.0
+    """How long after the start of a fetch an unknown key causes no other fetch."""
+
+    retry_secs: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 30.0)
+    """The pauses after failed fetches while no keys are known; the last one repeats."""
+
+    timeout_secs: float = 5.0
+    """How long a fetch may take, and so how long it may delay the start of the server."""
+
+    max_missed: int = 1000
+    """Unknown key ids that are remembered with the time at which they were first named."""
+
+    max_withdrawn: int = 1000
+    """Key ids that are remembered as withdrawn by the issuer."""
+
+
+class GuessTuning(Struct, frozen=True, kw_only=True):
+    """The rate limits of bad signatures."""
+
+    per_sec: float = 8.0
+    """Of one address."""
+
+    all_per_sec: float = 128.0
+    """Of all addresses together."""
+
+    burst_secs: float = 2.0
+    """The rates may be exceeded by as much as they allow in this time."""
+
+    remembered_secs: float = 10.0
+    """How long an address counts as one that guesses."""
+
+
+class TokenTuning(Struct, frozen=True, kw_only=True):
+    """How tokens are verified."""
+
+    max_remembered: int = 10_000
+    """Verified tokens that are remembered, so that they need not be verified again."""
+
+    guesses: GuessTuning = GuessTuning()
+
+
+class AuthTuning(Struct, frozen=True, kw_only=True):
+    """All of authentication and authorization."""
+
+    recheck_secs: float = 5.0
+    """After how long at most a live read ends whose permission was revoked."""
+
+    watch: WatchTuning = WatchTuning()
+    issuer: IssuerTuning = IssuerTuning()
+    tokens: TokenTuning = TokenTuning()
+
+
+AUTH_TUNING = AuthTuning()
+
+
+class ConnectionTuning(Struct, frozen=True, kw_only=True):
+    """Bounds of one connection."""
+
+    linger_secs: float = 5.0
+    """How long a refused client may go on to send before the connection is aborted."""
+
+    max_outstanding: int = 128
+    """Requests that may wait for their answer before no more is read."""
+
+    handled_at_once: int = 32
+    """Requests of one read that are handled in one turn of the loop: more would make other connections wait."""
+
+    max_queued_bytes: int = 1024 * 1024
+    """Request bodies that may wait for their turn before no more is read."""
+
+    write_high_bytes: int = 256 * 1024
+    """From so many unsent bytes on the client counts as congested."""
+
+
+class EncryptionTuning(Struct, frozen=True, kw_only=True):
+    """How encrypted connections are accepted."""
+
+    min_handshakes: int = 64
+    """Handshakes that may be under way even if no connection is free: those clients are told so, encrypted."""
+
+    accepted_at_once: int = 16
+    """Connections accepted in one turn of the loop, so that others get their turn."""
+
+    pause_secs: float = 0.2
+    """How long nothing is accepted after `accept` has failed, as it does when no file descriptor is left."""
+
+    closing_secs: float = 5.0
+    """How long the other side may take to answer the end of the encrypted connection."""
+
+
+class ListenerTuning(Struct, frozen=True, kw_only=True):
+    """Timers and sizes of the listener, and of what it makes."""
+
+    tick_secs: float = 1.0
+    """How often the connections are checked for timeouts, and the Date header is renewed."""
+
+    backlog: int = 4096
+    """The length of the kernel's queue of connections that wait to be accepted."""
+
+    accepted_at_once: int = 64
+    """Connections accepted in one turn of the loop besides the one that the loop itself accepts."""
+
+    adopted_at_once: int = 100
+    """Connections taken over from the previous image in one turn of the loop."""
+
+    max_turned_away: int = 128
+    """Refused connections that are kept open at a time so that their answer is read: each is an open file."""
+
+    turned_away_secs: float = 1.0
+    """How long a refused connection is kept open."""
+
+    abort_secs: float = 1.0
+    """How long aborted connections may take to release what they hold, and handshakes to end before a restart."""
+
+    still_secs: float = 2.0
+    """How long at most nobody is served before a restart, for the sake of requests that have begun meanwhile."""
+
+    certificate_secs: float = 2.0
+    """How often the files of the certificate are looked at."""
+
+    poll_secs: float = 0.005
+    """How often a listener that hands over looks whether its connections have settled."""
+
+    connection: ConnectionTuning = ConnectionTuning()
+    encryption: EncryptionTuning = EncryptionTuning()
+
+
+class OverloadTuning(Struct, frozen=True, kw_only=True):
+    """The timers and thresholds of the overload control."""
+
+    beat_secs: float = 0.025
+    """How often the lateness of the event loop is measured."""
+
+    window_secs: float = 0.5
+    """How long the strain must last for an overload to begin or end. Also how long a connection counts as busy."""
+
+    few_changes: int = 2048
+    """With fewer pending changes there is no overload, because one sync is enough for all of them."""
 
 
 class ExchangeTuning(Struct, frozen=True, kw_only=True):

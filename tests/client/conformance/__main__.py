@@ -16,7 +16,7 @@ from tests.client.conformance.misbehaving import Misbehaviour
 from tests.client.conformance.runs import FOLDER, Summary, run
 from tests.client.conformance.variants import SuiteUnusable, prepare
 from tests.client.faults.proxy import Proxy
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tools.node import Node, NodeUnavailable, find_node, install_packages
 
 ADAPTERS = ("--sync", "--async")

@@ -5,10 +5,10 @@ import pytest
 from everbrook.protocol import REGISTRY
 from everbrook.protocol.errors import InvalidPath, NotFound
 from everbrook.server.auth.actions import RULES, Access, Action, Rule, action_of, find_action
-from everbrook.server.auth.identity import Verb
+from everbrook.server.auth.scopes import Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import Resource
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 
 METHODS = (b"GET", b"HEAD", b"PUT", b"POST", b"DELETE")
 STREAM, BUCKETED = b"/v1/stream/a/b", b"/ds/acme/s"

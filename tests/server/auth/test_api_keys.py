@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.server.auth.api_keys import ApiKey, ApiKeyFile, ApiKeys, format_file, make_key, parse_file
-from everbrook.server.auth.grants import parse_scopes
+from everbrook.server.auth.scopes import parse_scopes
 from everbrook.settings import SettingsError
 
 SCOPES = "read:/v1/stream/a append:/v1/stream/b"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from everbrook.server.asgi import AsgiApplication, create_app
-from everbrook.server.asgi.interface import Message
+from everbrook.server.asgi.response import Message
 from everbrook.server.exchange import JUDGED_BYTES
 from tests.server.auth.keyring import Keyring
-from tests.server.running import configured
+from tests.server.server_thread import configured
 
 PIECES = 100
 

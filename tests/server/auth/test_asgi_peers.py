@@ -6,8 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from everbrook.server.asgi import create_app
-from tests.server.mounted import Mounted
-from tests.server.running import configured
+from tests.server.asgi_mount import Mounted
+from tests.server.server_thread import configured
 
 PATH = "/v1/stream/users/bob/x"
 SCOPES = "read+create:/v1/stream/users/{sub}"

@@ -13,8 +13,8 @@ from everbrook.protocol.errors import Unavailable
 from everbrook.server.auth.issuer import FetchedKeys, FileKeys
 from everbrook.server.auth.jwks import MAX_SET_BYTES, parse_key_set
 from everbrook.server.auth.key_pair import ALGORITHMS
-from everbrook.server.auth.tuning import DEFAULT_TUNING, IssuerTuning
-from tests.server.auth.issuing import Issuer, jwks, pair_of
+from everbrook.server.tuning import AUTH_TUNING, IssuerTuning
+from tests.server.auth.issuer_server import Issuer, jwks, pair_of
 
 parse = partial(parse_key_set, algorithms=ALGORITHMS)
 LOGGER = "everbrook.server.auth.issuer"
@@ -39,7 +39,7 @@ def issuer() -> Iterator[Issuer]:
 
 @asynccontextmanager
 async def fetching(
-    issuer: Issuer, watch: Watch, refresh_secs: float = 300.0, tuning: IssuerTuning = DEFAULT_TUNING.issuer
+    issuer: Issuer, watch: Watch, refresh_secs: float = 300.0, tuning: IssuerTuning = AUTH_TUNING.issuer
 ) -> AsyncIterator[FetchedKeys]:
     keys = FetchedKeys(issuer.url, parse, refresh_secs, tuning, watch)
     try:
@@ -125,7 +125,7 @@ def test_a_flood_of_unknown_keys_is_one_fetch_a_minute(issuer: Issuer) -> None:
             with pytest.raises(Unavailable):
                 keys.find("last", "ES256")
             assert await fetches(issuer, 2)
-            assert len(keys.inspect().missed) == DEFAULT_TUNING.issuer.max_missed
+            assert len(keys.inspect().missed) == AUTH_TUNING.issuer.max_missed
 
     asyncio.run(run())
 

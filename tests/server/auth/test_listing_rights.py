@@ -8,12 +8,10 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from everbrook.server.auth.grants import allows, parse_scopes
-from everbrook.server.auth.identity import Verb
-from everbrook.server.auth.tuning import AuthTuning, WatchTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.auth.scopes import Verb, allows, parse_scopes
+from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
 from tests.server.auth.keyring import Keyring
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Wire
 
 SEGMENTS = ["a", "a-", "a.", "a0", "ab", "b", "ä"]

@@ -4,12 +4,11 @@ import time
 
 import pytest
 
-from everbrook.server.auth.tuning import AuthTuning, WatchTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
+from tests.server.asgi_mount import Mounted
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.mounted import Mounted
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 
 PATH = "/v1/stream/chats/1"
 SCOPES = "read+create+append:/v1/stream/chats"

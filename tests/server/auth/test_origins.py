@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol.errors import Forbidden
-from everbrook.server.auth.origins import Origins
+from everbrook.server.cors import Origins
 from everbrook.server.exchange import Peer, Request
 from tests.server.conftest import Connect, StartEither
 

@@ -11,11 +11,10 @@ import pytest
 from everbrook import Client, Retry
 from everbrook.protocol.errors import TokenExpired
 from everbrook.server.auth.key_pair import make_pair
-from everbrook.server.auth.tuning import AuthTuning, GuessTuning, IssuerTuning, TokenTuning, WatchTuning
-from everbrook.server.tuning import ServerTuning
-from tests.server.auth.issuing import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
+from everbrook.server.tuning import AuthTuning, GuessTuning, IssuerTuning, ServerTuning, TokenTuning, WatchTuning
+from tests.server.auth.issuer_server import AUDIENCE, ISSUER, Issuer, claims, jwks, mint, pair_of
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Wire
 
 PATH = "/v1/stream/chats"

@@ -9,8 +9,7 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol import STREAM_ROOT
 from everbrook.protocol.errors import InvalidQuery, ProtocolError, TokenExpired, TokenInvalid
-from everbrook.server.auth.grants import format_scopes
-from everbrook.server.auth.identity import Identity
+from everbrook.server.auth.scopes import Identity, format_scopes
 from everbrook.server.auth.signed_urls import (
     SignedUrls,
     UrlKey,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from everbrook.server.auth.tuning import AuthTuning, WatchTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import AuthTuning, ServerTuning, WatchTuning
 from tests.server.auth.keyring import Keyring
 from tests.server.blobs import Server, none_left
 from tests.server.conftest import Connect, StartEither

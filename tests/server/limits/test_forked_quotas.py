@@ -8,7 +8,7 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import StorageMode
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Wire
 
 SOURCE = "/ds/acme/source"

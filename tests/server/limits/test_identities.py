@@ -4,7 +4,7 @@ import pytest
 
 from tests.server.auth.keyring import Keyring
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Answer, Wire
 
 BEHIND_PROXY = {"auth__trusted_proxies": "127.0.0.0/8", "auth__default_scopes": "admin:/"}

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from everbrook.engine import Clock
 from everbrook.protocol import Change
-from everbrook.server.limits.tuning import OverloadTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import OverloadTuning, ServerTuning
 from tests.server.conftest import Connect, Start
-from tests.server.running import GatedStorage, RunningServer, eventually
+from tests.server.server_thread import GatedStorage, RunningServer, eventually
 from tests.server.wire import Wire, render
 
 WRITERS = 10

@@ -6,7 +6,7 @@ import pytest
 
 from everbrook.server.limits.overload import HARD
 from tests.server.conftest import Connect, Start
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.wire import Wire, render
 
 CROWD = 100

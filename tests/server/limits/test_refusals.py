@@ -5,7 +5,7 @@ import pytest
 
 from tests.server.blobs import none_left
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 from tests.server.wire import Wire, chunked
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from everbrook.server.observe.redaction import MAX_CHARACTERS, loggable_target
+from everbrook.server.observe.access_log import MAX_CHARACTERS, loggable_target
 from everbrook.settings import RequestLog
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 
 
 class Records:

@@ -10,13 +10,12 @@ import pytest
 
 from everbrook.cli.logs import TextFormatter
 from everbrook.protocol.errors import Unauthorized
-from everbrook.server.exchange import Request
-from everbrook.server.observe.assembling import address_of_peer
+from everbrook.server.exchange import Request, problem_response
 from everbrook.server.observe.audit import Audit, Fields, audit_of
-from everbrook.server.problem import problem_response
+from everbrook.server.observe.observer import address_of_peer
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import GatedStorage, eventually
+from tests.server.server_thread import GatedStorage, eventually
 
 
 class Kept:

@@ -8,7 +8,7 @@ import pytest
 
 from everbrook.server.assembly import open_storage
 from everbrook.settings import AuditTarget, StorageMode
-from tests.server.running import RunningServer, configured, eventually
+from tests.server.server_thread import RunningServer, configured, eventually
 from tests.server.wire import Wire
 
 

@@ -11,14 +11,14 @@ from everbrook.engine import Clock, Faults
 from everbrook.server.auth.api_keys import ApiKeyFile, format_file, make_key
 from everbrook.server.observe.catalogue import METRICS, PROCESS_METRICS
 from everbrook.server.observe.counters import Counters
-from everbrook.server.observe.loop_lag import LoopLag
+from everbrook.server.observe.event_loop import LoopLag
 from everbrook.server.observe.operations import OPERATIONS
-from everbrook.server.serving import reload
+from everbrook.server.serve import reload
 from everbrook.settings import StorageMode
 from everbrook.storage import DurableStorage, OsDisk, StorageTuning
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.observe.scrape import scrape, value
-from tests.server.running import QUICK_TICKS, GatedStorage, eventually
+from tests.server.server_thread import QUICK_TICKS, GatedStorage, eventually
 
 
 def new_key(path: Path, scopes: str) -> str:

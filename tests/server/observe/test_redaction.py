@@ -4,8 +4,7 @@ import pytest
 
 from everbrook.server.auth.api_keys import make_key
 from everbrook.server.exchange import Request
-from everbrook.server.observe.redaction import loggable_target
-from everbrook.server.observe.request_ids import request_id
+from everbrook.server.observe.access_log import loggable_target, request_id
 
 KEY = make_key("admin:/", 0)[0]
 SIGNATURE = "jv0cB5mEXWJ6Gf2aGkP7r9yq3n1L4t8sZxHdUoQwKbA"

@@ -5,10 +5,10 @@ import logging
 import pytest
 
 from everbrook.server.exchange import Request
-from everbrook.server.observe.request_ids import MAX_CHARACTERS, request_id
+from everbrook.server.observe.access_log import MAX_ID_CHARACTERS, request_id
 from everbrook.settings import RequestLog
 from tests.server.conftest import Connect, Start, StartEither
-from tests.server.running import GatedStorage
+from tests.server.server_thread import GatedStorage
 
 
 def test_an_id_that_the_client_sent_is_in_the_answer(start_either: StartEither, connect: Connect, path: str) -> None:
@@ -22,7 +22,7 @@ def test_nobody_is_told_an_id_who_did_not_ask_for_one(start_either: StartEither,
 
 
 @pytest.mark.parametrize(
-    "sent", [b"two words", b"a\tb", b"caf\xc3\xa9", b"x" * (MAX_CHARACTERS + 1), b'"', b"a, b", b""]
+    "sent", [b"two words", b"a\tb", b"caf\xc3\xa9", b"x" * (MAX_ID_CHARACTERS + 1), b'"', b"a, b", b""]
 )
 def test_an_id_that_could_do_harm_is_replaced(sent: bytes) -> None:
     request = Request(b"GET", b"/", b"", {b"x-request-id": sent}, b"")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.certificates import Authority, Pair
 from tests.server.conftest import Start
-from tests.server.running import RunningServer
+from tests.server.server_thread import RunningServer
 
 
 @pytest.fixture

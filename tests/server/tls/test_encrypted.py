@@ -9,11 +9,10 @@ import warnings
 
 import pytest
 
-from everbrook.server.http1.tuning import EncryptionTuning, ListenerTuning
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import EncryptionTuning, ListenerTuning, ServerTuning
 from tests.certificates import Authority, Pair, connected
 from tests.server.conftest import Start
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 
 HOST = "127.0.0.1"
 

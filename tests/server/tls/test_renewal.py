@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from everbrook.server.http1.tuning import ListenerTuning
 from everbrook.server.tls import Certificates, CertificateUnusable, make_context
-from everbrook.server.tuning import ServerTuning
+from everbrook.server.tuning import ListenerTuning, ServerTuning
 from everbrook.settings import TlsSettings
 from tests.certificates import Authority, Pair, connected, serial, shown
 from tests.server.conftest import Start
-from tests.server.running import RunningServer, eventually
+from tests.server.server_thread import RunningServer, eventually
 from tests.server.tls.test_encrypted import request
 
 

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.server.webhooks.addresses import parse_address, special
+from everbrook.server.webhooks.guard import parse_address, special
 from tests.protocol.generated import generated
 
 PUBLIC = [

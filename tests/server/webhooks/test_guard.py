@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from everbrook.protocol.errors import WebhookUrlRejected
-from everbrook.server.webhooks.addresses import special
 from everbrook.server.webhooks.guard import (
     MAX_ADDRESSES,
     MAX_URL_BYTES,
     Target,
     check_url,
     resolve,
+    special,
 )
 from tests.protocol.generated import generated
 from tests.server.webhooks.receivers import NAME, OTHER_PUBLIC, PUBLIC, Names, run

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from everbrook.server.webhooks.resolver import SystemResolver
+from everbrook.server.webhooks.network import SystemResolver
 from tests.server.webhooks.receivers import PUBLIC, run
 
 Found = tuple[Any, ...]

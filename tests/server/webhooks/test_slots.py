@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from everbrook.server.webhooks.slots import Slots
+from everbrook.server.webhooks.delivery import Slots
 from tests.server.webhooks.receivers import run
 
 

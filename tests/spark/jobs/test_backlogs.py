@@ -4,7 +4,7 @@ from pathlib import Path
 
 from everbrook import Client
 from tests.database import free_port
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.spark.jobs.pipelines import running
 
 FILE = """

@@ -16,7 +16,7 @@ import pytest
 from everbrook import Client
 from everbrook.cli.exits import UNREACHABLE
 from tests.database import free_port
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.spark.jobs.pipelines import PipelineProcess, command, read_if_there, running, until
 
 FILE = """

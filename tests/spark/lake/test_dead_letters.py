@@ -14,7 +14,7 @@ from everbrook.spark.lake.messages import json_columns
 from everbrook.spark.lake.tables import LakeOptions, Written
 from everbrook.spark.lake.tasks import Work, write_rows
 from everbrook.spark.options import ServerOptions
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.spark.lake.rows import rows_of
 
 

@@ -14,7 +14,7 @@ from everbrook import Client
 from everbrook.spark import plans
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.tuning import TableTuning
-from tests.server.process import serving
+from tests.server.server_process import serving
 from tests.spark.postgres.queries import TIMEOUT_SECS, Job, append, forget_last_batch, until
 from tests.spark.postgres.rows import change, event
 

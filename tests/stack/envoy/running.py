@@ -17,7 +17,7 @@ from everbrook.server.auth.key_pair import KeyPair
 from everbrook.server.exchange import Reply, Request
 from everbrook.stack.envoy.config import TEST_NAME, Edge, format_config
 from everbrook.stack.envoy.program import find_envoy
-from tests.server.running import RunningServer, configured
+from tests.server.server_thread import RunningServer, configured
 from tests.server.wire import Wire
 
 READY_SECS = 120.0

@@ -9,7 +9,7 @@ import pytest
 
 from everbrook.stack.envoy.config import Edge
 from tests.certificates import Authority, Pair
-from tests.server.running import eventually
+from tests.server.server_thread import eventually
 from tests.stack.envoy.running import Proxy, Recorded, free_port, running
 
 TEXT = {"Content-Type": "text/plain"}

@@ -12,7 +12,7 @@ from everbrook.stack.envoy.environment import settings_for_envoy
 from everbrook.stack.envoy.program import VARIABLE, find_envoy
 from everbrook.stack.errors import ProgramMissing, WrongParts
 from tests.certificates import Authority
-from tests.server.process import EVERBROOK, environment
+from tests.server.server_process import EVERBROOK, environment
 from tests.stack.running import Stack, acid, eventually, gone, port_of, refused, up
 
 EDGE_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat")

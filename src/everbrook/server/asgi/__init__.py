@@ -9,7 +9,7 @@ without it, everything starts with the first request.
 
 import logging
 
-from everbrook.server.asgi.application import AsgiApplication
+from everbrook.server.asgi.adapter import AsgiApplication
 from everbrook.settings import Settings, load_layers
 
 logger = logging.getLogger(__name__)

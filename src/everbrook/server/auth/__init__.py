@@ -1,1 +1,1 @@
-"""Who may do what: identities, and what is granted to them."""
+"""Authentication and authorization: who sends a request, and what is granted to that identity."""

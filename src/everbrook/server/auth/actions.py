@@ -12,9 +12,20 @@ from msgspec import Struct
 
 from everbrook.protocol.memory import MAX_KEY_BYTES
 from everbrook.protocol.path import BUCKETS, REGISTRY, STREAM_ROOT
-from everbrook.server.auth.identity import Verb
+from everbrook.server.auth.scopes import Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, Resource, Route, find_route, is_at
+
+_OF_STREAMS = frozenset(
+    {
+        Resource.STREAM,
+        Resource.SNAPSHOT,
+        Resource.SNAPSHOT_AT,
+        Resource.BOOTSTRAP,
+        Resource.RETENTION,
+        Resource.PRODUCERS,
+    }
+)
 
 
 class Access(Enum):
@@ -115,14 +126,3 @@ def _path_of(route: Route) -> bytes:
 
 
 _remembered = lru_cache(maxsize=8192)(find_action)
-
-_OF_STREAMS = frozenset(
-    {
-        Resource.STREAM,
-        Resource.SNAPSHOT,
-        Resource.SNAPSHOT_AT,
-        Resource.BOOTSTRAP,
-        Resource.RETENTION,
-        Resource.PRODUCERS,
-    }
-)

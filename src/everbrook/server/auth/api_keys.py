@@ -17,10 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
-from everbrook.server.auth.grants import expand, parse_scopes
-from everbrook.server.auth.identity import Grant, Identity
-from everbrook.server.auth.tuning import DEFAULT_TUNING, WatchTuning
-from everbrook.server.auth.watched import WatchedFile
+from everbrook.server.auth.key_file import WatchedFile
+from everbrook.server.auth.scopes import Grant, Identity, expand, parse_scopes
+from everbrook.server.tuning import AUTH_TUNING, WatchTuning
 
 SOURCE = "api_key"
 PREFIX = b"eb_"
@@ -104,7 +103,7 @@ class ApiKeys:
         path: str,
         default_grants: tuple[Grant, ...] = (),
         now: Callable[[], float] = time.time,
-        tuning: WatchTuning = DEFAULT_TUNING.watch,
+        tuning: WatchTuning = AUTH_TUNING.watch,
         is_equal: Callable[[str, str], bool] = hmac.compare_digest,
     ) -> None:
         """Keys without scopes of their own have the default ones. `is_equal` must compare in constant time."""

@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import Unavailable
 from everbrook.server.auth.jwks import MAX_SET_BYTES, Key, KeySet
-from everbrook.server.auth.tuning import DEFAULT_TUNING, IssuerTuning, WatchTuning
-from everbrook.server.auth.watched import WatchedFile
+from everbrook.server.auth.key_file import WatchedFile
+from everbrook.server.tuning import AUTH_TUNING, IssuerTuning, WatchTuning
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Keys(Protocol):
 class FileKeys:
     """The keys of a file."""
 
-    def __init__(self, path: str, parse: Callable[[bytes], KeySet], tuning: WatchTuning = DEFAULT_TUNING.watch) -> None:
+    def __init__(self, path: str, parse: Callable[[bytes], KeySet], tuning: WatchTuning = AUTH_TUNING.watch) -> None:
         self._file = WatchedFile(path, parse, setting="auth.jwks", tuning=tuning)
         self.reload = self._file.reload
 
@@ -86,7 +86,7 @@ class FetchedKeys:
         url: str,
         parse: Callable[[bytes], KeySet],
         refresh_secs: float,
-        tuning: IssuerTuning = DEFAULT_TUNING.issuer,
+        tuning: IssuerTuning = AUTH_TUNING.issuer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._url = url

@@ -1,16 +1,29 @@
-"""Files of keys: changed by one process at a time, replaced as a whole, and readable by their owner alone.
+"""Files of keys: how they are written, and how a server reads them again when they change.
 
-A server that reads one meanwhile sees the old text or the new one, never a part.
+One process at a time changes a file, and replaces it as a whole: a server that reads it meanwhile sees the old text or
+the new one. A server keeps what it has read until there is something better. A new text that can't be used is logged
+once, and the old one stays valid.
 """
 
 import fcntl
+import logging
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Generic, TypeVar
+
+from everbrook.server.tuning import AUTH_TUNING, WatchTuning
+from everbrook.settings import SettingsError
 
 OWNER_ONLY = 0o600
+
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+Stamp = tuple[int, int, int]
 
 
 def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
@@ -48,3 +61,94 @@ def write(path: Path, text: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+class WatchedFile(Generic[T]):
+    """What a file holds, by the function that reads it. `generation` counts the readings."""
+
+    def __init__(
+        self,
+        path: str,
+        parse: Callable[[bytes], T],
+        *,
+        setting: str,
+        advice: str = "",
+        tuning: WatchTuning = AUTH_TUNING.watch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Read the file, or raise SettingsError: `parse` raises ValueError for a text that can't be used.
+
+        `advice` says how to come by a file that is not there.
+        """
+        self._path = Path(path)
+        self._parse = parse
+        self._look_secs = tuning.look_secs
+        self._max_bytes = tuning.max_file_bytes
+        self._clock = clock
+        self.generation = 0
+        try:
+            self._stamp: Stamp | None = self._look()
+            self._value = self._read()
+        except (OSError, ValueError) as error:
+            more = f"; {advice}" if advice and isinstance(error, FileNotFoundError) else ""
+            raise SettingsError(setting, f"{path} can't be used: {_reason(error)}{more}") from None
+        self._looked_at = clock()
+
+    @property
+    def value(self) -> T:
+        """What the file held when it was last looked at, at most a second ago."""
+        now = self._clock()
+        if now - self._looked_at >= self._look_secs:
+            self._looked_at = now
+            self.refresh()
+        return self._value
+
+    def refresh(self) -> None:
+        """Read the file if it has changed."""
+        try:
+            stamp = self._look()
+        except OSError as error:
+            self._complain(None, error)
+            return
+        if stamp != self._stamp:
+            try:
+                self._take(stamp)
+            except Exception as error:  # noqa: BLE001 - whatever is in a file, what it held before stays
+                self._complain(stamp, error)
+
+    def reload(self) -> None:
+        """Read the file, changed or not; or raise ValueError, and what it held before stays."""
+        try:
+            self._take(self._look())
+        except Exception as error:  # noqa: BLE001 - as above
+            raise ValueError(f"{self._path} can't be used: {_reason(error)}") from None
+
+    def _take(self, stamp: Stamp) -> None:
+        self._value = self._read()
+        self._stamp = stamp
+        self.generation += 1
+        logger.info("%s was read again", self._path)
+
+    def _complain(self, stamp: Stamp | None, error: Exception) -> None:
+        """Say once what is wrong with a file in one state."""
+        if self._stamp != stamp:
+            logger.warning("%s can't be used, what it held before stays valid: %s", self._path, _reason(error))
+        self._stamp = stamp
+
+    def _look(self) -> Stamp:
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> T:
+        with self._path.open("rb") as file:
+            text = file.read(self._max_bytes + 1)
+        if len(text) > self._max_bytes:
+            raise ValueError(f"it has more than {self._max_bytes} bytes")
+        return self._parse(text)
+
+
+def _reason(error: Exception) -> str:
+    """Say what is wrong. The text of the file is never a part of it: it may hold secrets."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) if isinstance(error, OSError | ValueError) else type(error).__name__

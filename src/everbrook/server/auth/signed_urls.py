@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import TokenExpired, TokenInvalid
 from everbrook.protocol.query import parse_parameters
-from everbrook.server.auth.identity import Grant, Identity, Verb
-from everbrook.server.auth.tuning import DEFAULT_TUNING, WatchTuning
-from everbrook.server.auth.watched import WatchedFile
+from everbrook.server.auth.key_file import WatchedFile
+from everbrook.server.auth.scopes import Grant, Identity, Verb
 from everbrook.server.exchange import Request
 from everbrook.server.routes import Resource, find_route
+from everbrook.server.tuning import AUTH_TUNING, WatchTuning
 
 SOURCE = "signed_url"
 SECRET_BYTES = 32
@@ -118,7 +118,7 @@ class SignedUrls:
         self,
         path: str,
         now: Callable[[], float] = time.time,
-        tuning: WatchTuning = DEFAULT_TUNING.watch,
+        tuning: WatchTuning = AUTH_TUNING.watch,
         is_equal: Callable[[bytes, bytes], bool] = hmac.compare_digest,
     ) -> None:
         """Read the keys. `is_equal` must compare in constant time."""

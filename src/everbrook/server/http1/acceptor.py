@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from everbrook.engine.faults import Callback, Faults
-from everbrook.server.http1.tuning import EncryptionTuning
 from everbrook.server.tls import Certificates
+from everbrook.server.tuning import EncryptionTuning
 
 logger = logging.getLogger(__name__)
 

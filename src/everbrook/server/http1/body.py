@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, Unauthorized
 from everbrook.server.application import Application
+from everbrook.server.auth.policy import require_rights
 from everbrook.server.exchange import Reply, Request, Upload
-from everbrook.server.vigil import require_rights
 
 KEPT = b""
 KEPT_1_0 = b"Connection: keep-alive\r\n"

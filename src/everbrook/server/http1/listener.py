@@ -15,7 +15,7 @@ from everbrook.server.http1.acceptor import PlainAcceptor, TlsAcceptor, bind
 from everbrook.server.http1.connection import Connection
 from everbrook.server.http1.wire import date_line
 from everbrook.server.limits.overload import Overload
-from everbrook.server.observe.survey import TransportSurvey
+from everbrook.server.observe.observer import TransportSurvey
 from everbrook.server.tls import Certificates
 
 

@@ -4,6 +4,7 @@
 upgrade as if it did not. What cannot be a request is a `ProtocolError`; after one the parser takes no more bytes.
 """
 
+import re
 from collections.abc import Callable
 
 import httptools
@@ -11,22 +12,26 @@ import httptools
 from everbrook.protocol.errors import (
     BadRequest,
     HeadersTooLarge,
+    MethodNotImplemented,
     PayloadTooLarge,
     ProtocolError,
     VersionNotSupported,
     quoted,
 )
-from everbrook.server.bodies import SUBSCRIPTIONS, max_body_bytes
+from everbrook.protocol.memory import remember
 from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
 from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
-from everbrook.server.http1.request_line import split_target, unknown_method
 from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
+from everbrook.server.routes import SUBSCRIPTIONS, max_body_bytes, refuse_method
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4
 # Smaller pieces of a body are gathered: a thousand tiny ones must not cost a thousand objects.
 PIECE_BYTES = 1024
+
+
+_REQUEST_LINE = re.compile(rb"(?:\A|\n)([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/1\.[01]\r\n")
 
 
 class RequestParser:
@@ -302,3 +307,34 @@ class RequestParser:
         if version not in {"1.0", "1.1"}:
             raise VersionNotSupported(f"this server speaks HTTP/1.1 and HTTP/1.0, not {version}")
         return version
+
+
+@remember(maxsize=4096)
+def split_target(target: bytes) -> tuple[bytes, bytes]:
+    """Split a request target into path and query."""
+    path, _, query = origin_form(target).partition(b"?")
+    return path, query
+
+
+def origin_form(target: bytes) -> bytes:
+    """Reduce a request target to path and query (RFC 9112 §3.2)."""
+    if b"#" in target:
+        raise BadRequest(f"a request target has no fragment, got {quoted(target)}")
+    if target.startswith(b"/"):
+        return target
+    scheme, separator, rest = target.partition(b"://")
+    if separator and scheme.lower() in {b"http", b"https"}:
+        authority, slash, path = rest.partition(b"/")
+        if not slash or b"?" in authority:
+            raise BadRequest(f"an absolute request target must have a path, got {quoted(target)}")
+        return slash + path
+    return target
+
+
+def unknown_method(data: bytes) -> MethodNotImplemented | None:
+    """Find the method that is none of HTTP's in bytes that `httptools` refused for it.
+
+    `httptools` does not tell where it stopped. A request line of which only a part has arrived is not looked at.
+    """
+    methods = (refuse_method(method, b"") for method in _REQUEST_LINE.findall(data))
+    return next((error for error in methods if isinstance(error, MethodNotImplemented)), None)

@@ -20,7 +20,7 @@ from everbrook.server.exchange import Deferred, Response
 from everbrook.server.http1.body import Http1Request
 from everbrook.server.http1.state import ENDED, LEAVING, STOPPING
 from everbrook.server.http1.wire import LAST_CHUNK, chunk, render_head, render_stream_head, unframed
-from everbrook.server.limits.holdings import NO_PLACE
+from everbrook.server.limits.concurrency import NO_PLACE
 from everbrook.server.observe.tallies import NO_TALLY
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from everbrook.server.http1.tuning import ListenerTuning
+from everbrook.server.tuning import ListenerTuning
 from everbrook.settings import Settings
 
 # For the standard streams, the event loop, logs, lookups of names, certificates, keys, metrics and traces.

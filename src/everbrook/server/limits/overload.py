@@ -17,10 +17,10 @@ from everbrook.engine.clock import Timer
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
-from everbrook.server.bodies import SUBSCRIPTIONS
 from everbrook.server.exchange import Request
-from everbrook.server.limits.tuning import OverloadTuning
 from everbrook.server.observe.operations import follows
+from everbrook.server.routes import SUBSCRIPTIONS
+from everbrook.server.tuning import OverloadTuning
 
 WRITES = {b"POST", b"PUT"}
 # Below the first strain no connection is refused. From the second one on even live reads are.

@@ -4,22 +4,76 @@ The gate for addresses runs before authentication, so that it bounds guesses of 
 after it. A refusal draws nothing, and its `Retry-After` is the time at which the same request would pass if no other
 came. If a request is admitted by its head, before its body arrives, the request is counted then and its bytes later:
 with the whole body, or piece by piece as a streamed body arrives. A key in debt for bytes is refused until it is paid.
+
+A token bucket is one number: the time at which it will be full again. A full bucket needs no entry, and the table is
+bounded: the least recently used bucket is dropped first. So memory stays bounded, at the price that a client with more
+addresses than the table has entries escapes its buckets.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
 from math import ceil
 from time import monotonic
 
 from everbrook.protocol.errors import TooManyRequests
 from everbrook.server.exchange import STREAMED_PATH, Gate, Request
-from everbrook.server.limits.addresses import client_of
-from everbrook.server.limits.buckets import Rate
 from everbrook.server.routes import PROBES
 from everbrook.settings import LimitSettings
 
-BODIES = {b"POST", b"PUT"}
+IPV6_PREFIX_BITS = 64
 
+
+MAX_BUCKETS = 65_536
+BODIES = {b"POST", b"PUT"}
 Whose = Callable[[Request], Hashable | None]
+
+
+@lru_cache(maxsize=4096)
+def client_of(address: str) -> str:
+    """Give the key of the client at an address. The IPv6 network of a customer (a /64) counts as one client.
+
+    An IPv4-mapped IPv6 address is the same client as the IPv4 address.
+    """
+    try:
+        parsed = ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, IPV6_PREFIX_BITS), strict=False))
+
+
+class Rate:
+    """A table of token buckets. Each is refilled by `per_sec` and holds what `burst_secs` bring."""
+
+    __slots__ = ("_burst_secs", "_full_at", "_max_buckets", "_per_sec")
+
+    def __init__(self, per_sec: float, burst_secs: float, max_buckets: int = MAX_BUCKETS) -> None:
+        self._per_sec = per_sec
+        self._burst_secs = burst_secs
+        self._max_buckets = max_buckets
+        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def wait_secs(self, key: Hashable, now: float) -> float:
+        """Tell in how many seconds a draw is allowed; 0: now."""
+        full_at = self._full_at.get(key)
+        return 0.0 if full_at is None else max(0.0, full_at - now - self._burst_secs)
+
+    def draw(self, key: Hashable, amount: float, now: float) -> None:
+        """Draw an amount. A bucket may go into debt, so that a request larger than a full bucket is possible too."""
+        buckets = self._full_at
+        full_at = max(buckets.get(key, now), now) + amount / self._per_sec
+        buckets[key] = full_at
+        buckets.move_to_end(key)
+        if len(buckets) > self._max_buckets:
+            buckets.popitem(last=False)
 
 
 class RateGate:

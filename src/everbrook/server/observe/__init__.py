@@ -1,1 +1,1 @@
-"""What the server tells of its work: metrics, request ids, the access and audit logs, traces."""
+"""Observability: metrics, request ids, the access and audit logs, traces."""

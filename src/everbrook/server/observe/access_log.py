@@ -1,18 +1,40 @@
-"""The access log: a record for each answer that the settings ask for, by the logger `everbrook.access`."""
+"""The access log, and what any log may hold of a request.
+
+The access log has a record for each response that the settings ask for, by the logger `everbrook.access`. No header is
+logged, and of a query only the parameters that are known to be plain: a list of secrets would miss the one that was
+thought of last, or that is spelt with percent signs.
+"""
 
 import logging
+import re
+import secrets
 from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
 
 from everbrook.server.exchange import Request, Response
 from everbrook.server.observe.operations import LIVE, operation_of
-from everbrook.server.observe.redaction import loggable_target
-from everbrook.server.observe.request_ids import request_id
 from everbrook.settings import RequestLog
 
 logger = logging.getLogger("everbrook.access")
 
 FAILED = 500
 REFUSED = 400
+
+
+REQUEST_ID = b"x-request-id"
+MAX_ID_CHARACTERS = 128
+_SANE = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,%d}" % MAX_ID_CHARACTERS)
+PLAIN_PARAMETERS = frozenset(
+    b"offset live cursor until at last skip max_bytes format limit prefix after changed_since expires stream".split()
+)
+"""Parameters of the protocol, whose values are no secret."""
+NAMES = frozenset(b"prefix after stream".split())
+MAX_PLAIN_BYTES = 40
+"""What is longer and no name is none of the protocol's: a signature that went astray has more."""
+REDACTED = b"..."
+MAX_CHARACTERS = 512
+# An API key or a JWT that somebody put where it does not belong, as in a path.
+_TOKEN = re.compile(rb"eb_[A-Za-z0-9]+_[A-Za-z0-9_-]+|eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class AccessLog:
@@ -52,3 +74,47 @@ class AccessLog:
         if self._which is RequestLog.ALL or status >= FAILED:
             return True
         return self._which is RequestLog.SLOW and secs >= self._slow_secs and operation not in LIVE
+
+
+def request_id(request: Request) -> str:
+    """Give the id of a request; the same one whenever it is asked for."""
+    if not request.id:
+        request.id = _given(request) or secrets.token_hex(8)
+    return request.id
+
+
+def _given(request: Request) -> str:
+    given = request.headers.get(REQUEST_ID, b"")
+    return given.decode() if _SANE.fullmatch(given) and not holds_token(given) else ""
+
+
+def id_line(request: Request) -> bytes:
+    """Write the header that tells the client under which id its request is known."""
+    return b"X-Request-Id: %b\r\n" % request_id(request).encode()
+
+
+def loggable_target(path: bytes, query: bytes) -> str:
+    """Give the target of a request as it may be logged."""
+    if not query:
+        return printable(path)
+    return printable(path + b"?" + b"&".join(map(_parameter, query.split(b"&"))))
+
+
+def _parameter(parameter: bytes) -> bytes:
+    name, separator, value = parameter.partition(b"=")
+    plain = name in PLAIN_PARAMETERS and (name in NAMES or len(value) <= MAX_PLAIN_BYTES)
+    return name + separator + (value if plain or not value else REDACTED)
+
+
+def holds_token(text: bytes) -> bool:
+    """Tell whether there is something like an API key or a JWT in a text, however it is spelt."""
+    return _TOKEN.search(text) is not None or (b"%" in text and _TOKEN.search(unquote_to_bytes(text)) is not None)
+
+
+def printable(text: bytes) -> str:
+    """Give bytes of a client as text of one line, no longer than a line should be, without anything like a token."""
+    if b"%" in text and holds_token(text):
+        text = unquote_to_bytes(text)
+    told = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")
+    told = "".join(letter if letter.isprintable() else "?" for letter in told)
+    return told if len(told) <= MAX_CHARACTERS else told[:MAX_CHARACTERS] + REDACTED.decode()

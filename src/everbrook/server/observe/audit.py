@@ -15,9 +15,8 @@ from time import monotonic
 from typing import Protocol
 
 from everbrook.server.exchange import Request, Response
+from everbrook.server.observe.access_log import printable, request_id
 from everbrook.server.observe.operations import operation_of
-from everbrook.server.observe.redaction import printable
-from everbrook.server.observe.request_ids import request_id
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 
 logger = logging.getLogger("everbrook.audit")

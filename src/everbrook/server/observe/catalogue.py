@@ -1,14 +1,30 @@
 """Every metric of the server: its name, kind, labels and meaning, each written once.
 
-The collector can give no other, and the table of the page is written from here. A label is one of a few words that the
-code has; never the name of a stream, or anything else that a client chooses.
+The collector can give no other metric. `python -m everbrook.server.observe.catalogue` writes the table of metrics in
+`docs/observability.md` of the current folder from here; a test fails while it is old. A label is one of a few words
+that the code has, never the name of a stream or anything else that a client chooses.
 """
 
+import re
+from collections.abc import Iterator
 from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct
 
 from everbrook.server.observe.counters import COUNTED
+
+PROCESS_METRICS = {
+    "process_cpu_seconds_total": "Processor time of the server, all threads.",
+    "process_resident_memory_bytes": "Resident memory of the server.",
+    "process_virtual_memory_bytes": "Virtual memory of the server.",
+    "process_start_time_seconds": "When the server started, in seconds since the epoch.",
+    "process_open_fds": "Open files and connections.",
+    "process_max_fds": "How many may be open.",
+}
+"""What the Prometheus library tells of the process, where the system has `/proc`."""
+PAGE = Path("docs/observability.md")
+_TABLE = re.compile(r"(?<=<!-- metrics: begin -->\n).*(?=<!-- metrics: end -->)", re.DOTALL)
 
 
 class Kind(StrEnum):
@@ -111,12 +127,31 @@ _METRICS = (
 
 METRICS = {metric.name: metric for metric in _METRICS}
 
-PROCESS_METRICS = {
-    "process_cpu_seconds_total": "Processor time of the server, all threads.",
-    "process_resident_memory_bytes": "Resident memory of the server.",
-    "process_virtual_memory_bytes": "Virtual memory of the server.",
-    "process_start_time_seconds": "When the server started, in seconds since the epoch.",
-    "process_open_fds": "Open files and connections.",
-    "process_max_fds": "How many may be open.",
-}
-"""What the Prometheus library tells of the process, where the system has `/proc`."""
+
+def format_table() -> str:
+    """Write a row for each metric."""
+    return "\n" + "\n".join(_lines()) + "\n\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| metric | kind | labels | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for metric in METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.words} |"
+    for name, words in PROCESS_METRICS.items():
+        yield f"| `{name}` | {'counter' if name.endswith('_total') else 'gauge'} | | {words} |"
+
+
+def render_page(page: str) -> str:
+    """Give the page with its table brought up to date."""
+    return _TABLE.sub(lambda _: format_table(), page)
+
+
+def write() -> None:
+    """Bring the page of the current folder up to date."""
+    PAGE.write_text(render_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

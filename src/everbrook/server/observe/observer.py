@@ -5,17 +5,24 @@ fail a request: whatever goes wrong with it is logged.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from time import monotonic
 from typing import Protocol
 
+from msgspec import Struct
+
 from everbrook.engine.stats import Histogram
-from everbrook.server.exchange import Request, Response
-from everbrook.server.limits.long_turns import LongTurns
-from everbrook.server.observe.audit import Audit
+from everbrook.protocol.path import BUCKET_ROOT
+from everbrook.server.exchange import Deferred, Request, Response
+from everbrook.server.observe.access_log import AccessLog
+from everbrook.server.observe.audit import Audit, audit_of
 from everbrook.server.observe.counters import Counters
-from everbrook.server.observe.survey import NOTHING, Transport
+from everbrook.server.observe.event_loop import LongTurns
+from everbrook.server.observe.operations import LIVE, operation_of
 from everbrook.server.observe.tallies import BOUNDS_SECS, Tallies, Tally
+from everbrook.server.resources.live import EventStream
+from everbrook.settings import RequestLog, Settings, SettingsError, TraceSettings
 
 logger = logging.getLogger(__name__)
 
@@ -112,3 +119,70 @@ class Observer:
         self.audit.close()
         if self._tracer:
             self._tracer.close()
+
+
+class TransportSurvey(Struct):
+    """The connections of a server at a moment, and how many there have been."""
+
+    open: int = 0
+    accepted: int = 0
+    readers: dict[tuple[str, str], int] = {}
+    """By what they do and the surface of what they read."""
+    congested: int = 0
+    behind: int = 0
+    max_behind_bytes: int = 0
+    buffered_bytes: int = 0
+
+    def note_answers(self, answers: Iterable[tuple[Deferred, Request]]) -> None:
+        """Count the readers among those who wait for an answer, and those among them who fell behind."""
+        self.readers = dict.fromkeys(product(sorted(LIVE), ("base", "bucket")), 0)
+        for deferred, request in answers:
+            operation = operation_of(request)
+            if operation in LIVE:
+                self.readers[operation, "bucket" if request.path.startswith(BUCKET_ROOT) else "base"] += 1
+            if isinstance(deferred, EventStream) and (behind_bytes := deferred.behind_bytes):
+                self.behind += 1
+                self.max_behind_bytes = max(self.max_behind_bytes, behind_bytes)
+
+
+class Transport(Protocol):
+    """Somebody who has connections."""
+
+    def survey(self) -> TransportSurvey:
+        """Tell of them."""
+
+
+class _Nothing:
+    def survey(self) -> TransportSurvey:
+        survey = TransportSurvey()
+        survey.note_answers(())
+        return survey
+
+
+NOTHING = _Nothing()
+"""A transport that has none yet."""
+
+
+def address_of_peer(request: Request) -> str:
+    """Give the address at the other end of the connection."""
+    return request.peer.address
+
+
+def observer_of(settings: Settings, address_of: Callable[[Request], str] = address_of_peer) -> Observer:
+    """Make the observer that the settings mean. `address_of` says where a request comes from, proxies considered."""
+    log = settings.log
+    logs = [] if log.requests is RequestLog.OFF else [AccessLog(log.requests, log.slow_request_secs, address_of)]
+    return Observer(
+        audit_of(settings.audit, address_of), logs, _tracer_of(settings.traces), metered=settings.metrics.enabled
+    )
+
+
+def _tracer_of(settings: TraceSettings) -> Tracer | None:
+    if not settings.endpoint:
+        return None
+    try:
+        from everbrook.server.observe.traces import RequestTracer  # noqa: PLC0415
+    except ImportError as error:
+        needed = "needs OpenTelemetry, which is not installed: pip install 'everbrook[otel]'"
+        raise SettingsError("traces.endpoint", f"{needed} ({error})") from error
+    return RequestTracer(settings)

@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from everbrook.protocol.caching import matches
 from everbrook.server.exchange import Request, Response
-from everbrook.server.methods import READING, refuse_method
-from everbrook.server.routes import PAGE, nothing_at
+from everbrook.server.routes import PAGE, READING, nothing_at, refuse_method
 
 INDEX = b"index.html"
 

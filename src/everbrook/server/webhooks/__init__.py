@@ -1,1 +1,1 @@
-"""Webhooks: where one may go, how it is signed and delivered, and the token that its receiver answers with."""
+"""Webhooks: what they say, where they may go, how they are signed and delivered, and the tokens of workers."""

@@ -1,12 +1,14 @@
-"""Delivering a webhook: one POST to a URL that the guard lets pass, and what its receiver answered (§7.1).
+"""The delivery of a webhook: one POST to a URL that the guard lets pass, and what its receiver answered (§7.1).
 
-The rule: whatever a receiver does, the outcome is a value, in bounded time and memory. No redirect is followed, no
-proxy, cookie or credential of this machine's environment is used.
+Whatever a receiver does, the outcome is a value, in bounded time and memory. No redirect is followed, and no proxy,
+cookie or credential of this machine's environment is used. The buckets share the concurrent deliveries fairly.
 """
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from functools import cache
 from typing import Self
 
@@ -24,15 +26,74 @@ from msgspec import Struct
 
 from everbrook.protocol.errors import WebhookUrlRejected
 from everbrook.protocol.nesting import too_deep
-from everbrook.server.webhooks.dialing import GuardedNetwork
 from everbrook.server.webhooks.guard import Resolver, Target, check_url
-from everbrook.server.webhooks.resolver import SystemResolver
-from everbrook.server.webhooks.slots import Slots
+from everbrook.server.webhooks.network import GuardedNetwork, SystemResolver
 
 MAX_REASON_CHARACTERS = 300
-
 Sign = Callable[[bytes], str]
 """Gives the value of `Webhook-Signature` for a body, at the time of the call."""
+
+
+class Slots:
+    """A number of slots. Buckets that wait for one take turns."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._kept = count // 4
+        self._held = Counter[str]()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def of(self, bucket: str) -> AsyncIterator[None]:
+        """Hold a slot for a bucket, as soon as it is its turn."""
+        if not self._may_take(bucket):
+            await self._wait(bucket)
+        else:
+            self._take(bucket)
+        try:
+            yield
+        finally:
+            self._release(bucket)
+
+    def _may_take(self, bucket: str) -> bool:
+        held = self._held[bucket]
+        return held < self._free - (self._kept if held else 0)
+
+    def _take(self, bucket: str) -> None:
+        self._free -= 1
+        self._held[bucket] += 1
+
+    async def _wait(self, bucket: str) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(bucket, deque()).append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                # It was given the slot just before.
+                self._release(bucket)
+            raise
+
+    def _release(self, bucket: str) -> None:
+        self._free += 1
+        self._held[bucket] -= 1
+        if not self._held[bucket]:
+            del self._held[bucket]
+        if turns := self._waiting.pop(bucket, None):
+            # It has just had its turn.
+            self._waiting[bucket] = turns
+        while (next_bucket := next(filter(self._may_take, self._waiting), None)) is not None:
+            self._give(next_bucket)
+
+    def _give(self, bucket: str) -> None:
+        """Give the first who still waits a slot, and put the bucket behind the others."""
+        turns = self._waiting.pop(bucket)
+        turn = turns.popleft()
+        if turns:
+            self._waiting[bucket] = turns
+        if not turn.cancelled():
+            self._take(bucket)
+            turn.set_result(None)
 
 
 class DeliveryLimits(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from everbrook.client.offsets import FileOffsets
 from everbrook.protocol.errors import StreamNotFound
 from tests.client.faults.proxy import Proxy
 from tests.client.faults.writer import Writer
-from tests.server.process import serving
+from tests.server.server_process import serving
 
 pytestmark = pytest.mark.anyio
 

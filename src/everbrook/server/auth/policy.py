@@ -1,0 +1,228 @@
+"""The policy: the gates that authenticate and authorize requests, and what stays authorized.
+
+Nothing is allowed that is not granted. Whoever has no grant on a path is answered the same whether or not something is
+there: 401 without an identity, 403 with one. A right can end while its request is under way: a token expires, an API
+key is revoked, the policy changes. So live reads are authorized again periodically, and uploads at their end.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from everbrook.engine.clock import Timer
+from everbrook.engine.faults import Callback, Faults
+from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Unavailable
+from everbrook.server.auth.actions import Access, Action, action_of, cuts
+from everbrook.server.auth.proxies import careless, parse_networks
+from everbrook.server.auth.scopes import (
+    Grant,
+    Identity,
+    Verb,
+    allows,
+    below,
+    format_scope,
+    parse_prefixes,
+    parse_scopes,
+)
+from everbrook.server.exchange import Request, Rights
+from everbrook.server.location import StreamRoots
+from everbrook.server.routes import METRICS
+from everbrook.server.tuning import AUTH_TUNING
+from everbrook.settings import AuthSettings, Settings
+from everbrook.settings.loopback import is_loopback
+from everbrook.settings.sections.tls import ClientCertificates
+
+_READERS = frozenset({Verb.READ, Verb.ADMIN})
+
+
+_SURFACES = (b"/v1/stream", b"/ds")
+_WRITING = frozenset({Verb.ADMIN, Verb.APPEND, Verb.CREATE, Verb.DELETE})
+
+
+class Identifier(Protocol):
+    """What proves identities."""
+
+    def identify(self, request: Request) -> Identity | None:
+        """Give who asks, or None if the request does not say. Raise if what it says is not so."""
+
+
+class Authentication:
+    """The gate that finds out who asks, wherever that matters. Some resources take a token of another kind."""
+
+    def __init__(self, identifier: Identifier) -> None:
+        self._identifier = identifier
+
+    def admit(self, request: Request) -> None:
+        """Set the identity of a request. Wrong credentials are refused even where none are needed."""
+        if action_of(request).rule is not Access.OPEN:
+            request.identity = self._identifier.identify(request)
+
+
+class Authorization:
+    """The gate that lets only what is granted pass. What it knows of a request's rights stays at hand (`Rights`)."""
+
+    def __init__(
+        self,
+        identifier: Identifier,
+        roots: StreamRoots,
+        public_read: str = "",
+        *,
+        public_metrics: bool = False,
+        recheck_secs: float = AUTH_TUNING.recheck_secs,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Take the paths that everybody may read, as they are configured.
+
+        Each live read is authorized again within `recheck_secs`.
+        """
+        self._identifier = identifier
+        self._roots = roots
+        self._public = parse_prefixes(public_read)
+        self._public_metrics = public_metrics
+        self._recheck_secs = recheck_secs
+        self._now = now
+
+    def admit(self, request: Request) -> None:
+        """Let a request pass that may do what it wants."""
+        request.rights = self
+        action = action_of(request)
+        if action.rule is Access.OPEN or (self._public_metrics and action.path == METRICS):
+            return
+        public = action.rule is Verb.READ and self._is_public(action.path)
+        request.private = not public
+        if not public and not self._grants(request, action):
+            raise self.refusal(request, action.rule if isinstance(action.rule, Verb) else Verb.READ, action.path)
+        if cuts(request, action) and not self.may_delete(request, action.path):
+            raise self.refusal(request, Verb.DELETE, action.path)
+        source = self._roots.source_of(request)
+        if source is not None and not self._may_read(request, source):
+            raise self.refusal(request, Verb.READ, source)
+
+    def _grants(self, request: Request, action: Action) -> bool:
+        if action.rule is Access.LISTED:
+            return any(below(action.path, prefix) or below(prefix, action.path) for prefix in self.readable(request))
+        return isinstance(action.rule, Verb) and allows(_grants_of(request), action.rule, action.path)
+
+    def _may_read(self, request: Request, path: bytes) -> bool:
+        return self._is_public(path) or allows(_grants_of(request), Verb.READ, path)
+
+    def _is_public(self, path: bytes) -> bool:
+        return bool(self._public) and any(below(prefix, path) for prefix in self._public)
+
+    def refusal(self, request: Request, verb: Verb, path: bytes) -> ProtocolError:
+        """Say why a request is refused: nobody is known to ask, or who asks may not."""
+        scope = format_scope(Grant(frozenset({verb}), path))
+        if request.identity is None:
+            return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")
+        return Forbidden(f"{request.identity.subject!r} may not do this: it takes the scope {scope}, or a wider one")
+
+    # What is asked of it later
+
+    def may_delete(self, request: Request, path: bytes) -> bool:
+        """Tell whether a request may take away what others have put in a stream."""
+        return allows(_grants_of(request), Verb.DELETE, path)
+
+    def readable(self, request: Request) -> tuple[bytes, ...]:
+        """Give the prefixes below which a request may read."""
+        granted = (grant.prefix for grant in _grants_of(request) if grant.verbs & _READERS)
+        return (*self._public, *granted)
+
+    def lasts_secs(self, request: Request) -> float:
+        """Tell how long what was decided holds before it is to be renewed. Zero or less: no longer."""
+        # Readers that came together need not be looked at together.
+        soon = self._recheck_secs * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
+        expires_at_secs = request.identity.expires_at_secs if request.identity else None
+        return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
+
+    def renew(self, request: Request) -> float:
+        """Decide again, by the keys and policy of now. A key set that can't be reached takes nothing back.
+
+        A token that is not looked at, because too many bad ones came from its address, is as good as none.
+        """
+        try:
+            request.identity = self._identifier.identify(request)
+            self.admit(request)
+        except Unavailable:
+            pass
+        except ProtocolError:
+            return 0.0
+        return self.lasts_secs(request)
+
+
+def _grants_of(request: Request) -> tuple[Grant, ...]:
+    return request.identity.grants if request.identity else ()
+
+
+class Vigil:
+    """Looks at a request's rights now and then, and ends what it waits for when they have gone."""
+
+    __slots__ = ("_end", "_faults", "_request", "_rights", "_timer")
+
+    def __init__(self, faults: Faults, request: Request, rights: Rights, end: Callable[[], None]) -> None:
+        """Call `end` when the request may go on no longer. What ends otherwise must cancel."""
+        self._faults = faults
+        self._request = request
+        self._rights = rights
+        self._end = end
+        self._timer: Timer | None = None
+        self._go_on(rights.lasts_secs(request))
+
+    def _go_on(self, secs: float) -> None:
+        # If nobody knows whether it may go on, it ends.
+        self._timer = self._faults.later(Callback.RIGHTS, max(0.0, secs), self._look, failed=self._end)
+
+    def _look(self) -> None:
+        left_secs = self._rights.renew(self._request)
+        if left_secs > 0:
+            self._go_on(left_secs)
+        else:
+            self._end()
+
+    def cancel(self) -> None:
+        """Look no longer."""
+        if self._timer:
+            self._timer.cancel()
+
+
+def keep_vigil(faults: Faults, request: Request, end: Callable[[], None]) -> Vigil | None:
+    """Watch over a live read, where there is a policy."""
+    return Vigil(faults, request, request.rights, end) if request.rights else None
+
+
+def require_rights(request: Request) -> None:
+    """Refuse a request that was welcome when its body began to come, and is no longer now that it is whole."""
+    if request.rights and request.rights.renew(request) <= 0:
+        raise Unauthorized("the right to do this ended while the body was on its way: nothing of it was kept")
+
+
+def cautions(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[str]:
+    """Give what to warn of, one line each, for a server that listens on these addresses."""
+    if settings.auth.configured:
+        return list(_of_policy(settings.auth))
+    known = settings.tls.configured and settings.tls.client_certificates is ClientCertificates.REQUIRED
+    reached = [host for host, _ in addresses if not is_loopback(host)]
+    return [] if known or not reached else [_unguarded(reached[0])]
+
+
+def _unguarded(host: str) -> str:
+    return (
+        f"whoever reaches {host} may read, write and delete everything: there is no policy. "
+        "Set one (auth.api_keys_path, auth.jwks, …), or listen on 127.0.0.1 behind what has one"
+    )
+
+
+def _of_policy(auth: AuthSettings) -> Iterator[str]:
+    for network in careless(parse_networks(auth.trusted_proxies)):
+        yield (
+            f"auth.trusted_proxies has {network}: nearly everybody is in it, and who is may take any identity "
+            f"by sending {auth.identity_header}. Name the addresses of your proxies"
+        )
+    for prefix in parse_prefixes(auth.public_read):
+        if any(below(prefix, surface) for surface in _SURFACES):
+            yield f"auth.public_read has {prefix.decode() or '/'!r}: everybody may read every stream there"
+    for grant in parse_scopes(auth.default_scopes):
+        if grant.verbs & _WRITING and any(below(grant.prefix, surface) for surface in _SURFACES):
+            yield f"auth.default_scopes let every identity write below {grant.prefix.decode() or '/'!r}"
+    if not (auth.jwks or auth.api_keys_path or auth.trusted_proxies or auth.url_keys_path or auth.default_scopes):
+        yield "auth.public_read is all that is set: nobody can prove an identity, and nobody may write"

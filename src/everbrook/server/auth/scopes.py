@@ -1,0 +1,153 @@
+"""Scopes: verbs that are granted below a path, as `verb+verb:/prefix`, and the identities that have them.
+
+A prefix is that of a URL's path. It is decoded once, here, and compared by whole segments with the decoded name that
+the request's path was parsed to: there is no second spelling of a path that a grant could see differently.
+"""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from msgspec import Struct
+
+SUBJECT = b"{sub}"
+"""What stands for the subject of an identity in the prefix of a configured scope."""
+MAX_SUBJECT_BYTES = 256
+SLASH = ord("/")
+_SEPARATORS = re.compile(r"[,\s]+")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
+# A comma ends a scope, and braces stay readable.
+_PLAIN = "/{}:@!$&'()*+;="
+
+
+class Verb(StrEnum):
+    """What can be granted below a path."""
+
+    READ = "read"
+    APPEND = "append"
+    CREATE = "create"
+    DELETE = "delete"
+    ADMIN = "admin"
+
+
+class Grant(Struct, frozen=True):
+    """Verbs that are allowed on a path and everything below it. `prefix` is decoded and has no slash at its end."""
+
+    verbs: frozenset[Verb]
+    prefix: bytes
+
+
+class Identity(Struct, frozen=True):
+    """Who asks. `subject` is unique among those whose identity was proven in the same way (`source`).
+
+    One that is `shared` is that of many: what one of them does must not count for the others.
+    """
+
+    subject: str
+    source: str
+    grants: tuple[Grant, ...] = ()
+    expires_at_secs: float | None = None
+    shared: bool = False
+
+
+_VERBS = {verb.value: verb for verb in Verb}
+
+
+def parse_scopes(text: str) -> tuple[Grant, ...]:
+    """Read scopes separated by commas or spaces. Raise ValueError that says what is wrong with one."""
+    return tuple(parse_scope(word) for word in _words(text))
+
+
+def parse_claimed(claimed: Iterable[str]) -> tuple[Grant, ...]:
+    """Read the scopes of a token. Words that are none of ours (`openid`, `read:users`) grant nothing."""
+    return tuple(grant for text in claimed for word in _words(text) if (grant := _scope_or_none(word)))
+
+
+def parse_scope(word: str) -> Grant:
+    """Read one scope, such as `read+append:/v1/stream/chats`."""
+    names, colon, prefix = word.partition(":")
+    if not colon or not prefix:
+        raise ValueError(f"a scope is verbs, a colon and a path, such as 'read:/v1/stream/chats', got {word!r}")
+    unknown = [name for name in names.split("+") if name not in _VERBS]
+    if unknown:
+        raise ValueError(f"the verbs of a scope are {', '.join(_VERBS)}, joined by '+', got {unknown[0]!r} in {word!r}")
+    return Grant(frozenset(_VERBS[name] for name in names.split("+")), parse_prefix(prefix))
+
+
+def parse_prefixes(text: str) -> tuple[bytes, ...]:
+    """Read prefixes separated by commas or spaces, such as those that everybody may read."""
+    return tuple(parse_prefix(word) for word in _words(text))
+
+
+def parse_prefix(text: str) -> bytes:
+    """Read the path of a scope, as it is in a URL: decoded, without a slash at its end. That of `/` is empty."""
+    if not text.startswith("/"):
+        raise ValueError(f"the path of a scope begins with '/', got {text!r}")
+    if _BAD_ESCAPE.search(text):
+        raise ValueError(f"a percent sign must be followed by two hexadecimal digits, got {text!r}")
+    prefix = unquote_to_bytes(text).removesuffix(b"/")
+    if any(not _plain(segment) for segment in prefix.split(b"/")[1:]):
+        raise ValueError(f"the path of a scope has no empty or dot segment and no control character, got {text!r}")
+    return prefix
+
+
+def format_scopes(grants: Iterable[Grant]) -> str:
+    """Write grants as `parse_scopes` reads them."""
+    return " ".join(map(format_scope, grants))
+
+
+def format_scope(grant: Grant) -> str:
+    """Write one grant, its verbs in the order in which they are documented."""
+    verbs = "+".join(verb.value for verb in Verb if verb in grant.verbs)
+    return f"{verbs}:{quote_from_bytes(grant.prefix, safe=_PLAIN) or '/'}"
+
+
+def expand(grants: Iterable[Grant], subject: str) -> tuple[Grant, ...]:
+    """Put a subject in the place of `{sub}`.
+
+    A subject that is not one plain segment of a path is put nowhere: the grants that would have it are left out.
+    """
+    text = subject.encode("utf-8", "surrogatepass")
+    usable = b"/" not in text and _plain(text) and len(text) <= MAX_SUBJECT_BYTES
+    return tuple(
+        Grant(grant.verbs, grant.prefix.replace(SUBJECT, text)) if SUBJECT in grant.prefix else grant
+        for grant in grants
+        if usable or SUBJECT not in grant.prefix
+    )
+
+
+def allows(grants: Iterable[Grant], verb: Verb, path: bytes) -> bool:
+    """Tell whether something is granted on a path. `admin` is everything."""
+    for grant in grants:  # noqa: SIM110 - every request comes here, and a generator costs as much as the rest of it
+        if (verb in grant.verbs or Verb.ADMIN in grant.verbs) and below(grant.prefix, path):
+            return True
+    return False
+
+
+def below(prefix: bytes, path: bytes) -> bool:
+    """Tell whether a path is a prefix, or below it by whole segments."""
+    return path.startswith(prefix) and (len(path) == len(prefix) or path[len(prefix)] == SLASH)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in _SEPARATORS.split(text) if word]
+
+
+def _scope_or_none(word: str) -> Grant | None:
+    try:
+        return parse_scope(word)
+    except ValueError:
+        return None
+
+
+def _plain(segment: bytes) -> bool:
+    """Tell whether a text is a segment that can be in the name of a stream."""
+    if segment in {b"", b".", b".."} or _FORBIDDEN.search(segment):
+        return False
+    try:
+        segment.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,1 +1,0 @@
-"""Backups over HTTP: the store is pinned, its files are given piece by piece, and it is let go again."""

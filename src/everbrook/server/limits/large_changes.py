@@ -1,0 +1,91 @@
+"""Large changes: how much of them a bucket may have on its way to the disk, and how much of the disk's time they take.
+
+Changes that wait form one group, and all of its answers wait for its last byte. So a tenant who appends megabytes waits
+for its own changes before its next one is decided, and the small changes of others are in the group before it. If other
+changes were decided meanwhile, it pauses for three times as long as its change took. The base surface counts as one
+bucket.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.protocol.path import bucket_of
+from everbrook.server.pending import Wait
+
+SHARE_BYTES = 4 * 1024 * 1024
+"""About what a slow disk takes in a tenth of a second. A change that is larger goes alone."""
+PAUSE = 3
+"""A quarter of the time is for the large changes of a bucket while other changes are decided."""
+MAX_PAUSE_SECS = 1.0
+"""A disk that stalls must not make a client wait for several times as long."""
+
+
+class LargeChange(Struct, frozen=True):
+    """A large change that is not durable yet."""
+
+    number: int
+    size: int
+    begun: float
+
+
+class Share(Struct):
+    """The large changes of a bucket that are not durable yet, and the requests that wait for room."""
+
+    pending: deque[LargeChange] = field(default_factory=deque)
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    pausing: bool = False
+
+    def admits(self, size: int) -> bool:
+        """Tell whether a change of `size` bytes may be decided now."""
+        return not self.pausing and (not self.pending or size + sum(each.size for each in self.pending) <= SHARE_BYTES)
+
+    def resume(self) -> None:
+        """Let the waiting requests try again, each in a turn of its own."""
+        waiting, self.waiting = self.waiting, []
+        for go_on in waiting:
+            go_on()
+
+
+class LargeChanges:
+    """Knows the large changes of each bucket that are not durable yet."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._shares: dict[bytes | None, Share] = {}
+
+    def wait(self, name: bytes, size: int) -> Wait | None:
+        """Give what a change of `size` bytes must wait for before it is decided, or None."""
+        share = self._shares.get(bucket_of(name))
+        return None if share is None or share.admits(size) else share.waiting.append
+
+    def note(self, name: bytes, size: int) -> None:
+        """Count the newest change until it is durable or has failed."""
+        bucket_id, number = bucket_of(name), self._engine.last_change
+        share = self._shares.setdefault(bucket_id, Share())
+        share.pending.append(LargeChange(number, size, self._engine.clock.elapsed()))
+        self._engine.when_durable(number, lambda _: self._forget(bucket_id))
+
+    def _forget(self, bucket_id: bytes | None) -> None:
+        share = self._shares[bucket_id]
+        done = share.pending.popleft()
+        others = self._engine.last_change - done.number - len(share.pending)
+        if others and not share.pausing:
+            share.pausing = True
+            pause_secs = PAUSE * (self._engine.clock.elapsed() - done.begun)
+            self._engine.faults.later(Callback.RESPONSE, min(pause_secs, MAX_PAUSE_SECS), self._end_pause, bucket_id)
+        self._release(bucket_id)
+
+    def _end_pause(self, bucket_id: bytes | None) -> None:
+        self._shares[bucket_id].pausing = False
+        self._release(bucket_id)
+
+    def _release(self, bucket_id: bytes | None) -> None:
+        share = self._shares[bucket_id]
+        if not share.pausing:
+            share.resume()
+            if not share.pending:
+                del self._shares[bucket_id]

@@ -1,0 +1,289 @@
+"""The resource at `/admin/backups`: a backup is begun, listed, read and released.
+
+A backup pins the store. The pin is under a lease that each request of its client renews: a client that died holds
+nothing for long.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from urllib.parse import parse_qs
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.engine.clock import Timer
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.protocol.errors import (
+    BackupNotFound,
+    BadRequest,
+    Forbidden,
+    NotFound,
+    NothingToBackUp,
+    Unavailable,
+    quoted,
+)
+from everbrook.server.auth.proxies import is_forwarded
+from everbrook.server.cors import ORIGIN
+from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response
+from everbrook.server.pending import Errand
+from everbrook.server.resources.headers import json_response, no_content
+from everbrook.server.routes import BACKUPS, refuse_method
+from everbrook.settings.loopback import host_of, is_loopback
+from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
+from everbrook.storage.pin import Pin
+
+LEASE_SECS = 30
+MAX_LEASE_SECS = 3600
+
+
+MAX_BACKUPS = 8
+
+
+class Begun(Struct, frozen=True):
+    """A backup that was begun: what it is called, of which kind of store, at which moment."""
+
+    id: str
+    store: str
+    taken_at_ms: int
+    lease_secs: int
+
+
+class Lease:
+    """A pin that ends by itself when nobody speaks of it."""
+
+    def __init__(self, begun: Begun, pin: Pin, engine: Engine, end: Callable[[], None]) -> None:
+        self.begun = begun
+        self.pin = pin
+        self._engine = engine
+        self._end = end
+        self.timer: Timer | None = None
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin the time anew."""
+        self.cancel()
+        # What could not be ended is ended when the time has passed once more.
+        self.timer = self._engine.faults.later(Callback.BACKUP, self.begun.lease_secs, self._end, failed=self.renew)
+
+    def cancel(self) -> None:
+        """Time nothing any more."""
+        if self.timer:
+            self.timer.cancel()
+            self.timer = None
+
+
+class Leases:
+    """The backups that are under way, by their ids."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._by_id: dict[str, Lease] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def find(self, backup_id: bytes) -> Lease:
+        """Give a lease that has not ended."""
+        lease = self._by_id.get(backup_id.decode("latin-1"))
+        if lease is None:
+            raise not_there(backup_id)
+        return lease
+
+    def require_room(self) -> None:
+        """Refuse a backup if too many are under way."""
+        if len(self._by_id) >= MAX_BACKUPS:
+            raise Unavailable(f"{len(self._by_id)} backups are under way, and no more can be at once")
+
+    def enter(self, pin: Pin, lease_secs: int) -> Begun:
+        """Keep a pin for as long as its client speaks of it."""
+        begun = Begun(self._engine.clock.token(), pin.store, self._engine.clock.now(), lease_secs)
+        lease = Lease(begun, pin, self._engine, lambda: self.release(lease))
+        self._by_id[begun.id] = lease
+        return begun
+
+    def release(self, lease: Lease) -> None:
+        """Let a pin go."""
+        lease.cancel()
+        if self._by_id.pop(lease.begun.id, None):
+            lease.pin.release()
+
+    def close(self) -> None:
+        """Let everything go."""
+        for lease in list(self._by_id.values()):
+            self.release(lease)
+
+
+def not_there(backup_id: bytes) -> BackupNotFound:
+    """Say what may have become of a backup."""
+    return BackupNotFound(
+        f"there is no backup {quoted(backup_id)}: it was released, nothing was heard of it for too long, or the "
+        f"server was restarted"
+    )
+
+
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client asks for: after how many seconds without a word from it the backup ends."""
+
+    lease_secs: int = LEASE_SECS
+
+
+def parse_lease_secs(body: bytes) -> int:
+    """Read what a client asks for."""
+    try:
+        wanted = msgspec.json.decode(body, type=Wanted) if body else Wanted()
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"a backup is asked for with lease_secs alone: {error}") from None
+    if not 1 <= wanted.lease_secs <= MAX_LEASE_SECS:
+        raise BadRequest(f"lease_secs must be from 1 to {MAX_LEASE_SECS}, got {wanted.lease_secs}")
+    return wanted.lease_secs
+
+
+class Beginning:
+    """The answer to who begins a backup: it comes when the store is pinned."""
+
+    brief = True
+
+    def __init__(self, leases: Leases, engine: Engine, common: bytes, lease_secs: int) -> None:
+        self._leases = leases
+        self._engine = engine
+        self._common = common
+        self._lease_secs = lease_secs
+        self._exchange: Exchange | None = None
+
+    def start(self, exchange: Exchange) -> None:
+        """Wait for what is on its way to the disk."""
+        self._exchange = exchange
+        self._engine.pin(self._take)
+
+    def _take(self, pin: Pin | None, error: Exception | None) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is None:
+            if pin:
+                pin.release()
+            return
+        try:
+            exchange.respond(self._answer(pin, error))
+        except (NothingToBackUp, Unavailable) as refusal:
+            if pin:
+                pin.release()
+            exchange.respond(problem_response(refusal, self._common))
+
+    def _answer(self, pin: Pin | None, error: Exception | None) -> Response:
+        if error:
+            raise Unavailable(f"the store can't be backed up now: {error}")
+        if pin is None:
+            raise NothingToBackUp(
+                "storage memory has no files to copy: `everbrook export` writes its streams to a file"
+            )
+        self._leases.require_room()
+        begun = self._leases.enter(pin, self._lease_secs)
+        lines = b"%bLocation: %b/%b\r\n" % (self._common, BACKUPS, begun.id.encode())
+        return json_response(201, lines, msgspec.json.encode(begun))
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more."""
+        self._exchange = None
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""
+
+
+def require_administrator(request: Request) -> None:
+    """Refuse who is not known, unless it is a program on this machine. Who is known has passed the gates."""
+    if request.identity is not None:
+        return
+    if not is_loopback(request.peer.address) or not _is_direct(request):
+        raise Forbidden(
+            "backups are given to programs on the same machine, or to who may administer the server: "
+            "no way to prove that is configured, see auth in the settings"
+        )
+
+
+def _is_direct(request: Request) -> bool:
+    """Tell whether nothing speaks of a proxy or of a page. A proxy that forwards without a word of it still names what
+    it was asked for, or, as nginx does of itself, closes after each request.
+    """
+    headers = request.headers
+    if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":
+        return False
+    return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
+
+
+class BackupResource:
+    """What can be done to backups."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.leases = Leases(engine)
+
+    @cached_property
+    def _worker(self) -> ThreadPoolExecutor:
+        """One thread: a backup takes no more of the disk than one reader does."""
+        return ThreadPoolExecutor(1, "everbrook-backup")
+
+    def handle(self, request: Request, common: bytes) -> Reply:
+        """Answer a request below `/admin/backups`."""
+        require_administrator(request)
+        rest = request.path[len(BACKUPS) :]
+        if not rest:
+            _require_method(request, b"POST")
+            return Beginning(self.leases, self._engine, common, parse_lease_secs(request.body))
+        backup_id, _, part = rest.removeprefix(b"/").partition(b"/")
+        lease = self.leases.find(backup_id)
+        lease.renew()
+        return self._handle_part(request, common, lease, part)
+
+    def _handle_part(self, request: Request, common: bytes, lease: Lease, part: bytes) -> Reply:
+        if part == b"pieces":
+            _require_method(request, b"POST")
+            return self._pieces(request, common, lease)
+        if part == b"files":
+            _require_method(request, b"GET")
+            folder = parse_qs(request.query.decode("latin-1")).get("folder", [""])[0]
+            return self._listed(common, lease, lambda: lease.pin.files(folder))
+        if part:
+            raise NotFound(f"a backup has no {quoted(part)}, only files and pieces")
+        if request.method == b"DELETE":
+            self.leases.release(lease)
+            return no_content(common)
+        _require_method(request, b"GET", b"DELETE")
+        return self._listed(common, lease, lease.pin.folders)
+
+    def _listed(self, common: bytes, lease: Lease, find: Callable[[], object]) -> Errand:
+        return self._errand(common, lease, lambda: json_response(200, common, msgspec.json.encode(find())))
+
+    def _errand(self, common: bytes, lease: Lease, work: Callable[[], Response]) -> Errand:
+        """Read something in a thread. If the pin is let go meanwhile, it is not what was pinned."""
+
+        def read() -> Response:
+            response = work()
+            if lease.pin.released:
+                raise not_there(lease.begun.id.encode())
+            return response
+
+        return Errand(self._worker, common, read, self._engine.faults)
+
+    def _pieces(self, request: Request, common: bytes, lease: Lease) -> Errand:
+        try:
+            asked = parse_asked(request.body)
+        except ValueError as error:
+            raise BadRequest(f"the pieces that are wanted can't be read: {error}") from None
+        headers = b"%bContent-Type: application/octet-stream\r\nCache-Control: no-store\r\n" % common
+        pin = lease.pin
+        return self._errand(common, lease, lambda: Response(200, headers, format_pieces(read_pieces(pin, asked))))
+
+    def close(self) -> None:
+        """Let everything go."""
+        self.leases.close()
+        if "_worker" in self.__dict__:
+            self._worker.shutdown()
+
+
+def _require_method(request: Request, *methods: bytes) -> None:
+    if request.method not in methods:
+        raise refuse_method(request.method, b", ".join(methods))

@@ -1,0 +1,170 @@
+"""The bootstrap resource: a snapshot and every message after it, one part each, as they are at one moment (002 §3)."""
+
+import logging
+import secrets
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.engine.stream import Stream
+from everbrook.protocol import multipart
+from everbrook.protocol.caching import NO_STORE
+from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
+from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamDamaged, StreamNotFound
+from everbrook.protocol.query import parse_parameters
+from everbrook.protocol.reading import page_from
+from everbrook.protocol.state import Head, Snapshot
+from everbrook.server.exchange import Exchange, Reply, Request, Response
+from everbrook.server.resources.headers import CLOSED, with_incarnation
+from everbrook.server.routes import Route
+from everbrook.storage.api import BlobReader
+
+logger = logging.getLogger(__name__)
+
+BLOB_PIECE_BYTES = 256 * 1024
+MIN_PIECE_BYTES, FIRST_PIECE_BYTES, MAX_PIECE_BYTES = 4 * 1024, 16 * 1024, 256 * 1024
+MAX_PIECE_MESSAGES = 2048
+
+
+class BootstrapResource:
+    """What can be asked of a stream's bootstrap."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._readers = engine.readers
+
+    def read(self, request: Request, common: bytes, route: Route) -> Reply:
+        """GET (002 §3.1)."""
+        if parse_parameters(request.query, {b"live"}):
+            raise InvalidQuery("a bootstrap is given once; follow the stream itself from its Stream-Next-Offset")
+        stream = self._readers.open(route.name, self._engine.clock.now())
+        boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
+        response = Response(200, common + _lines(stream.committed, boundary))
+        return response if request.method == b"HEAD" else Bootstrap(self._engine, stream, response, boundary)
+
+
+def _lines(head: Head, boundary: bytes) -> bytes:
+    snapshot = head.kept.snapshot
+    return (
+        b"Content-Type: %b\r\nStream-Snapshot-Offset: %b\r\nStream-Next-Offset: %016d\r\n"
+        b"Stream-Up-To-Date: true\r\n%bCache-Control: %b\r\n"
+    ) % (
+        multipart.content_type(boundary),
+        b"%016d" % snapshot.offset if snapshot else b"-1",
+        head.tail,
+        CLOSED if head.closed else b"",
+        NO_STORE,
+    )
+
+
+class Bootstrap:
+    """A bootstrap on its way: piece by piece, as the client takes them. What it rests on is held until it ends."""
+
+    brief = True
+
+    def __init__(self, engine: Engine, stream: Stream, response: Response, boundary: bytes) -> None:
+        self._engine = engine
+        self._readers = engine.readers
+        self._stream = stream
+        self._head = stream.committed
+        self._response = response
+        self._boundary = boundary
+        self._message_head = multipart.next_part_head(boundary, self._head.identity.content_type)
+        snapshot = self._head.kept.snapshot
+        self._offset = snapshot.offset if snapshot else self._head.kept.earliest
+        self._blob = self._open(snapshot)
+        self._blob_bytes = snapshot.size if snapshot else 0
+        self._exchange: Exchange | None = None
+        self._piece_bytes = FIRST_PIECE_BYTES
+        self._scheduled = False
+        self._held = True
+        engine.reclaimer.hold(stream)
+
+    def _open(self, snapshot: Snapshot | None) -> BlobReader | None:
+        return self._readers.open_blob(self._stream, snapshot) if snapshot and snapshot.size else None
+
+    def start(self, exchange: Exchange) -> None:
+        """Send the head, and as much as there is room for."""
+        self._exchange = exchange
+        exchange.begin(self._response)
+        snapshot = self._head.kept.snapshot
+        content_type = snapshot.content_type if snapshot else DEFAULT_CONTENT_TYPE
+        exchange.write(exchange.frame(multipart.part_head(self._boundary, content_type)))
+        self.resume()
+
+    def resume(self) -> None:
+        """Send the next piece when others have had their turn: a client that keeps up must not keep them waiting."""
+        if not self._scheduled and self._exchange is not None and not self._exchange.congested:
+            self._scheduled = True
+            self._engine.faults.soon(Callback.RESPONSE, self._send_piece, failed=self._exchange.abort)
+
+    def _send_piece(self) -> None:
+        self._scheduled = False
+        exchange = self._exchange
+        if exchange is None:
+            return
+        try:
+            piece = self._next_piece()
+        except Exception as error:
+            # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
+            if not isinstance(error, (ProtocolError, OSError, KeyError)):
+                logger.exception("a bootstrap failed and was broken off")
+            self.cancel()
+            exchange.abort()
+            return
+        if piece:
+            exchange.write(exchange.frame(piece))
+            self.resume()
+        else:
+            self._finish(exchange)
+
+    def _next_piece(self) -> bytes:
+        if self._blob:
+            piece = self._blob.read(BLOB_PIECE_BYTES)
+            self._blob_bytes -= len(piece)
+            if piece:
+                return piece
+            if self._blob_bytes:
+                raise StreamDamaged("the snapshot of the stream is not as long as it was")
+            self._blob.close()
+            self._blob = None
+        if self._offset == self._head.tail:
+            return b""
+        self._require_stream()
+        page = page_from(self._head, self._stream.lineage, self._offset, self._piece_bytes)
+        self._offset = page.end
+        ends = self._readers.messages(self._stream, page).ends
+        self._set_pace(len(ends))
+        stored = self._readers.read(self._stream, page)
+        return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
+
+    def _set_pace(self, messages: int) -> None:
+        """Take less at once where messages are small, as each becomes a part, and more where they are large."""
+        if messages > MAX_PIECE_MESSAGES:
+            self._piece_bytes = max(MIN_PIECE_BYTES, self._piece_bytes // 2)
+        elif messages < MAX_PIECE_MESSAGES // 4:
+            self._piece_bytes = min(MAX_PIECE_BYTES, self._piece_bytes * 2)
+
+    def _require_stream(self) -> None:
+        """Stop if the stream was dropped. What a soft-deleted one has stays for its forks."""
+        self._stream = self._readers.current(self._stream)
+        if isinstance(self._stream.ended, StreamNotFound):
+            raise self._stream.ended.with_traceback(None)
+
+    def _finish(self, exchange: Exchange) -> None:
+        self.cancel()
+        exchange.write(exchange.frame(multipart.closing(self._boundary)))
+        exchange.finish()
+
+    def cancel(self) -> None:
+        """Let everything go."""
+        self._exchange = None
+        if self._blob:
+            self._blob.close()
+            self._blob = None
+        if self._held:
+            self._held = False
+            self._engine.reclaimer.release(self._stream)
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""

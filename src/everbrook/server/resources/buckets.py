@@ -1,0 +1,235 @@
+"""The bucket resource, the quota of a bucket, and the list of buckets (002 §1)."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.engine.limits import UNLIMITED
+from everbrook.engine.quotas import Quota
+from everbrook.engine.subscriptions.service import Subscriptions
+from everbrook.protocol.commands import CreateBucket
+from everbrook.protocol.errors import InvalidRequest, ProtocolError, Unavailable
+from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket_prefix
+from everbrook.protocol.retaining import format_retention, parse_retention
+from everbrook.protocol.state import Head
+from everbrook.server.auth.scopes import below
+from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response
+from everbrook.server.limits.concurrency import Holdings
+from everbrook.server.location import Locator
+from everbrook.server.resources.headers import json_response, no_content
+from everbrook.server.resources.listing import parse_window
+from everbrook.server.routes import Route
+
+Bound = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Bucket(Struct):
+    """A bucket as it is told of. How many streams are in it is not counted for a list of buckets.
+
+    How much it holds is counted, and told, where that is bounded.
+    """
+
+    bucket_id: str
+    created_at_ms: int
+    streams: int | UnsetType = UNSET
+    retention: str | UnsetType = UNSET
+    bytes: int | UnsetType = UNSET
+    max_bytes: int | UnsetType = UNSET
+    max_streams: int | UnsetType = UNSET
+    subscriptions: int | UnsetType = UNSET
+    live_readers: int | UnsetType = UNSET
+
+
+class Buckets(Struct):
+    """A page of buckets."""
+
+    buckets: list[Bucket]
+    next_cursor: str | None
+    has_more: bool
+
+
+class BucketResource:
+    """What can be done to a bucket's URL."""
+
+    def __init__(self, engine: Engine, locator: Locator, subscriptions: Subscriptions, holdings: Holdings) -> None:
+        self._engine = engine
+        self._subscriptions = subscriptions
+        self._holdings = holdings
+        self._locator = locator
+
+    def create(self, request: Request, common: bytes, route: Route) -> Response:
+        """PUT (002 §1.2)."""
+        command = CreateBucket(
+            route.bucket_id or b"",
+            self._engine.clock.now(),
+            self._engine.new_incarnation(),
+            parse_retention(request.headers.get(b"stream-retention")),
+        )
+        bucket = _bucket(self._engine.execute(command).head, 0)
+        bucket.subscriptions = 0
+        lines = b"%bLocation: %b\r\n" % (common, self._locator.url(request, request.path))
+        return json_response(201, lines, msgspec.json.encode(bucket), self._engine.last_change)
+
+    def describe(self, _request: Request, common: bytes, route: Route) -> Response:
+        """GET (002 §1.3)."""
+        bucket_id = route.bucket_id or b""
+        head = self._engine.buckets.find(bucket_id)
+        bucket = _bucket(head, self._engine.listing.count(bucket_prefix(bucket_id)))
+        if usage := self._engine.buckets.usage(bucket_id):
+            held, (max_bytes, max_streams) = usage
+            bucket.bytes = held.size
+            bucket.max_bytes = max_bytes if max_bytes < UNLIMITED else UNSET
+            bucket.max_streams = max_streams if max_streams < UNLIMITED else UNSET
+        bucket.subscriptions = self._subscriptions.count(bucket_prefix(bucket_id))
+        readers = self._holdings.readers_of(bucket_id)
+        bucket.live_readers = UNSET if readers is None else readers
+        return json_response(200, common, msgspec.json.encode(bucket))
+
+    def delete(self, _request: Request, common: bytes, route: Route) -> Reply:
+        """DELETE (002 §1.5). Streams in it whose time has run out are none, even if nobody has noticed yet."""
+        bucket_id = route.bucket_id or b""
+        if after := self._engine.buckets.expire_some(bucket_id, b""):
+            return Deletion(self._engine, common, bucket_id, after, self._delete)
+        return no_content(common, self._delete(bucket_id))
+
+    def _delete(self, bucket_id: bytes) -> int:
+        """Delete a bucket that is empty. Gives the change that an answer rests on."""
+        self._engine.buckets.delete(bucket_id)
+        self._subscriptions.drop_root(bucket_prefix(bucket_id))
+        return self._engine.last_change
+
+    def list_all(self, request: Request, common: bytes, _route: Route) -> Response:
+        """GET of all buckets."""
+        window = parse_window(request.query)
+        prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
+        found = self._found(request, prefix, after, window.limit + 1)
+        told = found[: window.limit]
+        more = len(found) > window.limit
+        # The cursor follows the names: of a bucket that is damaged nothing else is known.
+        cursor = told[-1][0][len(BUCKET_RECORDS) :].decode() if more else None
+        page = Buckets([_bucket(head) for _, head in told if head], cursor, more)
+        return json_response(200, common, msgspec.json.encode(page))
+
+    def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
+        """Find buckets, but only those of which all may be read."""
+        readable = request.rights.readable(request) if request.rights else (BUCKETS,)
+        if any(below(each, BUCKETS) for each in readable):
+            return self._engine.listing.living(prefix, after, limit)
+        ids = {each[len(BUCKET_ROOT) :] for each in readable if each.startswith(BUCKET_ROOT)}
+        records = sorted(BUCKET_RECORDS + each for each in ids if b"/" not in each)
+        wanted = (record for record in records if record.startswith(prefix) and record > after)
+        there = (
+            entry for record in wanted for entry in self._engine.listing.living(record, b"", 1) if entry[0] == record
+        )
+        return list(islice(there, limit))
+
+
+def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:
+    identity = head.identity
+    retention = format_retention(identity.retention).decode() if identity.retention else UNSET
+    bucket_id = identity.name[len(BUCKET_RECORDS) :].decode()
+    return Bucket(bucket_id, identity.created_at, streams, retention)
+
+
+class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+    """A quota as it is sent. What is not said is as the settings say."""
+
+    max_bytes: Bound | None = None
+    max_streams: Bound | None = None
+
+
+_wanted = msgspec.json.Decoder(Wanted)
+
+
+class QuotaResource:
+    """What can be done to a bucket's quota."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def describe(self, _request: Request, common: bytes, route: Route) -> Response:
+        """GET: what was set."""
+        return self._tell(common, self._engine.buckets.quota(route.bucket_id or b""))
+
+    def set(self, request: Request, common: bytes, route: Route) -> Response:
+        """PUT: a quota in the place of the one that was."""
+        try:
+            wanted = _wanted.decode(request.body)
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(
+                f"a quota is a JSON object with max_bytes and max_streams, or one of them: {error}"
+            ) from None
+        quota = Quota(wanted.max_bytes, wanted.max_streams)
+        self._engine.buckets.set_quota(route.bucket_id or b"", quota)
+        return self._tell(common, quota)
+
+    def unset(self, _request: Request, common: bytes, route: Route) -> Response:
+        """DELETE: from now on it is as the settings say. The quota of a bucket that is gone can be taken back too."""
+        self._engine.buckets.unset_quota(route.bucket_id or b"")
+        return no_content(common, self._engine.last_change)
+
+    def _tell(self, common: bytes, quota: Quota) -> Response:
+        return json_response(200, common, msgspec.json.encode(quota), self._engine.last_change)
+
+
+class Deletion:
+    """The answer to the request that deletes the bucket."""
+
+    brief = True
+
+    def __init__(
+        self, engine: Engine, common: bytes, bucket_id: bytes, after: bytes, delete: Callable[[bytes], int]
+    ) -> None:
+        """Go on `after` a name of the bucket. `delete` ends the bucket, and gives the change that this rests on."""
+        self._engine = engine
+        self._common = common
+        self._bucket_id = bucket_id
+        self._after = after
+        self._delete = delete
+        self._exchange: Exchange | None = None
+
+    def start(self, exchange: Exchange) -> None:
+        """Wait for the first slice."""
+        self._exchange = exchange
+        self._engine.when_durable(self._engine.last_change, self._go_on_guarded)
+
+    def _go_on_guarded(self, failure: Unavailable | None) -> None:
+        exchange = self._exchange
+        if exchange and self._engine.faults.run(Callback.RESPONSE, self._go_on, failure):
+            exchange.abort()
+
+    def _go_on(self, failure: Unavailable | None) -> None:
+        try:
+            if failure:
+                raise failure
+            after = self._engine.buckets.expire_some(self._bucket_id, self._after)
+            rests_on = self._engine.last_change if after else self._delete(self._bucket_id)
+        except ProtocolError as error:
+            refusal = problem_response(error, self._common)
+            self._engine.when_durable(self._engine.last_change, lambda lost: self._answer(refusal, lost))
+            return
+        if after:
+            self._after = after
+            self._engine.when_durable(rests_on, self._go_on_guarded)
+        else:
+            self._engine.when_durable(rests_on, lambda lost: self._answer(no_content(self._common), lost))
+
+    def _answer(self, response: Response, lost: Unavailable | None) -> None:
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.respond(problem_response(lost, self._common) if lost else response)
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Nobody waits for the answer any more. What has expired stays expired."""
+        self._exchange = None
+
+    def shut_down(self) -> None:
+        """The answer comes soon by itself."""

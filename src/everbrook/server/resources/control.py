@@ -1,0 +1,111 @@
+"""The control resources of subscriptions, with everything that they need (§6, §7).
+
+Signing and sending take libraries that most servers never use: they are imported when the first subscription needs
+them. That takes more than half a second, so it is done in a thread while the first request waits.
+"""
+
+import asyncio
+import sys
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from everbrook.engine.engine import Engine
+from everbrook.engine.subscriptions.service import Subscriptions
+from everbrook.protocol.subscriptions.state import Subscription, Wake
+from everbrook.server.exchange import OnDelivery, Reply, Request
+from everbrook.server.location import Locator
+from everbrook.server.pending import Loading
+from everbrook.server.routes import Resource, Route
+from everbrook.settings import WebhookSettings
+
+if TYPE_CHECKING:
+    from everbrook.server.resources.subscriptions import SubscriptionResource
+    from everbrook.server.webhooks.wakes import Wakes
+
+MODULE = "everbrook.server.resources.subscriptions"
+
+CONTROL = {
+    Resource.JWKS: {b"GET": "keys", b"HEAD": "keys"},
+    Resource.SUBSCRIPTIONS: {b"GET": "list_all", b"HEAD": "list_all"},
+    Resource.SUBSCRIPTION: {b"PUT": "create", b"GET": "read", b"HEAD": "read", b"DELETE": "delete"},
+    Resource.LINKS: {b"POST": "link"},
+    Resource.LINK: {b"DELETE": "unlink"},
+    Resource.CALLBACK: {b"POST": "callback"},
+    Resource.CLAIM: {b"POST": "claim"},
+    Resource.ACK: {b"POST": "ack"},
+    Resource.RELEASE: {b"POST": "release"},
+}
+"""Which methods each control resource knows, and what they are called here."""
+
+REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
+"""Where workers say how far they are. Each shows the token that it was given for that, whatever policy there is."""
+
+
+def _import() -> None:
+    """Import everything that subscriptions need, and read whom their webhooks trust."""
+    for name in ("everbrook.server.webhooks.secrets", "everbrook.server.webhooks.wakes", MODULE):
+        import_module(name)
+    import_module("everbrook.server.webhooks.delivery").system_tls()
+
+
+class Control:
+    """Subscriptions at work, and their URLs."""
+
+    def __init__(
+        self, engine: Engine, settings: WebhookSettings, locator: Locator, on_delivery: OnDelivery | None = None
+    ) -> None:
+        """Tell `on_delivery` of every webhook that was sent."""
+        self._engine = engine
+        self._settings = settings
+        self._locator = locator
+        self._on_delivery = on_delivery
+        self.subscriptions = Subscriptions(engine, self._deliver)
+        self._importing: asyncio.Future[object] | None = None
+        if self.subscriptions.exist:
+            # Nobody waits for it yet, and the first wake may be due at once.
+            _import()
+
+    @cached_property
+    def _wakes(self) -> "Wakes":
+        from everbrook.server.webhooks.secrets import Secrets  # noqa: PLC0415
+        from everbrook.server.webhooks.wakes import Wakes, webhook_client  # noqa: PLC0415
+
+        client = webhook_client(self._settings)
+        return Wakes(self._engine, Secrets(self._engine), client, self._locator, self._on_delivery)
+
+    @cached_property
+    def _resource(self) -> "SubscriptionResource":
+        from everbrook.server.resources.subscriptions import SubscriptionResource  # noqa: PLC0415
+
+        return SubscriptionResource(
+            self._engine, self.subscriptions, self._wakes, allow_loopback_http=self._settings.allow_loopback_http
+        )
+
+    def _deliver(self, subscription: Subscription, wake: Wake) -> None:
+        self._wakes.deliver(self.subscriptions, subscription, wake)
+
+    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
+        """Answer a request for a control resource, refusals in the form of the specification."""
+        imported = self._importing.done() if self._importing else MODULE in sys.modules
+        if imported:
+            return self._resource.handle(request, common, route, method)
+        if self._importing is None:
+            self._importing = asyncio.get_running_loop().run_in_executor(None, _import)
+        return Loading(
+            self._engine, common, self._importing, lambda: self._resource.handle(request, common, route, method)
+        )
+
+    def require_token(self, request: Request, route: Route) -> None:
+        """Refuse a report of who shows no token that was issued for its subscription."""
+        self._resource.require_token(request, route)
+
+    def rotate_keys(self) -> str:
+        """Sign webhooks with a new key from now on. Gives its name."""
+        return self._wakes.rotate_keys(self._settings.key_overlap_secs)
+
+    async def close(self) -> None:
+        """Time nothing any more, and break off what is being sent."""
+        self.subscriptions.close()
+        if "_wakes" in self.__dict__:
+            await self._wakes.close()

@@ -1,0 +1,310 @@
+"""Live reads: long-poll and Server-Sent Events (§5.7, §5.8)."""
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+from everbrook.engine.clock import Timer
+from everbrook.engine.engine import Engine
+from everbrook.engine.faults import Callback
+from everbrook.engine.feed import UNREADABLE, Batch
+from everbrook.engine.stream import Stream
+from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag, matches
+from everbrook.protocol.content_type import carried_as_text
+from everbrook.protocol.cursor import current_cursor
+from everbrook.protocol.errors import ProtocolError, StreamDamaged
+from everbrook.protocol.events import encode_page
+from everbrook.protocol.lifetime import deadline
+from everbrook.protocol.messages import unpack
+from everbrook.protocol.reading import Page
+from everbrook.protocol.sse import KEEP_ALIVE
+from everbrook.server.auth.policy import Vigil, keep_vigil
+from everbrook.server.exchange import Exchange, Request, Response, problem_response
+from everbrook.server.resources.headers import page_lines
+from everbrook.settings import ServerSettings
+
+
+class CachePolicy(Enum):
+    """Who may keep an answer."""
+
+    NONE = auto()
+    PRIVATE = auto()
+    PUBLIC = auto()
+
+
+class LongPoll:
+    """A read at the tail that waits for the next data, once."""
+
+    brief = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        stream: Stream,
+        request: Request,
+        common: bytes,
+        cursor: int,
+        timeout_secs: float,
+        policy: CachePolicy,
+    ) -> None:
+        self._engine = engine
+        self._readers = engine.readers
+        self._stream = stream
+        self._request = request
+        self._common = common
+        self._cursor = cursor
+        self._timeout_secs = timeout_secs
+        self._policy = policy
+        self._offset = stream.committed.tail
+        self._exchange: Exchange | None = None
+        self._timer: Timer | None = None
+        self._vigil: Vigil | None = None
+
+    def found(self, page: Page, body: bytes) -> Response:
+        """Answer with data. It may be kept where the URL says at which offset it begins."""
+        lines = b"%bContent-Type: %b\r\n" % (self._lines(page), page.head.identity.content_type)
+        if self._policy is CachePolicy.NONE:
+            return Response(200, b"%bCache-Control: %b\r\n" % (lines, NO_STORE), body)
+        life = deadline(page.head.identity, self._stream.touched_at)
+        private = self._policy is CachePolicy.PRIVATE
+        kept = cache_control(page, life, self._engine.clock.now(), private=private)
+        etag = format_etag(page, epoch=self._engine.epoch)
+        return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, etag), body)
+
+    def unmodified(self, page: Page, if_none_match: bytes) -> Response | None:
+        """Answer that the client has the page already, if it has (§10.1)."""
+        if self._policy is CachePolicy.NONE or not matches(if_none_match, format_etag(page, epoch=self._engine.epoch)):
+            return None
+        return Response(304, self.found(page, b"").headers)
+
+    def nothing(self, page: Page) -> Response:
+        """Answer that nothing has come, or that nothing will."""
+        return Response(204, b"%bCache-Control: %b\r\n" % (self._lines(page), NO_STORE))
+
+    def _lines(self, page: Page) -> bytes:
+        cursor = b"" if page.final else b"Stream-Cursor: %d\r\n" % self._cursor
+        return b"%b%b%b" % (self._common, page_lines(page), cursor)
+
+    def start(self, exchange: Exchange) -> None:
+        """Wait, unless something came since the request was read."""
+        self._exchange = exchange
+        try:
+            self._stream = self._readers.current(self._stream)
+        except ProtocolError as error:
+            self.fail(error)
+            return
+        if self._stream.ended or self._stream.committed.closed or self._offset < self._stream.committed.tail:
+            self.shut_down()
+            return
+        self._readers.join(self._stream, self)
+        faults = self._engine.faults
+        self._timer = faults.later(Callback.LIVE, self._timeout_secs, self.shut_down, failed=self._break_off)
+        self._vigil = keep_vigil(faults, self._request, self.shut_down)
+
+    def shut_down(self) -> None:
+        """Answer now, with what came in this very moment, or that nothing has come."""
+        try:
+            batch = self._readers.batch(self._stream, self._readers.live_page(self._stream, self._offset))
+        except ProtocolError as error:
+            self.fail(error)
+        else:
+            self.deliver(batch)
+
+    def deliver(self, batch: Batch) -> None:
+        """Answer with what has come."""
+        page = batch.page
+        if page.start == page.end:
+            self._respond(self.nothing(page))
+            return
+        body = batch.encoded(unpack, lambda: unpack(page.head.identity, batch.stored))
+        self._respond(self.found(page, body))
+
+    def fail(self, error: ProtocolError) -> None:
+        """Answer that the stream has ended."""
+        self._respond(problem_response(error, self._common))
+
+    def _break_off(self) -> None:
+        self.fail(ProtocolError(UNREADABLE))
+
+    def _respond(self, response: Response) -> None:
+        exchange = self._exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.respond(response)
+
+    def resume(self) -> None:
+        """A whole response is never congested on its own account."""
+
+    def cancel(self) -> None:
+        """Wait no longer."""
+        self._exchange = None
+        self._readers.leave(self._stream, self)
+        for timer in (self._timer, self._vigil):
+            if timer:
+                timer.cancel()
+
+
+class EventStream:
+    """A read that goes on: pages until the tail, then whatever comes, until the stream or the interval ends.
+
+    One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: who cannot be
+    written to leaves the feed, and reads pages again when there is room.
+    """
+
+    brief = False
+
+    def __init__(
+        self,
+        engine: Engine,
+        stream: Stream,
+        request: Request,
+        common: bytes,
+        cursor: int,
+        offset: int,
+        settings: ServerSettings,
+    ) -> None:
+        self._engine = engine
+        self._readers = engine.readers
+        self._stream = stream
+        self._request = request
+        self._common = common
+        self._cursor = cursor
+        self._offset = offset
+        self._settings = settings
+        self._exchange: Exchange | None = None
+        self._began = False
+        self._following = False
+        self._scheduled = False
+        self._silent = True
+        self._interval: Timer | None = None
+        self._keep_alive: Timer | None = None
+        self._vigil: Vigil | None = None
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much is durable that the reader was not sent."""
+        return 0 if self._following else max(0, self._stream.committed.tail - self._offset)
+
+    def start(self, exchange: Exchange) -> None:
+        """Send the head and the first events. A stream that can't be read is refused, as a catch-up read is."""
+        try:
+            page, batch = self._next()
+        except ProtocolError as error:
+            exchange.respond(problem_response(error, self._common))
+            return
+        self._exchange = exchange
+        text = carried_as_text(self._stream.committed.identity.media_type)
+        lines = b"%bContent-Type: text/event-stream\r\nCache-Control: %b\r\nX-Accel-Buffering: no\r\n%b" % (
+            self._common,
+            PRIVATE_NO_CACHE if self._request.private else NO_CACHE,
+            b"" if text else b"Stream-SSE-Data-Encoding: base64\r\n",
+        )
+        exchange.begin(Response(200, lines))
+        if self._settings.sse_reconnect_interval_secs:
+            interval_secs = self._settings.sse_reconnect_interval_secs
+            self._interval = self._engine.faults.later(
+                Callback.LIVE, interval_secs, self.shut_down, failed=self._break_off
+            )
+        self._set_keep_alive()
+        self._vigil = keep_vigil(self._engine.faults, self._request, self.shut_down)
+        self._go_on(page, batch)
+
+    def _catch_up(self) -> None:
+        self._scheduled = False
+        if self._exchange is None:
+            return
+        known_damage = self._stream.damage
+        try:
+            page, batch = self._next()
+        except ProtocolError as error:
+            if isinstance(error, StreamDamaged) and self._stream.damage != known_damage:
+                # The damage has just been found. What lies before it can be read.
+                self.resume()
+            else:
+                self.fail(error)
+        else:
+            self._go_on(page, batch)
+
+    def _next(self) -> tuple[Page, Batch | None]:
+        """Read the next page, with its bytes if there is something to send."""
+        self._stream = self._readers.current(self._stream)
+        page = self._readers.live_page(self._stream, self._offset)
+        sent = page.start < page.end or page.final or not self._began
+        return page, self._readers.batch(self._stream, page) if sent else None
+
+    def _go_on(self, page: Page, batch: Batch | None) -> None:
+        """Send a page and join the feed at the tail, or go on when others have had their turn."""
+        if batch is not None:
+            self._send(batch)
+        if not page.up_to_date:
+            self.resume()
+        elif not page.final:
+            self._following = True
+            self._readers.join(self._stream, self)
+
+    def deliver(self, batch: Batch) -> None:
+        """Send what has come; fall behind if there is no room for more."""
+        self._send(batch)
+        if self._exchange is not None and self._exchange.congested:
+            self._following = False
+            self._readers.leave(self._stream, self)
+
+    def _send(self, batch: Batch) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        page, frame = batch.page, exchange.frame
+        cursor = max(self._cursor, current_cursor(batch.now))
+        # Looked up here: of very many readers only the first needs more than that.
+        exchange.write(batch.encodings.get((cursor, frame)) or _encoded(batch, frame, cursor))
+        self._offset = page.end
+        self._began = True
+        self._silent = False
+        if page.final:
+            self.shut_down()
+
+    def _set_keep_alive(self) -> None:
+        if self._settings.sse_keepalive_secs:
+            keepalive_secs = self._settings.sse_keepalive_secs
+            self._keep_alive = self._engine.faults.every(Callback.LIVE, keepalive_secs, self._check_silence)
+
+    def _check_silence(self) -> None:
+        """Send a comment if nothing was sent since the last look."""
+        exchange = self._exchange
+        if exchange is not None and self._silent and not exchange.congested:
+            exchange.write(exchange.frame(KEEP_ALIVE))
+        self._silent = True
+
+    def resume(self) -> None:
+        """Go on where the reader fell behind, if there is room for it."""
+        exchange = self._exchange
+        if exchange is None or exchange.congested or self._following or self._scheduled:
+            return
+        self._scheduled = True
+        self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._break_off)
+
+    def fail(self, _error: ProtocolError) -> None:
+        """End: a reader that comes back learns why."""
+        self.shut_down()
+
+    def _break_off(self) -> None:
+        self.fail(ProtocolError(UNREADABLE))
+
+    def shut_down(self) -> None:
+        """End after the last whole event."""
+        exchange = self._exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.finish()
+
+    def cancel(self) -> None:
+        """Let everything go."""
+        self._exchange = None
+        self._readers.leave(self._stream, self)
+        for timer in (self._interval, self._keep_alive, self._vigil):
+            if timer:
+                timer.cancel()
+
+
+def _encoded(batch: Batch, frame: Callable[[bytes], bytes], cursor: int) -> bytes:
+    """Encode a batch for those who are at a cursor and get their bytes framed alike."""
+    return batch.encoded((cursor, frame), lambda: frame(encode_page(batch.page, batch.stored, cursor, batch.ends)))

@@ -1,0 +1,246 @@
+"""Restarts in place: a server becomes its next image by `exec`, in the same process, and keeps its sockets.
+
+Before the server gives anything up, it runs the same command line with `--check`, which proves that the next image
+would start. The progress is written to a file in the data folder, where `everbrook restart` reads it. Listening sockets
+stay open all the while, and so do idle connections: clients that connect or send a request meanwhile wait in the
+kernel. What is handed over is written to an unnamed file, whose descriptor is in the environment.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import MutableMapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+import msgspec
+from msgspec import Struct
+
+from everbrook.settings import Settings, StorageMode
+
+if TYPE_CHECKING:
+    from everbrook.server.tuning import RestartTuning
+
+REPORT = "restart.json"
+CHECK_FLAG = "--check"
+
+Phase = Literal["checking", "leaving", "starting", "ready", "failed"]
+OVER: tuple[Phase, ...] = ("ready", "failed")
+
+
+VARIABLE = "EVERBROOK_HANDOVER"
+FIRST_OF_SYSTEMD = 3
+# They must not end the process before the next image can take them, or be lost.
+IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+DELAYED = (signal.SIGINT, signal.SIGTERM)
+
+
+class Report(Struct, frozen=True):
+    """How far the newest attempt to restart has come."""
+
+    attempt: int = 0
+    phase: Phase = "ready"
+    process: int = 0
+    message: str = ""
+
+
+class RestartFailed(Exception):
+    """The next image would not start, so this one goes on."""
+
+
+def report_path(settings: Settings) -> Path:
+    """Say where a server writes what became of a restart."""
+    return Path(settings.storage.data_dir) / REPORT
+
+
+def read_report(path: Path) -> Report:
+    """Give the newest report, or an empty one."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Report)
+    except (OSError, msgspec.MsgspecError):
+        return Report()
+
+
+class Reporter:
+    """Writes how far an attempt has come. A report that can't be written does not stop a restart."""
+
+    def __init__(self, settings: Settings, attempt: int = 0) -> None:
+        self._path = report_path(settings)
+        self.attempt = attempt
+
+    def begin(self) -> None:
+        """Begin an attempt."""
+        self.attempt = read_report(self._path).attempt + 1
+        self.tell("checking")
+
+    def tell(self, phase: Phase, message: str = "") -> None:
+        """Write that the attempt has come so far, if there is one."""
+        if not self.attempt:
+            return
+        report = Report(self.attempt, phase, os.getpid(), message)
+        draft = self._path.with_suffix(".new")
+        with contextlib.suppress(OSError):
+            draft.write_bytes(msgspec.json.encode(report))
+            draft.replace(self._path)
+
+
+async def prove(settings: Settings, command: Sequence[str] | None, tuning: "RestartTuning") -> None:
+    """Return if the next image would start, as far as that can be known beforehand; else raise `RestartFailed`."""
+    if command is None:
+        raise RestartFailed("only a server that `everbrook serve` has started can restart in place")
+    if settings.storage.mode is StorageMode.MEMORY:
+        raise RestartFailed("storage memory: a restart would lose every stream")
+    environment = {name: value for name, value in os.environ.items() if name != "NOTIFY_SOCKET"}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            CHECK_FLAG,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+    except OSError as error:
+        raise RestartFailed(f"{command[0]} can't be started: {error.strerror}") from error
+    await _judge(process, tuning)
+
+
+async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -> None:
+    try:
+        told, _ = await asyncio.wait_for(process.communicate(), tuning.check_secs)
+    except TimeoutError:
+        raise RestartFailed(f"a check of the next image took longer than {tuning.check_secs:g} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        words = told[-tuning.max_output_bytes :].decode(errors="replace").strip()
+        raise RestartFailed(f"the next image would not start: {words or f'it ended with {process.returncode}'}")
+
+
+class Estate(Struct, frozen=True):
+    """What one image leaves to the next: descriptors, and where the settings of the first one said to listen.
+
+    Where systemd listens for the server, that is where it stays: systemd goes on to let clients in there.
+    """
+
+    host: str
+    port: int
+    listening: list[int]
+    connections: list[int]
+    attempt: int = 0
+    of_systemd: bool = False
+
+
+class Inherited(Struct):
+    """What an image found when it began."""
+
+    listening: list[socket.socket] = []
+    connections: list[socket.socket] = []
+    attempt: int = 0
+    of_systemd: bool = False
+
+    def close_connections(self) -> None:
+        """End connections that can't be gone on with."""
+        for connection in self.connections:
+            connection.close()
+        self.connections = []
+
+
+def inherit(host: str, port: int, environment: MutableMapping[str, str] = os.environ) -> Inherited:
+    """Take what an earlier image or systemd has left. The variables that say so go: they are not for our children."""
+    number = environment.pop(VARIABLE, None)
+    if number is not None:
+        estate = _read(int(number))
+        listening = [_take(each) for each in estate.listening]
+        if not estate.of_systemd and (estate.host, estate.port) != (host, port):
+            # The settings have changed since: connections stay, and the new place is listened on.
+            _close(listening)
+            listening = []
+        connections = [_take(each) for each in estate.connections]
+        return Inherited(listening, connections, estate.attempt, estate.of_systemd)
+    listening = _of_systemd(environment)
+    return Inherited(listening, of_systemd=bool(listening))
+
+
+def _of_systemd(environment: MutableMapping[str, str]) -> list[socket.socket]:
+    owner, count = environment.pop("LISTEN_PID", ""), environment.pop("LISTEN_FDS", "")
+    environment.pop("LISTEN_FDNAMES", None)
+    if owner != str(os.getpid()) or not count.isdecimal():
+        return []
+    return [_take(FIRST_OF_SYSTEMD + each) for each in range(int(count))]
+
+
+def _take(descriptor: int) -> socket.socket:
+    taken = socket.socket(fileno=descriptor)
+    taken.set_inheritable(False)
+    taken.setblocking(False)  # noqa: FBT003 - it knows no name
+    return taken
+
+
+def _close(sockets: Sequence[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+def _read(descriptor: int) -> Estate:
+    with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)
+        return msgspec.json.decode(file.read(), type=Estate)
+
+
+def bequeath(estate: Estate) -> NoReturn:
+    """Become the next image of this program, which inherits. Nothing may be open that it has to open itself."""
+    will = write_estate(estate)
+    for descriptor in (will, *estate.listening, *estate.connections):
+        os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
+    for number in IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    # From here on nobody could put a signal aside that another thread has taken: better that it ends the process, which
+    # is what it asks for, than that it is lost. Everything is closed by now.
+    for number in DELAYED:
+        signal.signal(number, signal.SIG_DFL)
+    os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(will)})  # noqa: S606 - ourselves
+
+
+def write_estate(estate: Estate) -> int:
+    """Write an estate to an unnamed file. Gives its descriptor, which `VARIABLE` tells the next image."""
+    with tempfile.TemporaryFile() as file:
+        file.write(msgspec.json.encode(estate))
+        file.flush()
+        return os.dup(file.fileno())
+
+
+def command_line() -> list[str]:
+    """Give the words that this program was started with."""
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def delay_signals() -> None:
+    """Keep signals that ask for the end until somebody can take them: the next image.
+
+    Threads that are not ours may still take one; it is then put aside for the main thread, which `exec` keeps.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, DELAYED)
+    for number in DELAYED:
+        signal.signal(number, put_aside)
+
+
+def put_aside(number: int, _frame: FrameType | None = None) -> None:
+    """Keep a signal for the next image."""
+    signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+
+def take_delayed_signals() -> None:
+    """Take the signals that were kept."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, DELAYED)
