@@ -108,8 +108,8 @@ class Proxy:
         await self._stop.wait()
         for listener in server.sockets:
             self._loop.remove_reader(listener)
-        # Whoever is just being accepted becomes a task, to be cancelled like the others. asyncio forgets the socket of a
-        # connection that a closed server has yet to take over, so the server is closed afterwards.
+        # Whoever is just being accepted becomes a task, to be cancelled like the others. asyncio forgets the socket of
+        # a connection that a closed server has yet to take over, so the server is closed afterwards.
         await take_turns()
         server.close()
         for task in self._tasks:
