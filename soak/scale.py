@@ -19,9 +19,8 @@ from bench.load import Bounds, run_closed_loop
 from bench.meter import Meter
 from bench.requests import format_request
 from bench.summary import percentile
-from everbrook.protocol.change import Change, Write
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Change, Head, Identity, Write
 from everbrook.storage import DurableStorage
 from everbrook.storage.disk import OsDisk
 from soak.ledger import PromiseBroken

@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from everbrook.protocol.change import Change, Write
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Change, Head, Identity, Write
 from everbrook.storage import DurableStorage
 from everbrook.storage.disk import OsDisk
 from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST

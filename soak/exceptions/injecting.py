@@ -20,7 +20,7 @@ from everbrook.cli.logs import configure_logging
 from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Callback
 from everbrook.engine.tuning import EngineTuning, ExpiryTuning, OwnershipTuning, StreamsTuning
-from everbrook.protocol.change import Change
+from everbrook.protocol.state import Change
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, open_storage
 from everbrook.server.serve import StorageFailed, run

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from everbrook.client.responses import DurableResponse, UIMessageResponse
     from everbrook.client.retry import Retry
     from everbrook.client.tee import record, tee
-    from everbrook.protocol.dialects import Append, InvalidChange, Remove, Reset, Set
     from everbrook.protocol.errors import (
         BucketNotFound,
         Conflict,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
         Unauthorized,
         Unavailable,
     )
+    from everbrook.protocol.state_changes import Append, InvalidChange, Remove, Reset, Set
 
 __all__ = [
     "Append",
@@ -149,7 +149,7 @@ __getattr__, __dir__ = lazy_imports(
         ".client.responses": "DurableResponse UIMessageResponse",
         ".client.retry": "Retry",
         ".client.tee": "record tee",
-        ".protocol.dialects": "Append InvalidChange Remove Reset Set",
+        ".protocol.state_changes": "Append InvalidChange Remove Reset Set",
         ".protocol.errors": (
             "BucketNotFound Conflict ContentTypeMismatch Forbidden InvalidOffset NotFound OffsetGone "
             "PayloadTooLarge ProtocolError SequenceGap SequenceRegression StaleEpoch StreamClosed "

@@ -7,7 +7,7 @@ from everbrook.cli.main import main
 from everbrook.engine.subscriptions import index
 from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
 from everbrook.engine.subscriptions.wakes import WakeScheduler
-from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, state
+from everbrook.protocol.subscriptions import Ended, Event, Held, Subscription, fold
 from everbrook.server.webhooks.wakes import Wakes
 
 
@@ -31,7 +31,6 @@ def deliver_once() -> None:
 
 def forget_acks() -> None:
     """Fold a subscription without the last thing that workers said."""
-    fold = state.fold
 
     def forget(subscription: Subscription | None, event: Event) -> Subscription:
         if isinstance(event, (Held, Ended)):
@@ -43,7 +42,6 @@ def forget_acks() -> None:
 
 def begin_again() -> None:
     """Count generations from where the last statement of everything left them."""
-    fold = state.fold
 
     def forget(subscription: Subscription | None, event: Event) -> Subscription:
         folded = fold(subscription, event)

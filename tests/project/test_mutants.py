@@ -9,7 +9,7 @@ import pytest
 from tools.mutants import ROOT, changed_lines, find_tests, mutants_of
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-CONTROL = "src/everbrook/protocol/control.py"
+SMALL = "src/everbrook/protocol/content_type.py"
 MODULE = Path("src/everbrook/some.py")
 
 
@@ -52,14 +52,15 @@ def test_what_changed_is_what_git_says() -> None:
 
 
 SEEING = (
-    f"from pathlib import Path; assert Path(control.__file__).read_text() == Path({str(ROOT / CONTROL)!r}).read_text()"
+    "from pathlib import Path; "
+    f"assert Path(content_type.__file__).read_text() == Path({str(ROOT / SMALL)!r}).read_text()"
 )
 
 
 @pytest.mark.parametrize("test, exit_code, words", [("pass", 1, "survived"), (SEEING, 0, "1 of 1 killed")])
 def test_a_survivor_is_listed_and_fails_the_run(tmp_path: Path, test: str, exit_code: int, words: str) -> None:
-    file = tmp_path / "test_control.py"
-    file.write_text(f"from everbrook.protocol import control\n\ndef test_it():\n    {test}\n")
-    command = [sys.executable, "tools/mutants.py", "--files", CONTROL, "--at-most", "1", "--tests", str(file)]
+    file = tmp_path / "test_small.py"
+    file.write_text(f"from everbrook.protocol import content_type\n\ndef test_it():\n    {test}\n")
+    command = [sys.executable, "tools/mutants.py", "--files", SMALL, "--at-most", "1", "--tests", str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, words in done.stdout) == (exit_code, True), done.stdout + done.stderr

@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol import Append, Appended, Claim, Delete
-from everbrook.protocol.appending import MAX_STREAM_SEQ_BYTES, parse_stream_seq
+from everbrook.protocol.append import MAX_STREAM_SEQ_BYTES, parse_stream_seq
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     ContentTypeMismatch,

@@ -5,8 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, cache_control, format_etag, matches
-from everbrook.protocol.reading import Page
+from everbrook.protocol.read import NO_CACHE, NO_STORE, Page, cache_control, format_etag, matches
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, head_of
 

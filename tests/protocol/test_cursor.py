@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.cursor import current_cursor, next_cursor, parse_cursor
 from everbrook.protocol.errors import InvalidQuery
+from everbrook.protocol.offset import current_cursor, next_cursor, parse_cursor
 from tests.protocol.generated import generated
 
 EPOCH = int(datetime(2024, 10, 9, tzinfo=UTC).timestamp()) * 1000

@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from everbrook import Append, InvalidChange, Remove, Reset, Set
 from everbrook.protocol import SnapshotEnd, SnapshotStart, StateMessage, parse_message
-from everbrook.protocol.dialects import Change, Control, Setting, format_session, format_state
+from everbrook.protocol.state_changes import Change, Control, Setting, format_session, format_state
 from tests.protocol.changes import appends, controls, json_values, plain_removes, plain_sets, removes, sets
 from tests.protocol.generated import generated
 

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from everbrook.protocol import Decoder, Event, Head
 from everbrook.protocol.events import encode_page
 from everbrook.protocol.messages import pack
-from everbrook.protocol.reading import Page
+from everbrook.protocol.read import Page
 from tests.protocol.views import BYTES, JSON, TEXT, head_of
 
 

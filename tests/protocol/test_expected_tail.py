@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol import Append, Appended, Claim, Closed, Duplicate
-from everbrook.protocol.appending import parse_expected_tail
+from everbrook.protocol.append import parse_expected_tail
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import ContentTypeMismatch, InvalidHeader, StreamClosed, TailMoved
 from tests.protocol.views import JSON, NOW, TEXT, Streams

@@ -8,8 +8,8 @@ from hypothesis import given, strategies as st
 
 from everbrook import Append, InvalidChange, Remove, Reset, Set
 from everbrook.protocol import SnapshotEnd, SnapshotStart, State, StateMessage, format_snapshot, parse_snapshot
-from everbrook.protocol.dialects import Setting
-from everbrook.protocol.folding import MAX_TXIDS
+from everbrook.protocol.entities import MAX_TXIDS
+from everbrook.protocol.state_changes import Setting
 from tests.protocol.changes import changes_of_few
 from tests.protocol.generated import generated
 

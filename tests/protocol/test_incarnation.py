@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol.errors import IncarnationMismatch
-from everbrook.protocol.incarnation import format_incarnation, require_incarnation
+from everbrook.protocol.lifetime import format_incarnation, require_incarnation
 from tests.protocol.views import head_of
 
 IDENTITY = head_of(incarnation=0xAB).identity

@@ -3,7 +3,7 @@
 import pytest
 
 from everbrook.protocol.errors import InvalidPath
-from everbrook.protocol.memory import MAX_KEY_BYTES, remember
+from everbrook.protocol.memo import MAX_KEY_BYTES, remember
 
 
 class Asked(list[bytes]):

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep, too_deep
+from everbrook.protocol.json_text import MAX_LEVELS, any_too_deep, too_deep
 from tests.protocol.generated import generated
 
 WORDS = {

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from everbrook.protocol import Append, Appended, Closed, Duplicate, Producer
 from everbrook.protocol.errors import InvalidHeader, PositionMissing, PositionMoved, StaleEpoch
-from everbrook.protocol.position import MAX_POSITION_BYTES, format_producer, parse_position, parse_resumed
+from everbrook.protocol.producer import MAX_POSITION_BYTES, format_producer, parse_position, parse_resumed
 from tests.protocol.views import NOW, Streams, numbered
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from everbrook.protocol import Append, Kept, Sentinel
 from everbrook.protocol.errors import InvalidOffset, InvalidQuery, OffsetGone
 from everbrook.protocol.query import parse_lookup, parse_read_query
-from everbrook.protocol.reading import Page, begin, end_of_read, locate, look_up, page_from, require_kept
+from everbrook.protocol.read import Page, begin, end_of_read, locate, look_up, page_from, require_kept
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, TEXT, KeptStream, Streams, head_of
 

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 from everbrook.protocol import Cut, Kept, Retain, Retention
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, OffsetGone, RetentionBeyondSnapshot, StreamNotFound
-from everbrook.protocol.retaining import format_retention, parse_retention
+from everbrook.protocol.retention import format_retention, parse_retention
 from tests.protocol.generated import generated
 from tests.protocol.views import NOW, Streams
 

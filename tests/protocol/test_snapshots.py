@@ -32,7 +32,7 @@ from everbrook.protocol.errors import (
     StreamGone,
     StreamNotFound,
 )
-from everbrook.protocol.snapshots import (
+from everbrook.protocol.retention import (
     find_snapshot,
     format_digest,
     format_snapshot_etag,

@@ -7,8 +7,15 @@ from hypothesis import given, strategies as st
 
 from everbrook.protocol import pack_messages
 from everbrook.protocol.errors import InvalidJson
-from everbrook.protocol.json_mode import MAX_BATCH_VALUES
-from everbrook.protocol.split import LARGE_BYTES, MANY_VALUES, PIECE_BYTES, Split, is_large_batch, split_in_pieces
+from everbrook.protocol.json_mode import (
+    LARGE_BYTES,
+    MANY_VALUES,
+    MAX_BATCH_VALUES,
+    PIECE_BYTES,
+    Split,
+    is_large_batch,
+    split_in_pieces,
+)
 from tests.protocol.generated import generated
 
 JSON = {b"content-type": b"application/json; charset=utf-8"}

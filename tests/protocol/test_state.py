@@ -35,9 +35,9 @@ from everbrook.protocol import (
     Trim,
     Write,
 )
+from everbrook.protocol.commands import Decision
 from everbrook.protocol.frames import Frame
-from everbrook.protocol.outcomes import Decision
-from everbrook.protocol.reading import Page
+from everbrook.protocol.read import Page
 from tests.protocol.views import BYTES, JSON, NOW, TEXT, head_of
 
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.protocol import Create, ForkFrom
+from everbrook.protocol.create import parse_sub_offset
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import (
     InvalidHeader,
     InvalidOffset,
 )
-from everbrook.protocol.forking import parse_sub_offset
 from everbrook.protocol.messages import unpack
 from tests.protocol.generated import generated
 from tests.protocol.views import JSON, NOW, KeptStream, Streams

@@ -3,7 +3,7 @@ r"""Lone surrogates beside the append itself: arrays that are split, values that
 import msgspec
 import pytest
 
-from everbrook.protocol.surrogates import decode_mended, require_json, split_array
+from everbrook.protocol.json_text import decode_mended, require_json, split_array
 
 LONE = rb'"\ud83d"'
 WRONG = [b"[1", rb'["\ud83d"', rb'["\ud83d" 1]']

@@ -27,7 +27,7 @@ from everbrook.protocol.decide import decide
 from everbrook.protocol.lifetime import ended
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.subscriptions import Subscription, decode_events, fold
-from everbrook.protocol.subscriptions.commands import SubscriptionCommand
+from everbrook.protocol.subscriptions.subscription import SubscriptionCommand
 
 NOW = 1_800_000_000_000
 WEEK = 7 * 86_400_000

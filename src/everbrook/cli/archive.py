@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from everbrook.protocol.surrogates import hide, may_have_lone
+from everbrook.protocol.json_text import hide, may_have_lone
 
 VERSION = 1
 JSON = "application/json"

@@ -132,7 +132,7 @@ def check_json(value: bytes, where: str) -> bytes:
     """Give a value if it is JSON."""
     from msgspec import MsgspecError  # noqa: PLC0415
 
-    from everbrook.protocol.surrogates import require_json  # noqa: PLC0415
+    from everbrook.protocol.json_text import require_json  # noqa: PLC0415
 
     try:
         value.decode()

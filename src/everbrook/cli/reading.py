@@ -157,7 +157,7 @@ def print_pages(pages: Iterable[Printed]) -> str | None:
 
 def _plain(page: "Page") -> Printed:
     from everbrook.client.content import Kind  # noqa: PLC0415
-    from everbrook.protocol.surrogates import split_array  # noqa: PLC0415
+    from everbrook.protocol.json_text import split_array  # noqa: PLC0415
 
     if page.kind is not Kind.JSON or not page.data:
         return page.data, page.next_offset

@@ -10,7 +10,7 @@ import click
 
 from everbrook.cli.output import note, print_json
 from everbrook.client.content import Kind, kind_of
-from everbrook.protocol.surrogates import split_array
+from everbrook.protocol.json_text import split_array
 
 if TYPE_CHECKING:
     from everbrook import Subscription

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from everbrook.client.errors import InvalidAnswer, InvalidMessage
-from everbrook.protocol.surrogates import decode_mended, mend, split_array
+from everbrook.protocol.json_text import decode_mended, mend, split_array
 
 T = TypeVar("T")
 

@@ -33,7 +33,7 @@ from everbrook.protocol.errors import (
     StreamGone,
     Unauthorized,
 )
-from everbrook.protocol.surrogates import decode_mended
+from everbrook.protocol.json_text import decode_mended
 
 POLL_TIMEOUT_SECS = 90.0
 # A heartbeat comes after each such part of a lease: two may fail.

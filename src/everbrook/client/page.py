@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from everbrook.client.content import Codec, Kind, kind_of
 from everbrook.client.errors import InvalidMessage, NotAStream
-from everbrook.protocol.surrogates import split_array
+from everbrook.protocol.json_text import split_array
 
 _ANY: Codec[Any] = Codec()
 BEGINNING, NOW = "-1", "now"

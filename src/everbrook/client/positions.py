@@ -13,8 +13,8 @@ from msgspec import Struct
 from everbrook.client.content import Kind
 from everbrook.client.page import Page
 from everbrook.protocol.errors import InvalidOffset
+from everbrook.protocol.json_text import split_array
 from everbrook.protocol.sse import encode_base64
-from everbrook.protocol.surrogates import split_array
 
 _POSITION = re.compile(r"([^~,/\s]{1,256})(?:~(\d{1,9}|end))?")
 _END = "end"

@@ -16,8 +16,7 @@ from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.page import BEGINNING, NOW, Page, is_exact
 from everbrook.client.parameters import begin_query
 from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
-from everbrook.protocol.control import Control
-from everbrook.protocol.sse import Decoder, Event, decode_base64
+from everbrook.protocol.sse import Control, Decoder, Event, decode_base64
 
 Mode = Literal["auto", "sse", "long-poll"]
 

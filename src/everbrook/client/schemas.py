@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from everbrook.protocol.dialects import InvalidChange, shown
+from everbrook.protocol.state_changes import InvalidChange, shown
 
 Decoder = Callable[[Any], Any]
 

@@ -5,7 +5,7 @@
 Each is checked as a reader would: a key that is empty is refused here, not there.
 """
 
-from everbrook.protocol.dialects import Append, Change, Json, Remove, Set, format_session, parse_message
+from everbrook.protocol.state_changes import Append, Change, Json, Remove, Set, format_session, parse_message
 
 __all__ = ["append", "remove", "set"]
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from msgspec import UNSET
 
-from everbrook.protocol.dialects import (
+from everbrook.protocol.state_changes import (
     Json,
     Remove,
     Reset,

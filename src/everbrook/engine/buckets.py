@@ -12,10 +12,9 @@ from everbrook.engine.quotas import Quota, Quotas, StoredQuota
 from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.streams import Streams
 from everbrook.engine.usage import Held
-from everbrook.protocol.commands import Append, Create, Delete, DeleteBucket, Expire
+from everbrook.protocol.commands import Append, Create, Delete, DeleteBucket, Expire, Outcome
 from everbrook.protocol.content_type import JSON
 from everbrook.protocol.errors import BucketNotFound, StreamDamaged, quoted
-from everbrook.protocol.outcomes import Outcome
 from everbrook.protocol.path import bucket_prefix, bucket_record
 from everbrook.protocol.state import Head
 from everbrook.storage.api import Storage

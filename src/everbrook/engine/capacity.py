@@ -3,10 +3,10 @@
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import Quotas
 from everbrook.engine.streams import Streams
-from everbrook.protocol.change import Change, Write
 from everbrook.protocol.commands import Command, Create
 from everbrook.protocol.errors import TooManyProducers
-from everbrook.protocol.subscriptions.commands import SubscriptionCommand, WakeUp
+from everbrook.protocol.state import Change, Write
+from everbrook.protocol.subscriptions.subscription import SubscriptionCommand, WakeUp
 from everbrook.storage.api import Storage
 from everbrook.storage.memory import producer_bytes
 

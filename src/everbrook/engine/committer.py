@@ -21,8 +21,8 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stall import StallWatch, stack_of
 from everbrook.engine.stats import Commits
 from everbrook.engine.tuning import DEFAULT_TUNING, CommitTuning
-from everbrook.protocol.change import Change
 from everbrook.protocol.errors import Unavailable
+from everbrook.protocol.state import Change
 from everbrook.storage.api import Storage, StorageFull
 
 logger = logging.getLogger(__name__)

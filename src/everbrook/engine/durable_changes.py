@@ -6,8 +6,7 @@ from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.recent_changes import RecentChanges, end_of
 from everbrook.engine.stream import Stream
-from everbrook.protocol.change import Drop, Edit, Write
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Drop, Edit, Head, Write
 
 
 class DurableChanges:

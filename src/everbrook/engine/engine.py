@@ -34,49 +34,48 @@ from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.turns import Turns
 from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Usage
-from everbrook.protocol.change import Change
 from everbrook.protocol.commands import (
     Append,
+    Appended,
+    Closed,
     Command,
     Create,
     CreateBucket,
+    Created,
+    Cut,
     Delete,
     DeleteBucket,
+    Deleted,
     DeleteSnapshot,
+    Duplicate,
+    Existing,
     Expire,
+    Outcome,
     PublishSnapshot,
     Retain,
     Trim,
+    Untouched,
 )
 from everbrook.protocol.decide import decide
 from everbrook.protocol.errors import StreamDamaged, Unavailable
-from everbrook.protocol.incarnation import require_incarnation
-from everbrook.protocol.outcomes import (
-    Appended,
-    Closed,
-    Created,
-    Cut,
-    Deleted,
-    Duplicate,
-    Existing,
-    Outcome,
-    Untouched,
-)
-from everbrook.protocol.subscriptions.commands import (
+from everbrook.protocol.lifetime import require_incarnation
+from everbrook.protocol.state import Change
+from everbrook.protocol.subscriptions.subscription import (
+    Changed,
     Claim,
     Compact,
+    Confirmed,
     Deliver,
     Lapse,
     LinkStreams,
     Report,
     Subscribe,
+    Subscription,
     SubscriptionCommand,
     UnlinkStream,
     Unsubscribe,
     WakeUp,
 )
-from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
-from everbrook.protocol.subscriptions.state import Subscription
 from everbrook.storage.api import Storage
 from everbrook.storage.pin import Pin
 

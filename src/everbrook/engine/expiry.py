@@ -14,11 +14,10 @@ from everbrook.engine.reclaim import Reclaimer
 from everbrook.engine.stats import Watched
 from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import ExpiryTuning
-from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Expire, Trim
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.lifetime import deadline, last_touch
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Drop, Edit, Head
 from everbrook.storage.api import Storage
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
-from everbrook.protocol.reading import Page
+from everbrook.protocol.read import Page
 
 UNREADABLE = "the server failed to read the stream; its log says why"
 

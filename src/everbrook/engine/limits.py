@@ -3,10 +3,9 @@
 from msgspec import Struct
 
 from everbrook.engine.records import is_own
-from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ForkTooDeep, MemoryFull, StreamFull, TooManyProducers, WakeStreamFull, quoted
 from everbrook.protocol.path import bucket_of
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Head, Write
 from everbrook.storage.api import Storage
 
 UNLIMITED = 2**63

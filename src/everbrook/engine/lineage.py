@@ -11,8 +11,7 @@ memory (skew-binary jump pointers, Myers 1983).
 from array import array
 from itertools import chain, islice
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.state import Identity
+from everbrook.protocol.state import Identity, Write
 from everbrook.storage.api import Storage
 from everbrook.storage.index import Messages
 

@@ -13,9 +13,9 @@ from msgspec import Struct
 from everbrook.engine.limits import UNLIMITED, Limits
 from everbrook.engine.records import QUOTA_RECORDS, is_own
 from everbrook.engine.usage import EVERYTHING, Differences, Held, Usage
-from everbrook.protocol.change import Change
 from everbrook.protocol.errors import BucketFull, StoreFull, TooManySubscriptions, quoted
 from everbrook.protocol.path import bucket_of
+from everbrook.protocol.state import Change
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):

@@ -15,7 +15,7 @@ from everbrook.protocol.lifetime import end_error, ended, missing
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import Sentinel
 from everbrook.protocol.query import ReadQuery
-from everbrook.protocol.reading import Page, begin, end_of_read, locate, look_up, page_from, require_kept
+from everbrook.protocol.read import Page, begin, end_of_read, locate, look_up, page_from, require_kept
 from everbrook.protocol.state import Snapshot
 from everbrook.storage.api import BlobReader, Storage
 from everbrook.storage.damage import Damaged, DamageMark

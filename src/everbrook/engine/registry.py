@@ -15,13 +15,12 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
-from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.commands import Append, Create, Delete
 from everbrook.protocol.content_type import JSON
 from everbrook.protocol.errors import MethodNotAllowed, ProtocolError, StreamDamaged, Unavailable
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.path import REGISTRY, STREAM_ROOT
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Drop, Edit, Head
 
 GONE = -1
 """Stands for the time of creation of a stream that is gone, but that the registry still lists."""

@@ -9,10 +9,9 @@ from itertools import takewhile
 
 from everbrook.engine.feed import Feed
 from everbrook.engine.lineage import Lineage
-from everbrook.protocol.change import Write
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.path import bucket_of
-from everbrook.protocol.state import Head, Producer
+from everbrook.protocol.state import Head, Producer, Write
 from everbrook.storage.damage import DamageMark
 from everbrook.storage.memory import producer_bytes, producers_bytes
 

@@ -16,11 +16,10 @@ from everbrook.engine.limits import Limits
 from everbrook.engine.lineage import Lineage
 from everbrook.engine.stream import ProducerBytes, Stream
 from everbrook.engine.tuning import DEFAULT_TUNING, StreamsTuning
-from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.errors import StreamDamaged, StreamGone, StreamNotFound, quoted
 from everbrook.protocol.lifetime import last_touch
-from everbrook.protocol.state import Head
-from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.protocol.state import Change, Drop, Edit, Head, Write
+from everbrook.protocol.subscriptions.subscription import Subscription
 from everbrook.storage.api import Record, Storage
 from everbrook.storage.damage import Damaged
 from everbrook.storage.memory import STREAM_BYTES

@@ -6,7 +6,7 @@ them as one argument.
 
 from msgspec import Struct
 
-from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
+from everbrook.protocol.subscriptions.rules import MAX_WAKE_STREAMS
 
 
 class StreamsTuning(Struct, frozen=True, kw_only=True):

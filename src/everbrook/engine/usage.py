@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change, Drop, Write
 from everbrook.protocol.path import bucket_of, bucket_prefix
-from everbrook.protocol.state import Head, Identity, Kept, Snapshot
+from everbrook.protocol.state import Change, Drop, Head, Identity, Kept, Snapshot, Write
 
 
 class Needs:

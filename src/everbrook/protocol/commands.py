@@ -1,9 +1,13 @@
-"""Commands: what a request asks for, parsed, with the time at which it is decided."""
+"""Commands, what a request asks for, and outcomes, what became of one that was not refused.
+
+A command is parsed, and has the time at which it is decided. A duplicate is an outcome, not an error.
+"""
 
 from msgspec import Struct
 
-from everbrook.protocol.split import Split
-from everbrook.protocol.state import Claim, Retention
+from everbrook.protocol.json_mode import Split
+from everbrook.protocol.state import Change, Claim, Head, Producer, Retention
+from everbrook.protocol.subscriptions.subscription import Changed as SubscriptionChanged, Confirmed
 
 
 class ForkFrom(Struct, frozen=True, gc=False):
@@ -133,3 +137,62 @@ class DeleteBucket(Struct, frozen=True, gc=False):
 Command = (
     Create | Append | Delete | Expire | PublishSnapshot | DeleteSnapshot | Retain | Trim | CreateBucket | DeleteBucket
 )
+
+
+class Created(Struct, frozen=True, gc=False):
+    """The stream is new."""
+
+    head: Head
+
+
+class Existing(Struct, frozen=True, gc=False):
+    """The stream was there, configured as asked."""
+
+    head: Head
+
+
+class Appended(Struct, frozen=True, gc=False):
+    """New bytes are in the stream; it may be closed with them."""
+
+    head: Head
+    producer: Producer | None = None
+
+
+class Closed(Struct, frozen=True, gc=False):
+    """The stream is closed, by this command or before it, without new bytes."""
+
+    head: Head
+    producer: Producer | None = None
+
+
+class Duplicate(Struct, frozen=True, gc=False):
+    """The producer's append was in the stream already."""
+
+    head: Head
+    producer: Producer
+
+
+class Deleted(Struct, frozen=True, gc=False):
+    """The stream is gone from its URL."""
+
+
+class Cut(Struct, frozen=True, gc=False):
+    """The stream keeps another part of its past, or another snapshot."""
+
+    head: Head
+
+
+class Untouched(Struct, frozen=True, gc=False):
+    """There was nothing to do."""
+
+
+Outcome = (
+    Created | Existing | Appended | Closed | Duplicate | Deleted | Cut | Untouched | SubscriptionChanged | Confirmed
+)
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """An outcome, and the change that must be durable before it is told."""
+
+    outcome: Outcome
+    change: Change = ()

@@ -8,13 +8,13 @@ Every storage engine and every transport goes through this function; no rule of 
 from collections.abc import Callable
 from typing import Any
 
-from everbrook.protocol.appending import decide_append
-from everbrook.protocol.buckets import decide_create_bucket, decide_delete_bucket
+from everbrook.protocol.append import decide_append
 from everbrook.protocol.commands import (
     Append,
     Command,
     Create,
     CreateBucket,
+    Decision,
     Delete,
     DeleteBucket,
     DeleteSnapshot,
@@ -23,12 +23,10 @@ from everbrook.protocol.commands import (
     Retain,
     Trim,
 )
-from everbrook.protocol.creating import decide_create
-from everbrook.protocol.ending import decide_delete, decide_expire
-from everbrook.protocol.outcomes import Decision
-from everbrook.protocol.retaining import decide_retain, decide_trim
-from everbrook.protocol.snapshots import decide_delete_snapshot, decide_publish
-from everbrook.protocol.subscriptions import commands as subscriptions, decide as rules
+from everbrook.protocol.create import decide_create, decide_create_bucket, decide_delete_bucket
+from everbrook.protocol.lifetime import decide_delete, decide_expire
+from everbrook.protocol.retention import decide_delete_snapshot, decide_publish, decide_retain, decide_trim
+from everbrook.protocol.subscriptions import rules, subscription as subscriptions
 from everbrook.protocol.view import View
 
 _RULES: dict[type, Callable[[View, Any], Decision]] = {

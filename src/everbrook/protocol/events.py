@@ -9,11 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from everbrook.protocol.content_type import carried_as_text
-from everbrook.protocol.control import Control
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import format_offset
-from everbrook.protocol.reading import Page
-from everbrook.protocol.sse import Event, encode_base64, encode_event
+from everbrook.protocol.read import Page
+from everbrook.protocol.sse import Control, Event, encode_base64, encode_event
 
 _json = msgspec.json.Encoder()
 

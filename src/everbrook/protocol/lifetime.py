@@ -1,16 +1,23 @@
-"""Lifetimes: sliding and absolute expiry, and when a stream can still be spoken to (§4.2, §5.1, §5.4).
+"""Lifetimes: expiry, deletion, and whether a stream can be spoken to (§4.2, §5.1, §5.4).
 
-A TTL slides: each read and each write begins it anew. An absolute expiry never moves. A TTL that is fixed, as a setting
-may have it, is one from the stream's creation on: such a stream has both. A stream that ends while forks
-still read it is soft-deleted: its URL answers 410 and its bytes stay.
+A sliding TTL begins anew with each read and each write. An absolute expiry never moves. A fixed TTL, which a setting
+may ask for, counts from the creation: such a stream has both.
+
+A stream that ends while forks still read it is soft-deleted: its URL answers 410 and its bytes stay. The end of its
+last fork ends it too, and so on up the chain of sources, all in one change.
+
+An incarnation tells a stream from those that had its name before (an extension).
 """
 
 import re
 from datetime import UTC, datetime, timedelta
 
-from everbrook.protocol.commands import Create
+from msgspec.structs import replace
+
+from everbrook.protocol.commands import Create, Decision, Delete, Deleted, Expire, Untouched
 from everbrook.protocol.errors import (
     BucketNotFound,
+    IncarnationMismatch,
     InvalidHeader,
     NotFound,
     ProtocolError,
@@ -19,7 +26,7 @@ from everbrook.protocol.errors import (
     quoted,
 )
 from everbrook.protocol.path import bucket_of, bucket_record
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Change, Drop, Edit, Head, Identity, Write
 from everbrook.protocol.view import StreamView, View
 
 MAX_TIME_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the last moment that a date can hold
@@ -126,3 +133,44 @@ def end_error(head: Head, stream: StreamView) -> ProtocolError:
     if stream.fork_count:
         return StreamGone(f"the stream at {name} was deleted; forks of it live on")
     return StreamNotFound(f"there is no stream at {name}")
+
+
+def decide_delete(view: View, command: Delete) -> Decision:
+    """Delete a stream on its owner's wish (§5.4)."""
+    return Decision(Deleted(), end_of(view, living_stream(view, command.name, command.now)))
+
+
+def decide_expire(view: View, command: Expire) -> Decision:
+    """End a stream if its time has run out and nothing ended it before."""
+    stream = view.stream(command.name)
+    if stream is None or stream.head.deleted or not ended(stream.head, stream, command.now):
+        return Decision(Untouched())
+    return Decision(Deleted(), end_of(view, stream))
+
+
+def end_of(view: View, stream: StreamView) -> Change:
+    """Give the change that ends a stream: softly if forks read it, else with the sources that only it held."""
+    if stream.fork_count:
+        return (Write(replace(stream.head, deleted=True)),)
+    edits: list[Edit] = [Drop(stream.head)]
+    fork = stream.head.identity.fork
+    while fork and (source := view.stream(fork.source)):
+        if not source.head.deleted or source.fork_count > 1:
+            break
+        edits.append(Drop(source.head))
+        fork = source.head.identity.fork
+    return tuple(edits)
+
+
+def format_incarnation(identity: Identity, epoch: int) -> bytes:
+    """Write the value of `Stream-Incarnation`. It depends on the epoch of the store, so that a restore changes it."""
+    return b"%x" % (identity.incarnation ^ epoch)
+
+
+def require_incarnation(expected: bytes, identity: Identity, epoch: int) -> None:
+    """Refuse a request that names another incarnation of the stream."""
+    told = format_incarnation(identity, epoch)
+    if expected.lower() != told:
+        raise IncarnationMismatch(
+            f"the stream has the incarnation {quoted(told)}, not {quoted(expected)}", ((b"Stream-Incarnation", told),)
+        )

@@ -5,8 +5,7 @@ A message is the unit of boundaries: one body in byte mode, one flattened elemen
 
 from collections.abc import Sequence
 
-from everbrook.protocol.json_mode import join_messages, join_part, joined_bytes, pack_messages
-from everbrook.protocol.split import Split
+from everbrook.protocol.json_mode import Split, join_messages, join_part, joined_bytes, pack_messages
 from everbrook.protocol.state import Identity
 
 

@@ -6,11 +6,10 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-from everbrook.protocol.cursor import parse_cursor
 from everbrook.protocol.errors import InvalidHeader, InvalidOffset, InvalidQuery, quoted
 from everbrook.protocol.lifetime import MAX_TIME_MS, parse_time
-from everbrook.protocol.memory import remember
-from everbrook.protocol.offset import Sentinel, parse_offset
+from everbrook.protocol.memo import remember
+from everbrook.protocol.offset import Sentinel, parse_cursor, parse_offset
 
 MAX_COUNT_DIGITS = 15
 

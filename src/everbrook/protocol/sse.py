@@ -93,3 +93,14 @@ class Decoder:
         data, kind = self._data, self._type or b"message"
         self._data, self._type = [], b""
         return Event(kind, b"\n".join(data), self._id) if data else None
+
+
+class Control(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a control event tells a reader."""
+
+    stream_next_offset: str
+    stream_cursor: str | None = None
+    up_to_date: bool = False
+    stream_closed: bool = False
+    data_altered: bool = False
+    """Whether the data before it is not what is stored, byte for byte: events turn the CRs of a text into LFs."""

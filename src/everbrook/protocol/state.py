@@ -1,8 +1,13 @@
-"""The state of a stream: an identity that never changes, and a small head that each change replaces.
+"""The state of a stream, and the changes that replace it.
+
+A stream is an identity that never changes and a small head that each change replaces. A change is durable entirely or
+not at all: a tuple of edits of one or several streams. Fork entries follow from the edits: writing the first head of a
+fork enters it under its source, dropping it takes the entry out.
 
 Times are milliseconds since the Unix epoch, positions are counts of stored bytes.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 from msgspec import Struct
@@ -142,3 +147,31 @@ class Head(Struct, frozen=True, gc=False):
     stream_seq: bytes | None = None
     deleted: bool = False
     kept: Kept = WHOLE
+
+
+class Write(Struct, frozen=True, gc=False):
+    """The stream's head becomes `head`, and `data` is appended to its bytes.
+
+    `ends` are the offsets at which the messages in `data` end, the last being the new tail. `forgotten` are the
+    producers whose state is not kept any longer. The first write of an incarnation has `created` set, one that changes
+    what the stream keeps of its past has `cut`.
+    """
+
+    head: Head
+    data: bytes = b""
+    ends: Sequence[int] = ()
+    producer_id: bytes | None = None
+    producer: Producer | None = None
+    forgotten: tuple[bytes, ...] = ()
+    created: bool = False
+    cut: bool = False
+
+
+class Drop(Struct, frozen=True, gc=False):
+    """The stream and its bytes are gone, and its name is free."""
+
+    head: Head
+
+
+Edit = Write | Drop
+Change = tuple[Edit, ...]

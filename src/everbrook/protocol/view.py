@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from everbrook.protocol.state import Head, Producer
-from everbrook.protocol.subscriptions.state import Subscription
+from everbrook.protocol.subscriptions.subscription import Subscription
 
 
 class Boundaries(Protocol):

@@ -7,7 +7,7 @@ begin with, before anything else looks at it. So no gate, bound or log can be pa
 import re
 
 from everbrook.protocol.errors import BadRequest, quoted
-from everbrook.protocol.memory import remember
+from everbrook.protocol.memo import remember
 from everbrook.protocol.path import BUCKETS, STREAM_ROOT, parse_source_path
 from everbrook.server.exchange import Request
 from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, is_at

@@ -28,7 +28,7 @@ from everbrook.protocol.path import (
     parse_stream_path,
 )
 from everbrook.protocol.subscriptions.config import MAX_STREAMS
-from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
+from everbrook.protocol.subscriptions.rules import MAX_WAKE_STREAMS
 
 # What the server itself has, beside the two surfaces.
 HEALTH, READINESS = b"/healthz", b"/readyz"

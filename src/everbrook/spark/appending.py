@@ -24,7 +24,7 @@ from msgspec import Struct
 from everbrook.client.content import JSON, Kind, join, kind_of
 from everbrook.client.models import KnownProducer
 from everbrook.protocol.errors import ContentTypeMismatch, NotFound, PayloadTooLarge, StaleEpoch, StreamNotFound
-from everbrook.protocol.surrogates import require_json
+from everbrook.protocol.json_text import require_json
 from everbrook.spark.connection import Connection, Post, connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow, Layout

@@ -17,7 +17,7 @@ from everbrook.client.errors import Unsupported
 from everbrook.client.models import Changes, StreamInfo
 from everbrook.client.wire.request import ConnectionBroken
 from everbrook.protocol.errors import NotFound, OffsetGone, ProtocolError
-from everbrook.protocol.subscriptions.glob import GlobTrie, literal_prefix
+from everbrook.protocol.subscriptions.pattern import GlobTrie, literal_prefix
 from everbrook.spark.connection import Connection
 from everbrook.spark.options import Selection
 from everbrook.spark.positions import BEGINNING, Position, format_position, offset_of

@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from everbrook.client.tables.json_columns import text_of
-from everbrook.protocol.dialects import (
+from everbrook.protocol.json_text import decode_mended
+from everbrook.protocol.state_changes import (
     Append,
     InvalidChange,
     Remove,
@@ -21,7 +22,6 @@ from everbrook.protocol.dialects import (
     StateMessage,
     parse_message,
 )
-from everbrook.protocol.surrogates import decode_mended
 from everbrook.spark.bundle import Bundle
 
 _NAMES = ("type", "key", "operation", "value", "old_value", "headers")

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import is_variant
 from pyspark.sql.types import VariantVal
 
 from everbrook.client.tables.json_columns import text_of
-from everbrook.protocol.surrogates import decode_mended, mend
+from everbrook.protocol.json_text import decode_mended, mend
 
 _INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, pa.int32(): 31, pa.int64(): 63}
 

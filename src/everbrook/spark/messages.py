@@ -17,7 +17,7 @@ from msgspec import Struct
 from pyspark.sql.pandas.types import is_variant
 from pyspark.sql.types import BinaryType, StringType, StructType, VariantVal
 
-from everbrook.protocol.surrogates import require_json
+from everbrook.protocol.json_text import require_json
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.options import SinkOptions
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from everbrook.client.models import KnownProducer
 from everbrook.protocol.errors import PositionMoved
-from everbrook.protocol.position import MAX_POSITION_BYTES
+from everbrook.protocol.producer import MAX_POSITION_BYTES
 from everbrook.spark.connection import Connection, Post
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.shared_producer import BatchUncertain

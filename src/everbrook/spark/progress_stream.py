@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from everbrook.client.errors import ClientError
-from everbrook.protocol.dialects import Remove, Set, format_state
 from everbrook.protocol.errors import ProtocolError
+from everbrook.protocol.state_changes import Remove, Set, format_state
 from everbrook.spark.connection import connect
 from everbrook.spark.options import ServerOptions
 

@@ -11,8 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change, Write
-from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.index import Messages
 from everbrook.storage.pin import Pin

@@ -15,8 +15,8 @@ from typing import Protocol
 import lmdb
 from msgspec import Struct
 
-from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
+from everbrook.protocol.state import Change, Write
 from everbrook.storage.api import Checkpoints, Record, StorageFull
 from everbrook.storage.base_state import BaseState, Opened, parse_opened
 from everbrook.storage.checkpoint import Checkpoint

@@ -8,10 +8,9 @@ from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
-from everbrook.protocol.change import Change, Write
 from everbrook.protocol.errors import StreamDamaged
 from everbrook.protocol.path import bucket_of
-from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.protocol.state import Change, Head, Identity, Producer, Write
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.index import INDEX_ENTRY_BYTES, Messages, Run

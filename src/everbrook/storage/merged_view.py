@@ -12,9 +12,8 @@ from heapq import merge
 from itertools import islice
 from typing import ParamSpec, TypeVar
 
-from everbrook.protocol.change import Edit, Write
 from everbrook.protocol.errors import StreamDamaged
-from everbrook.protocol.state import Head, Identity, Producer
+from everbrook.protocol.state import Edit, Head, Identity, Producer, Write
 from everbrook.storage.api import Record, floor_of, needs_blob
 from everbrook.storage.damage import Damaged, DamageMark
 from everbrook.storage.index import MessageIndex, Messages, Run

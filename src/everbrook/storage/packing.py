@@ -9,10 +9,23 @@ from itertools import accumulate, chain
 from operator import sub
 from struct import Struct
 
-from everbrook.protocol.change import Change, Drop, Edit, Write
 from everbrook.protocol.content_type import parse_media_type
-from everbrook.protocol.split import Ends
-from everbrook.protocol.state import WHOLE, Claim, Fork, Head, Identity, Kept, Producer, Retention, Snapshot
+from everbrook.protocol.json_mode import Ends
+from everbrook.protocol.state import (
+    WHOLE,
+    Change,
+    Claim,
+    Drop,
+    Edit,
+    Fork,
+    Head,
+    Identity,
+    Kept,
+    Producer,
+    Retention,
+    Snapshot,
+    Write,
+)
 
 CREATE, WRITE, DROP = 1, 2, 3
 

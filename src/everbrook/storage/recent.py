@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from everbrook.protocol.change import Drop, Edit, Write
-from everbrook.protocol.state import Head, Producer
+from everbrook.protocol.state import Drop, Edit, Head, Producer, Write
 from everbrook.storage.index import Run
 from everbrook.storage.names import Names
 

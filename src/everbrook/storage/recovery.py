@@ -4,8 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from everbrook.protocol.change import Drop, Edit, Write
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Drop, Edit, Head, Write
 from everbrook.storage.damage import Damage, DamageMark
 from everbrook.storage.disk import Disk
 from everbrook.storage.journal_scan import Lost, Recovered, Torn

@@ -5,7 +5,8 @@ import msgspec
 from everbrook.protocol import Append, Create, Delete, Outcome
 from everbrook.protocol.messages import unpack
 from everbrook.protocol.subscriptions import Compact, Config, Subscription, Wake
-from everbrook.protocol.subscriptions.commands import (
+from everbrook.protocol.subscriptions.rules import backfill
+from everbrook.protocol.subscriptions.subscription import (
     Claim,
     Deliver,
     Lapse,
@@ -16,7 +17,6 @@ from everbrook.protocol.subscriptions.commands import (
     Unsubscribe,
     WakeUp,
 )
-from everbrook.protocol.subscriptions.decide import backfill
 from tests.protocol.views import JSON, NOW, TEXT, Streams
 
 ROOT = b"/v1/stream/"

@@ -7,7 +7,7 @@ from types import FrameType
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.protocol.subscriptions.glob import GlobTrie, compile_glob, literal_prefix, normal_form
+from everbrook.protocol.subscriptions.pattern import GlobTrie, compile_glob, literal_prefix, normal_form
 from tests.protocol.generated import generated
 
 # A stream may well be called `*`: in a path that is a segment like any other.

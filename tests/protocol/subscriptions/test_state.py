@@ -15,7 +15,7 @@ from everbrook.protocol.subscriptions import (
     decode_events,
     fold,
 )
-from everbrook.protocol.subscriptions.state import (
+from everbrook.protocol.subscriptions.subscription import (
     Delivered,
     Failed,
     Linked,

@@ -9,8 +9,8 @@ from everbrook.protocol import Deleted, Untouched
 from everbrook.protocol.errors import InvalidRequest, SubscriptionExists, SubscriptionNotFound
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Link
 from everbrook.protocol.subscriptions.config import MAX_STREAMS
-from everbrook.protocol.subscriptions.decide import matched_by_pattern
-from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
+from everbrook.protocol.subscriptions.rules import matched_by_pattern
+from everbrook.protocol.subscriptions.subscription import Changed, Confirmed
 from tests.protocol.subscriptions.deciding import HOOK, PULL, RECORD, Desk
 from tests.protocol.views import NOW
 

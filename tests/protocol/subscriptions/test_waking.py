@@ -13,7 +13,7 @@ from everbrook.protocol.errors import (
     StreamNotFound,
 )
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Wake
-from everbrook.protocol.subscriptions.decide import MAX_WAKE_STREAMS
+from everbrook.protocol.subscriptions.rules import MAX_WAKE_STREAMS
 from tests.protocol.subscriptions.deciding import HOOK, LEASE_MS, PULL, Desk
 from tests.protocol.views import NOW
 

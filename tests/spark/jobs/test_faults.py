@@ -49,7 +49,7 @@ def test_what_a_task_raised_is_found_before_the_frames_of_java() -> None:
         "everbrook.spark.given.InvalidOption",
         "everbrook.spark.losses.DataLoss",
         "everbrook.spark.capture.errors.ChangesLost",
-        "everbrook.protocol.errors.streams.StreamClosed",
+        "everbrook.protocol.errors.StreamClosed",
     ],
 )
 def test_what_a_restart_can_not_mend_is_not_restarted(kind: str) -> None:

@@ -26,9 +26,9 @@ from everbrook.client.page import BEGINNING, Page
 from everbrook.client.read_state import Mode
 from everbrook.client.schemas import Schemas
 from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
-from everbrook.protocol.dialects import InvalidChange, Reset, StateMessage, parse_message
-from everbrook.protocol.folding import Entities, State, format_snapshot, parse_snapshot
-from everbrook.protocol.surrogates import decode_mended, split_array
+from everbrook.protocol.entities import Entities, State, format_snapshot, parse_snapshot
+from everbrook.protocol.json_text import decode_mended, split_array
+from everbrook.protocol.state_changes import InvalidChange, Reset, StateMessage, parse_message
 
 if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream

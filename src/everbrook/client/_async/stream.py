@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from everbrook.client.read_state import Mode
     from everbrook.client.tables.forms import Columns
     from everbrook.client.tables.table import Table
-    from everbrook.protocol.dialects import InvalidChange
     from everbrook.protocol.frames import Frames
+    from everbrook.protocol.state_changes import InvalidChange
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Self
 
 from everbrook.client.errors import ChangesMissed
-from everbrook.protocol.dialects import StateMessage
+from everbrook.protocol.state_changes import StateMessage
 
 
 class Changes:

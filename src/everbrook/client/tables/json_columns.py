@@ -16,8 +16,7 @@ import pyarrow.json
 
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.tables.shapes import MAX_DEPTH, TEXT, Kind, Shape, merge, shape_of, size_between
-from everbrook.protocol.nesting import MAX_LEVELS, too_deep
-from everbrook.protocol.surrogates import decode_mended, mend
+from everbrook.protocol.json_text import MAX_LEVELS, decode_mended, mend, too_deep
 
 _COLUMN = "messages"
 _LARGEST_EXACT = 2.0**53

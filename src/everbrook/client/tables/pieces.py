@@ -16,8 +16,7 @@ from everbrook.client.content import Kind
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page
 from everbrook.protocol.frames import Frames
-from everbrook.protocol.nesting import MAX_LEVELS, any_too_deep
-from everbrook.protocol.surrogates import split_array
+from everbrook.protocol.json_text import MAX_LEVELS, any_too_deep, split_array
 
 TIME = pa.timestamp("ms", "UTC")
 OFFSET = pa.string()

@@ -5,11 +5,11 @@ is appended before the subscription exists.
 """
 
 from everbrook.engine.engine import Engine
-from everbrook.protocol.change import Drop, Edit
+from everbrook.protocol.state import Drop, Edit
 from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.decide import backfill
-from everbrook.protocol.subscriptions.glob import literal_prefix
-from everbrook.protocol.subscriptions.state import Link
+from everbrook.protocol.subscriptions.pattern import literal_prefix
+from everbrook.protocol.subscriptions.rules import backfill
+from everbrook.protocol.subscriptions.subscription import Link
 
 
 class Backfill:

@@ -14,8 +14,15 @@ from everbrook.engine.usage import Held
 from everbrook.protocol.errors import StreamDamaged, SubscriptionNotFound, quoted
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.glob import GlobTrie
-from everbrook.protocol.subscriptions.state import Event, Stated, Subscription, decode_events, encode_events, fold
+from everbrook.protocol.subscriptions.pattern import GlobTrie
+from everbrook.protocol.subscriptions.subscription import (
+    Event,
+    Stated,
+    Subscription,
+    decode_events,
+    encode_events,
+    fold,
+)
 
 logger = logging.getLogger(__name__)
 

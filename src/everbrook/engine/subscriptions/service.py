@@ -19,21 +19,22 @@ from everbrook.engine.subscriptions.backfill import Backfill
 from everbrook.engine.subscriptions.index import Active, SubscriptionIndex, Trouble, record_name, size_of
 from everbrook.engine.subscriptions.wakes import Deliverer, Delivery, WakeScheduler
 from everbrook.engine.usage import Held
-from everbrook.protocol.commands import Delete
+from everbrook.protocol.commands import Delete, Untouched
 from everbrook.protocol.errors import NoPendingWork, ProtocolError
-from everbrook.protocol.outcomes import Untouched
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT, bucket_of, bucket_record
-from everbrook.protocol.subscriptions.commands import (
+from everbrook.protocol.subscriptions.config import Config
+from everbrook.protocol.subscriptions.subscription import (
+    Changed,
     Claim,
+    Confirmed,
     LinkStreams,
     Report,
     Subscribe,
+    Subscription,
     UnlinkStream,
     Unsubscribe,
+    fold,
 )
-from everbrook.protocol.subscriptions.config import Config
-from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
-from everbrook.protocol.subscriptions.state import Subscription, fold
 
 
 class WakeReport(Struct, frozen=True):

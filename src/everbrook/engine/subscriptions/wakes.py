@@ -15,12 +15,18 @@ from msgspec import Struct
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.engine.subscriptions.index import Active, SubscriptionIndex, Trouble, path_of, record_name
-from everbrook.protocol.change import Drop, Edit
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, quoted
-from everbrook.protocol.state import Head
-from everbrook.protocol.subscriptions.commands import Compact, Deliver, Lapse, Report, WakeUp
-from everbrook.protocol.subscriptions.outcomes import Changed
-from everbrook.protocol.subscriptions.state import Subscription, Wake
+from everbrook.protocol.state import Drop, Edit, Head
+from everbrook.protocol.subscriptions.subscription import (
+    Changed,
+    Compact,
+    Deliver,
+    Lapse,
+    Report,
+    Subscription,
+    Wake,
+    WakeUp,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.protocol.subscriptions.commands import Compact as Compact
     from everbrook.protocol.subscriptions.config import Config as Config
-    from everbrook.protocol.subscriptions.decide import is_linked as is_linked
-    from everbrook.protocol.subscriptions.state import (
+    from everbrook.protocol.subscriptions.rules import is_linked as is_linked
+    from everbrook.protocol.subscriptions.subscription import (
         BEFORE_FIRST as BEFORE_FIRST,
+        Compact as Compact,
         Ended as Ended,
         Event as Event,
         Held as Held,
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".commands": "Compact",
         ".config": "Config",
-        ".decide": "is_linked",
-        ".state": "BEFORE_FIRST Ended Event Held Link Subscription Wake decode_events fold",
+        ".rules": "is_linked",
+        ".subscription": ("BEFORE_FIRST Compact Ended Event Held Link Subscription Wake decode_events fold"),
     },
 )

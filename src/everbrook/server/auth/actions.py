@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from everbrook.protocol.memory import MAX_KEY_BYTES
+from everbrook.protocol.memo import MAX_KEY_BYTES
 from everbrook.protocol.path import BUCKETS, REGISTRY, STREAM_ROOT
 from everbrook.server.auth.scopes import Verb
 from everbrook.server.exchange import Request

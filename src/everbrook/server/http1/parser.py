@@ -18,7 +18,7 @@ from everbrook.protocol.errors import (
     VersionNotSupported,
     quoted,
 )
-from everbrook.protocol.memory import remember
+from everbrook.protocol.memo import remember
 from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
 from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
 from everbrook.server.http1.wire import render_without_upgrade

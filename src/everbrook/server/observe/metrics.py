@@ -17,8 +17,8 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stats import EngineStats, Histogram
 from everbrook.engine.subscriptions.service import Subscriptions
-from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
+from everbrook.protocol.read import NO_STORE
 from everbrook.server.exchange import Request, Response
 from everbrook.server.observe.catalogue import METRICS, Kind
 from everbrook.server.observe.counters import COUNTED

@@ -7,11 +7,10 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.engine.stream import Stream
 from everbrook.protocol import multipart
-from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
 from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamDamaged, StreamNotFound
 from everbrook.protocol.query import parse_parameters
-from everbrook.protocol.reading import page_from
+from everbrook.protocol.read import NO_STORE, page_from
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.exchange import Exchange, Reply, Request, Response
 from everbrook.server.resources.headers import CLOSED, with_incarnation

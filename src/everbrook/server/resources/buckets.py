@@ -15,7 +15,7 @@ from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.commands import CreateBucket
 from everbrook.protocol.errors import InvalidRequest, ProtocolError, Unavailable
 from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket_prefix
-from everbrook.protocol.retaining import format_retention, parse_retention
+from everbrook.protocol.retention import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.scopes import below
 from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response

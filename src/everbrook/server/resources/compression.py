@@ -12,8 +12,8 @@ from functools import partial
 from typing import Protocol
 
 from everbrook.engine.faults import Callback, Faults
-from everbrook.protocol.memory import remember
-from everbrook.protocol.reading import Page
+from everbrook.protocol.memo import remember
+from everbrook.protocol.read import Page
 from everbrook.server.exchange import Exchange, Reply, Response
 
 if sys.version_info >= (3, 14):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions.service import Subscriptions
-from everbrook.protocol.subscriptions.state import Subscription, Wake
+from everbrook.protocol.subscriptions.subscription import Subscription, Wake
 from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.location import Locator
 from everbrook.server.pending import Loading

@@ -1,9 +1,8 @@
 """Header lines that several answers share."""
 
-from everbrook.protocol.caching import NO_STORE
-from everbrook.protocol.incarnation import require_incarnation
-from everbrook.protocol.reading import Page
-from everbrook.protocol.retaining import format_retention
+from everbrook.protocol.lifetime import require_incarnation
+from everbrook.protocol.read import NO_STORE, Page
+from everbrook.protocol.retention import format_retention
 from everbrook.protocol.state import Head, Identity, Producer
 from everbrook.server.exchange import Request, Response
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 from everbrook.engine.engine import Engine
 from everbrook.engine.recent_changes import Ended
 from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamGone, StreamNotFound
-from everbrook.protocol.incarnation import format_incarnation
+from everbrook.protocol.lifetime import format_incarnation
 from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head

@@ -8,14 +8,13 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.engine.feed import UNREADABLE, Batch
 from everbrook.engine.stream import Stream
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, cache_control, format_etag, matches
 from everbrook.protocol.content_type import carried_as_text
-from everbrook.protocol.cursor import current_cursor
 from everbrook.protocol.errors import ProtocolError, StreamDamaged
 from everbrook.protocol.events import encode_page
 from everbrook.protocol.lifetime import deadline
 from everbrook.protocol.messages import unpack
-from everbrook.protocol.reading import Page
+from everbrook.protocol.offset import current_cursor
+from everbrook.protocol.read import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, Page, cache_control, format_etag, matches
 from everbrook.protocol.sse import KEEP_ALIVE
 from everbrook.server.auth.policy import Vigil, keep_vigil
 from everbrook.server.exchange import Exchange, Request, Response, problem_response

@@ -14,7 +14,7 @@ from everbrook.engine.faults import Callback
 from everbrook.engine.stream import Stream
 from everbrook.protocol.errors import ProtocolError
 from everbrook.protocol.messages import unpack_part, unpacked_bytes
-from everbrook.protocol.reading import Page
+from everbrook.protocol.read import Page
 from everbrook.server.exchange import Exchange, Response
 from everbrook.server.resources.compression import CODERS, Coder, encoded_lines
 

@@ -12,7 +12,6 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stream import Stream
 from everbrook.engine.uploads import Upload
-from everbrook.protocol.caching import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, matches
 from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot, Retain
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
 from everbrook.protocol.errors import (
@@ -25,9 +24,10 @@ from everbrook.protocol.errors import (
     Unavailable,
     quoted,
 )
-from everbrook.protocol.incarnation import format_incarnation
+from everbrook.protocol.lifetime import format_incarnation
 from everbrook.protocol.offset import Sentinel, parse_offset
-from everbrook.protocol.snapshots import (
+from everbrook.protocol.read import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, matches
+from everbrook.protocol.retention import (
     find_snapshot,
     format_digest,
     format_snapshot_etag,

@@ -9,24 +9,26 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.registry import Registry, require_writable
 from everbrook.engine.stream import Stream
 from everbrook.protocol import frames
-from everbrook.protocol.appending import parse_expected_tail, parse_stream_seq
-from everbrook.protocol.caching import NO_STORE, cache_control, format_etag, matches
-from everbrook.protocol.commands import Append, Create, Delete, ForkFrom
-from everbrook.protocol.cursor import next_cursor
+from everbrook.protocol.append import parse_expected_tail, parse_stream_seq
+from everbrook.protocol.commands import Append, Appended, Create, Delete, Existing, ForkFrom
+from everbrook.protocol.create import parse_sub_offset
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged
-from everbrook.protocol.forking import parse_sub_offset
-from everbrook.protocol.incarnation import format_incarnation
-from everbrook.protocol.lifetime import deadline, format_expires_at, parse_expires_at, parse_ttl, told_ttl_secs
+from everbrook.protocol.json_mode import LARGE_BYTES, Split, is_large_batch, split_in_pieces
+from everbrook.protocol.lifetime import (
+    deadline,
+    format_expires_at,
+    format_incarnation,
+    parse_expires_at,
+    parse_ttl,
+    told_ttl_secs,
+)
 from everbrook.protocol.messages import unpack
-from everbrook.protocol.offset import Sentinel, parse_fork_offset, parse_offset
-from everbrook.protocol.outcomes import Appended, Existing
+from everbrook.protocol.offset import Sentinel, next_cursor, parse_fork_offset, parse_offset
 from everbrook.protocol.path import REGISTRY, parse_stream_path
-from everbrook.protocol.position import parse_position, parse_resumed
-from everbrook.protocol.producer import parse_claim
+from everbrook.protocol.producer import parse_claim, parse_position, parse_resumed
 from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
-from everbrook.protocol.reading import Page
-from everbrook.protocol.retaining import parse_retention
-from everbrook.protocol.split import LARGE_BYTES, Split, is_large_batch, split_in_pieces
+from everbrook.protocol.read import NO_STORE, Page, cache_control, format_etag, matches
+from everbrook.protocol.retention import parse_retention
 from everbrook.server.exchange import Reply, Request, Response, problem_response
 from everbrook.server.limits.large_changes import LargeChanges
 from everbrook.server.location import Locator, StreamRoots

@@ -8,13 +8,13 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions.service import Subscriptions, WakeReport
-from everbrook.protocol.caching import NO_STORE
 from everbrook.protocol.errors import AlreadyClaimed, InvalidAck, InvalidRequest, ProtocolError, TokenInvalid
 from everbrook.protocol.offset import Sentinel, parse_offset
 from everbrook.protocol.path import decode_path
 from everbrook.protocol.query import parse_parameters, require_utf8
+from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.subscriptions.config import Config, parse_config, parse_path, parse_paths, parse_subscription_id
-from everbrook.protocol.subscriptions.state import Subscription, format_position
+from everbrook.protocol.subscriptions.subscription import Subscription, format_position
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.pending import Steps, answer_in_slices
 from everbrook.server.resources.control import REPORTS

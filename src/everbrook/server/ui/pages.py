@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 
 from msgspec import Struct
 
-from everbrook.protocol.caching import matches
+from everbrook.protocol.read import matches
 from everbrook.server.exchange import Request, Response
 from everbrook.server.routes import PAGE, READING, nothing_at, refuse_method
 

@@ -25,7 +25,7 @@ from httpcore2 import (
 from msgspec import Struct
 
 from everbrook.protocol.errors import WebhookUrlRejected
-from everbrook.protocol.nesting import too_deep
+from everbrook.protocol.json_text import too_deep
 from everbrook.server.webhooks.guard import Resolver, Target, check_url
 from everbrook.server.webhooks.network import GuardedNetwork, SystemResolver
 

@@ -19,9 +19,9 @@ from everbrook.engine.subscriptions.wakes import Delivery
 from everbrook.protocol.errors import Fenced, ProtocolError, TokenInvalid
 from everbrook.protocol.lifetime import format_expires_at
 from everbrook.protocol.state import Head
-from everbrook.protocol.subscriptions.decide import matched_by_pattern
-from everbrook.protocol.subscriptions.glob import literal_prefix
-from everbrook.protocol.subscriptions.state import Subscription, Wake, format_position
+from everbrook.protocol.subscriptions.pattern import literal_prefix
+from everbrook.protocol.subscriptions.rules import matched_by_pattern
+from everbrook.protocol.subscriptions.subscription import Subscription, Wake, format_position
 from everbrook.server.exchange import OnDelivery, Request
 from everbrook.server.location import Locator
 from everbrook.server.webhooks.delivery import STOPPED, DeliveryLimits, WebhookClient

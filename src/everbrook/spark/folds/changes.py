@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from everbrook.client.content import Kind, kind_of
 from everbrook.client.models import Snapshot
-from everbrook.protocol.dialects import InvalidChange
 from everbrook.protocol.frames import Frames
+from everbrook.protocol.state_changes import InvalidChange
 from everbrook.spark.folds.dead_letters import Letters, Skipped
 from everbrook.spark.folds.reports import Refused
 from everbrook.spark.folds.state import FoldedState, decode_messages

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from everbrook.protocol.subscriptions.glob import GlobTrie
+from everbrook.protocol.subscriptions.pattern import GlobTrie
 from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count
 from everbrook.spark.options import OF_SPARK, Selection, ServerOptions, selection_of, server_of
 

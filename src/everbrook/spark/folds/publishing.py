@@ -22,7 +22,7 @@ from everbrook.protocol.errors import (
     SnapshotSuperseded,
     StreamGone,
 )
-from everbrook.protocol.snapshots import format_digest
+from everbrook.protocol.retention import format_digest
 from everbrook.spark.connection import Connection
 from everbrook.spark.folds.plans import Plan
 from everbrook.spark.folds.reading import explained, snapshot_url

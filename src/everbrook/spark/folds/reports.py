@@ -17,7 +17,7 @@ from msgspec import Struct, json, structs
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from everbrook.protocol.dialects import Set, format_state
+from everbrook.protocol.state_changes import Set, format_state
 from everbrook.spark.folds.plans import Plan
 from everbrook.spark.folds.rows import record_batch
 from everbrook.spark.progress_stream import now

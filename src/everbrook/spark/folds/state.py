@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from everbrook.protocol.dialects import Append, InvalidChange, StateMessage, parse_message
-from everbrook.protocol.folding import State, parse_snapshot
-from everbrook.protocol.surrogates import decode_mended, split_array
+from everbrook.protocol.entities import State, parse_snapshot
+from everbrook.protocol.json_text import decode_mended, split_array
+from everbrook.protocol.state_changes import Append, InvalidChange, StateMessage, parse_message
 
 _SETTING, _SESSION_SETTING = frozenset({"insert", "update", "upsert"}), frozenset({"set"})
 _NOTHING = object()

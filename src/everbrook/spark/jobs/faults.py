@@ -30,10 +30,8 @@ _LASTING = {
     "everbrook.spark.appending.StreamDeleted": _ANEW,
     "everbrook.spark.capture.errors.CaptureRefused": "",
     "everbrook.client.errors.Unsupported": "",
-    "everbrook.protocol.errors.streams.StreamClosed": (
-        "a closed stream takes nothing more: choose another, and reset the job"
-    ),
-    "everbrook.protocol.errors.streams.ContentTypeMismatch": "",
+    "everbrook.protocol.errors.StreamClosed": ("a closed stream takes nothing more: choose another, and reset the job"),
+    "everbrook.protocol.errors.ContentTypeMismatch": "",
 }
 """Errors that a restart can't mend, with the way out where their own words do not say it."""
 _OF_SPARK = {"AnalysisException", "ParseException", "IllegalArgumentException"}

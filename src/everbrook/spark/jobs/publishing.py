@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from everbrook.protocol.dialects import Set, format_state
+from everbrook.protocol.state_changes import Set, format_state
 from everbrook.spark.jobs.board import Board, JobState, State
 from everbrook.spark.jobs.job import Lag, LagOf
 from everbrook.spark.progress_stream import ProgressStream, now

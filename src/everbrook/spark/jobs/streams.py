@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from msgspec import Struct, json, structs
 
-from everbrook.protocol.subscriptions.glob import GlobTrie
+from everbrook.protocol.subscriptions.pattern import GlobTrie
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.jobs.job import Count, Job, Lag, LagOf, ServerKeys, Text
 from everbrook.spark.jobs.places import Place, server_url

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Raw, Struct
 
-from everbrook.protocol.surrogates import decode_mended
+from everbrook.protocol.json_text import decode_mended
 from everbrook.spark.lake.columns import RESCUED, Column, Columns, agreed, column_name, rescued_column
 from everbrook.spark.lake.values import NULL, infer, read_values
 

@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct
 
-from everbrook.protocol.dialects import (
+from everbrook.protocol.entities import State
+from everbrook.protocol.state_changes import (
     Append,
     Change,
     InvalidChange,
@@ -22,7 +23,6 @@ from everbrook.protocol.dialects import (
     parse_message,
     shown,
 )
-from everbrook.protocol.folding import State
 from everbrook.spark.postgres import digits
 from everbrook.spark.postgres.dividing import RowRefused
 from everbrook.spark.postgres.keys import Entity

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everbrook.protocol.dialects import shown
+from everbrook.protocol.state_changes import shown
 from everbrook.spark.postgres import digits
 from everbrook.spark.postgres.copying import column_of, data_of
 

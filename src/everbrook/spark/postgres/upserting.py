@@ -13,7 +13,15 @@ import pyarrow as pa
 from psycopg import sql
 from psycopg.sql import SQL, Composed, Identifier
 
-from everbrook.protocol.dialects import Append as AppendChange, Change, InvalidChange, Remove, Set, StateMessage, shown
+from everbrook.protocol.state_changes import (
+    Append as AppendChange,
+    Change,
+    InvalidChange,
+    Remove,
+    Set,
+    StateMessage,
+    shown,
+)
 from everbrook.spark.postgres import digits, texts
 from everbrook.spark.postgres.copying import column_of, data_of, numbers_of, rows_of
 from everbrook.spark.postgres.database import Cursor

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from everbrook.protocol.change import Drop, Edit, Write
-from everbrook.protocol.state import Head, Identity
+from everbrook.protocol.state import Drop, Edit, Head, Identity, Write
 from everbrook.storage.base_state import Opened
 from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.report import DamagedStream, Findings

@@ -11,9 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Drop, Edit, Write
 from everbrook.protocol.errors import quoted
-from everbrook.protocol.state import Head, Identity, Kept, Snapshot
+from everbrook.protocol.state import Drop, Edit, Head, Identity, Kept, Snapshot, Write
 from everbrook.storage.base_state import Opened
 from everbrook.storage.check.stream_cut import clipped, inherited_loss, orphaned, raised_kept, without_snapshot
 from everbrook.storage.checkpoint import Checkpoint

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Drop, Write
 from everbrook.protocol.errors import quoted
-from everbrook.protocol.state import Fork, Head, Kept, Snapshot
+from everbrook.protocol.state import Drop, Fork, Head, Kept, Snapshot, Write
 from everbrook.storage.checkpoint import Checkpoint
 from everbrook.storage.chunk import Chunk, inline_parts, is_inline, parse_location
 from everbrook.storage.damage import Damaged

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from everbrook.protocol.change import Change, Drop, Write
+from everbrook.protocol.commands import Decision, Deleted, Untouched
 from everbrook.protocol.content_type import JSON
 from everbrook.protocol.errors import (
     AlreadyClaimed,
@@ -22,36 +22,34 @@ from everbrook.protocol.errors import (
 )
 from everbrook.protocol.lifetime import ended, living_stream
 from everbrook.protocol.messages import pack
-from everbrook.protocol.outcomes import Decision, Deleted, Untouched
-from everbrook.protocol.state import WHOLE, Head, Identity, Kept, Snapshot
-from everbrook.protocol.subscriptions.commands import (
+from everbrook.protocol.state import WHOLE, Change, Drop, Head, Identity, Kept, Snapshot, Write
+from everbrook.protocol.subscriptions.config import MAX_STREAMS, Config, require_others
+from everbrook.protocol.subscriptions.pattern import compile_glob
+from everbrook.protocol.subscriptions.subscription import (
+    BEFORE_FIRST,
+    Changed,
     Claim,
     Compact,
+    Confirmed,
     Deliver,
-    Lapse,
-    LinkStreams,
-    Report,
-    Subscribe,
-    UnlinkStream,
-    Unsubscribe,
-    WakeUp,
-)
-from everbrook.protocol.subscriptions.config import MAX_STREAMS, Config, require_others
-from everbrook.protocol.subscriptions.glob import compile_glob
-from everbrook.protocol.subscriptions.outcomes import Changed, Confirmed
-from everbrook.protocol.subscriptions.state import (
-    BEFORE_FIRST,
     Delivered,
     Ended,
     Event,
     Failed,
     Held,
+    Lapse,
     Link,
     Linked,
+    LinkStreams,
+    Report,
     Stated,
+    Subscribe,
     Subscription,
     Unlinked,
+    UnlinkStream,
+    Unsubscribe,
     Wake,
+    WakeUp,
     Woken,
     encode_events,
 )

@@ -1,4 +1,4 @@
-"""The state of a subscription, and the events that it is folded from.
+"""A subscription: its state, the commands to it, and the events that it is folded from.
 
 Each change of a subscription appends events to a stream of its own, which no URL leads to. Which streams have news is
 not kept: it follows from their tails and from what was acknowledged, so that no crash can lose it (§7).
@@ -168,3 +168,115 @@ def _apply(subscription: Subscription, event: Event) -> None:
 def format_position(offset: int) -> str:
     """Write an offset as clients see it, or that nothing was processed yet."""
     return "-1" if offset == BEFORE_FIRST else format_offset(offset).decode()
+
+
+class Subscribe(Struct, frozen=True):
+    """Create a subscription under a stream root, whose URL is `base_url`, or find it as described (§6.2).
+
+    `matched` are the streams that its pattern links. Whoever commands has looked them up, because that may take turns.
+    """
+
+    name: bytes
+    now: int
+    incarnation: int
+    id: str
+    root: bytes
+    base_url: str
+    config: Config
+    matched: dict[str, Link] = {}
+
+
+class Unsubscribe(Struct, frozen=True):
+    """Delete a subscription (§6.3)."""
+
+    name: bytes
+    now: int
+
+
+class LinkStreams(Struct, frozen=True):
+    """Link streams explicitly (§6.4)."""
+
+    name: bytes
+    now: int
+    paths: tuple[str, ...]
+
+
+class UnlinkStream(Struct, frozen=True):
+    """Remove an explicit link (§6.4)."""
+
+    name: bytes
+    now: int
+    path: str
+
+
+class WakeUp(Struct, frozen=True):
+    """Begin a generation, if there is news in any of these streams and no wake is in flight (§7)."""
+
+    name: bytes
+    now: int
+    wake_id: str
+    candidates: tuple[str, ...]
+
+
+class Claim(Struct, frozen=True):
+    """Take the lease of a wake, or of one that begins with it (§7.2)."""
+
+    name: bytes
+    now: int
+    wake_id: str
+    candidates: tuple[str, ...]
+    worker: str
+
+
+class Report(Struct, frozen=True):
+    """Say what was processed, and whether the work is done: a callback, an ack, or a release (§7.1, §7.2)."""
+
+    name: bytes
+    now: int
+    wake_id: str
+    generation: int
+    acks: tuple[tuple[str, int], ...] = ()
+    done: bool = False
+
+
+class Lapse(Struct, frozen=True):
+    """End a wake whose lease has run out (§7.3)."""
+
+    name: bytes
+    now: int
+
+
+class Deliver(Struct, frozen=True):
+    """Note what became of a delivery: `retry_at` if it failed, and whether the receiver was done (§7.1)."""
+
+    name: bytes
+    now: int
+    generation: int
+    done: bool = False
+    retry_at: int | None = None
+
+
+class Compact(Struct, frozen=True):
+    """Let a subscription forget its past."""
+
+    name: bytes
+    now: int
+
+
+SubscriptionCommand = (
+    Subscribe | Unsubscribe | LinkStreams | UnlinkStream | WakeUp | Claim | Report | Lapse | Deliver | Compact
+)
+
+
+class Confirmed(Struct, frozen=True):
+    """The subscription was there, configured as asked."""
+
+    subscription: Subscription
+
+
+class Changed(Struct, frozen=True):
+    """Events became a part of the subscription, and took so many bytes."""
+
+    name: bytes
+    events: tuple[Event, ...]
+    size: int

@@ -6,8 +6,7 @@ producer, the content type and Stream-Seq, and last the expected tail.
 
 from collections.abc import Sequence
 
-from everbrook.protocol.change import Write
-from everbrook.protocol.commands import Append
+from everbrook.protocol.commands import Append, Appended, Closed, Decision, Duplicate
 from everbrook.protocol.content_type import parse_media_type
 from everbrook.protocol.errors import (
     ContentTypeMismatch,
@@ -22,10 +21,8 @@ from everbrook.protocol.errors import (
 from everbrook.protocol.lifetime import living_stream
 from everbrook.protocol.messages import pack
 from everbrook.protocol.offset import OFFSET_DIGITS, format_offset
-from everbrook.protocol.outcomes import Appended, Closed, Decision, Duplicate
-from everbrook.protocol.position import advance, require_same_append
-from everbrook.protocol.producer import accept, is_duplicate, require_current
-from everbrook.protocol.state import Claim, Head
+from everbrook.protocol.producer import accept, advance, is_duplicate, require_current, require_same_append
+from everbrook.protocol.state import Claim, Head, Write
 from everbrook.protocol.view import StreamView, View
 
 MAX_STREAM_SEQ_BYTES = 256

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from everbrook.protocol.dialects import (
+from everbrook.protocol.json_text import decode_mended
+from everbrook.protocol.state_changes import (
     Append,
     InvalidChange,
     Remove,
@@ -22,7 +23,6 @@ from everbrook.protocol.dialects import (
     parse_message,
     shown,
 )
-from everbrook.protocol.surrogates import decode_mended
 
 # So many transactions are remembered: whoever waits for one asks soon after writing it.
 MAX_TXIDS = 10_000
