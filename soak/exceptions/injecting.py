@@ -26,8 +26,7 @@ from everbrook.server.assembly import assemble, open_storage
 from everbrook.server.serve import StorageFailed, run
 from everbrook.server.tuning import AuthTuning, ListenerTuning, ServerTuning
 from everbrook.settings import Settings
-from everbrook.settings.layers import load_layers
-from everbrook.settings.sources import Given, Layer
+from everbrook.settings.load import Given, Layer, load_layers
 from everbrook.storage import Storage, StorageFull
 
 UNGUARDED = "unguarded"

@@ -4,8 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.cli.archive import ArchiveLine, EndLine, InvalidArchive, StreamLine, format_line, format_message
-from everbrook.cli.archive_file import ArchiveFile
+from everbrook.cli.commands.archive_file import ArchiveFile
+from everbrook.cli.commands.archive_format import (
+    ArchiveLine,
+    EndLine,
+    InvalidArchive,
+    StreamLine,
+    format_line,
+    format_message,
+)
 
 LINES = [
     format_line(ArchiveLine(1)),

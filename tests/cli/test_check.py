@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.cli.check import format_report
+from everbrook.cli.commands.check import format_report
 from everbrook.storage import check_store
 from tests.cli.conftest import Run
 from tests.storage.checking import flip, journal_file, make_store, open_acid

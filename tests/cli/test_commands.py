@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from everbrook.cli.commands import ENTRIES
-from everbrook.cli.main import everbrook
+from everbrook.cli.main import ENTRIES, everbrook
 from tests.cli.conftest import Run
 from tests.server.server_process import EVERBROOK
 
@@ -52,7 +51,7 @@ def test_help_loads_nothing_heavy(line: tuple[str, ...]) -> None:
 
 def test_help_loads_no_command() -> None:
     loaded = {name for name in modules_of("--help") if name.startswith("everbrook.cli.")}
-    own = {"main", "commands", "connection", "exits", "output"}
+    own = {"main", "connection", "exits", "terminal", "terminal.output"}
     assert loaded == {f"everbrook.cli.{name}" for name in own}
 
 

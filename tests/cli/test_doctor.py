@@ -9,9 +9,9 @@ from threading import Thread
 
 import pytest
 
-from everbrook.cli.checkup import Finding, check_clock, check_damage, check_programs, check_storage
+from everbrook.cli.commands.machine_checks import Finding, check_clock, check_damage, check_programs, check_storage
+from everbrook.cli.commands.server_checks import check_port
 from everbrook.cli.connection import DEFAULT_URL
-from everbrook.cli.server_checkup import check_port
 from everbrook.client import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run

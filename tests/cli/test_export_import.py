@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everbrook import Client, Retry, Unreachable
-from everbrook.cli.importing import import_streams
+from everbrook.cli.commands.import_ import import_streams
 from tests.cli.archives import contents, fill, lines_of, running_in
 from tests.cli.conftest import Run
 from tests.client.faults.exchange import Request

@@ -9,9 +9,9 @@ from threading import Event, Lock, get_ident, main_thread
 
 import pytest
 
+from everbrook.cli.commands.backup import run_aside
 from everbrook.cli.exits import INTERRUPTED
-from everbrook.cli.interruption import run_aside
-from tests.cli import interrupting
+from tests.cli import interrupts
 from tests.cli.archives import fill, running_in
 
 PATIENCE_SECS = 60
@@ -50,6 +50,6 @@ def test_an_interrupt_gives_work_up_and_waits_for_its_end() -> None:
 @pytest.mark.parametrize("after", [1, 8, 16, 24, 32, 40])
 def test_a_backup_that_is_interrupted_behind_any_lock_ends(url: str, tmp_path: Path, after: int) -> None:
     """The main thread may take fewer locks than that: then it is not interrupted."""
-    command = [sys.executable, interrupting.__file__, str(after), "backup", url, str(tmp_path / "dest")]
+    command = [sys.executable, interrupts.__file__, str(after), "backup", url, str(tmp_path / "dest")]
     ended = subprocess.run(command, capture_output=True, check=False, timeout=PATIENCE_SECS)
     assert ended.returncode in {0, INTERRUPTED}, ended.stderr

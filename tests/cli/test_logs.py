@@ -8,7 +8,7 @@ import pytest
 
 from everbrook.cli.logs import JsonFormatter, TextFormatter, logging_config
 from everbrook.settings import LogFormat, LogLevel
-from everbrook.settings.logfilter import LogFilter
+from everbrook.settings.log_filter import LogFilter
 
 
 def record(message: str = "hello %s", **attributes: object) -> logging.LogRecord:

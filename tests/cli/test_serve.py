@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from everbrook.cli.flags import FLAGS, Flag
+from everbrook.cli.terminal.flags import FLAGS, Flag
 from everbrook.settings import Settings, StorageMode
 from everbrook.settings.fields import FIELDS
 from everbrook.storage import StoreError

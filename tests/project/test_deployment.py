@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.settings import load_settings
-from everbrook.settings.sections.log import LogFormat
-from everbrook.settings.sections.observe import AuditTarget
+from everbrook.settings.sections.observe import AuditTarget, LogFormat
 
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"

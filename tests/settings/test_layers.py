@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.settings import Settings, SettingsError, load_layers, load_settings
 from everbrook.settings.fields import FIELDS
-from everbrook.settings.sources import Given, Layer
+from everbrook.settings.load import Given, Layer
 from tests.settings.conftest import WriteConfig
 
 PORT_FLAG = Given("server.port", "7", Layer.FLAGS, "--port")

@@ -7,7 +7,7 @@ import pytest
 from tests.database import database, postgres
 from tests.server.server_process import serving
 from tests.stack.bare import bare_environment
-from tests.stack.running import Stack, gone, up
+from tests.stack.stacks import Stack, gone, up
 
 __all__ = ["database", "postgres", "server", "stack"]
 

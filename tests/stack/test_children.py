@@ -10,7 +10,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from everbrook.stack import children
-from tests.stack.running import eventually, gone
+from tests.stack.stacks import eventually, gone
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 STUBBORN = [

@@ -8,7 +8,7 @@ import pytest
 
 from everbrook import Client
 from everbrook.stack.heartbeat import Heartbeat
-from everbrook.stack.preparing import make_streams, make_tables
+from everbrook.stack.schema import make_streams, make_tables
 
 EVENTS = "session-events"
 

@@ -3,8 +3,8 @@
 import pytest
 
 from everbrook.stack.errors import WrongParts
-from everbrook.stack.outside import outside, require_places
 from everbrook.stack.parts import choose
+from everbrook.stack.run import outside, require_places
 
 
 def names(*, added: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> list[str]:

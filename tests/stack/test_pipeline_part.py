@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.stack.parts.pipeline import Pipeline
+from everbrook.stack.parts import Pipeline
 from everbrook.stack.site import Site
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.stack import programs
+from everbrook.stack import postgres
 from everbrook.stack.errors import ProgramMissing
-from everbrook.stack.programs import FOLDER_VARIABLE
+from everbrook.stack.postgres import FOLDER_VARIABLE, Programs
 
 
 @pytest.fixture
@@ -17,9 +17,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def find_programs(major: int | None = None, places: tuple[str, ...] = ()) -> programs.Programs:
+def find_programs(major: int | None = None, places: tuple[str, ...] = ()) -> Programs:
     """Look for Postgres where no system keeps it, unless a test says otherwise."""
-    return programs.find_programs(major, places)
+    return postgres.find_programs(major, places)
 
 
 def fake(folder: Path, version: str) -> Path:

@@ -6,7 +6,7 @@ from itertools import count
 import httpx2
 import pytest
 
-from tests.stack.running import up
+from tests.stack.stacks import up
 
 SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat", "--without", "envoy")
 TEXT = {"Content-Type": "text/plain"}

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from tests.stack.running import Stack, eventually
+from tests.stack.stacks import Stack, eventually
 
 JSON = {"Content-Type": "application/json"}
 _numbers = count()

@@ -10,11 +10,10 @@ import pytest
 from everbrook.cli.exits import STORAGE_FAILED
 from everbrook.stack.errors import NotReady
 from everbrook.stack.leftovers import Processes
-from everbrook.stack.parts.part import Part
-from everbrook.stack.parts.server import Server
+from everbrook.stack.parts import Part, Server
 from everbrook.stack.site import Site
 from everbrook.stack.supervisor import DEFAULT_TUNING, Supervised, Supervisor, SupervisorTuning
-from tests.stack.running import eventually
+from tests.stack.stacks import eventually
 
 
 class Sleeper(Part):

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from tests.stack.running import Stack, acid, command, eventually, gone, port_of, ran, refused, up
+from tests.stack.stacks import Stack, acid, command, eventually, gone, port_of, ran, refused, up
 
 LIGHT = ("--without", "pipeline", "--without", "envoy", "--interval", "0.2")
 SERVER_ONLY = ("--without", "postgres", "--without", "pipeline", "--without", "heartbeat", "--without", "envoy")

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from everbrook import Client
-from tests.stack.running import Stack, eventually
+from tests.stack.stacks import Stack, eventually
 
 
 def programs(stack: Stack) -> set[str]:

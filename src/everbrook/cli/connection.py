@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from everbrook.cli.output import Command
+from everbrook.cli.terminal.output import Command
 
 if TYPE_CHECKING:
     import ssl
@@ -91,7 +91,7 @@ def given_context() -> "ssl.SSLContext | None":
     ca, cert = _given("ca") or os.environ.get(CA), _given("client_cert") or os.environ.get(CLIENT_CERT)
     if not (ca or cert):
         return None
-    import ssl  # noqa: PLC0415 - plain http needs none of it
+    import ssl  # plain http needs none of it
 
     try:
         context = ssl.create_default_context(cafile=ca or None)
@@ -116,7 +116,7 @@ def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
     """Speak to the server. Somebody who waits at a terminal wants to know soon; what runs for long is patient."""
     _load_msgspec()
     # Imported here: help needs no client.
-    from everbrook import Client, Retry  # noqa: PLC0415
+    from everbrook import Client, Retry
 
     retry = Retry() if patient else Retry(max_attempts=3)
     try:
@@ -135,7 +135,7 @@ def _load_msgspec() -> None:
     # So Python is told that there is no such module.
     sys.modules["typing_extensions"] = None  # type: ignore[assignment]
     try:
-        import msgspec  # noqa: F401, PLC0415
+        import msgspec  # noqa: F401
     finally:
         del sys.modules["typing_extensions"]
 
@@ -156,13 +156,13 @@ def _opened_wire() -> "httpx2.Client | Wire":
 
 
 def _plain() -> "Wire":
-    from everbrook.client.wire.http1 import PlainWire  # noqa: PLC0415
+    from everbrook.client.wire.http1 import PlainWire
 
     return PlainWire()
 
 
 def _loaded(context: "ssl.SSLContext | None") -> "httpx2.Client":
-    import httpx2  # noqa: PLC0415
+    import httpx2
 
     return httpx2.Client(verify=True if context is None else context)
 
@@ -173,7 +173,7 @@ def _has_proxy() -> bool:
         return True
     if not sys.platform.startswith(("darwin", "win")):
         return False
-    from urllib.request import getproxies  # noqa: PLC0415
+    from urllib.request import getproxies
 
     return bool(getproxies())
 

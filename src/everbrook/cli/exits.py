@@ -123,7 +123,7 @@ def _system(error: Exception) -> Ending:
 
 
 _KNOWN: dict[str, Callable[[Exception], Ending]] = {
-    "everbrook.settings.errors:SettingsError": _settings,
+    "everbrook.settings.fields:SettingsError": _settings,
     "everbrook.protocol.errors:ProtocolError": _refusal,
     "everbrook.client.errors:Unreachable": _unreachable,
     "everbrook.client.errors:AppendUncertain": _uncertain,

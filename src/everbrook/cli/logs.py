@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from everbrook.settings import LogFormat, LogLevel
-from everbrook.settings.logfilter import LogFilter
+from everbrook.settings.log_filter import LogFilter
 
 TOLD = "everbrook.told"
 """The logger of what the server says to the person who started it."""

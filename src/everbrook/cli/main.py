@@ -1,13 +1,108 @@
-"""The ``everbrook`` command. Whatever goes wrong is one line on standard error, and an exit code (`exits`)."""
+"""The ``everbrook`` command: the table of its commands, and how each of them ends.
 
+A command is imported when it is run, so that help and short commands start fast; help lists commands by the summaries
+in the table. An error is one line on standard error and an exit code (`exits`).
+"""
+
+import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import NamedTuple
 
 import click
 
-from everbrook.cli.commands import Commands
 from everbrook.cli.connection import server_options
 from everbrook.cli.exits import INTERRUPTED, OUTPUT_GONE, WRONG_USE, explain
-from everbrook.cli.output import PROGRAM, complain
+from everbrook.cli.terminal.output import PROGRAM, complain
+
+
+class Entry(NamedTuple):
+    """A command: the module and the name in it, and what a list of commands says of it."""
+
+    place: str
+    summary: str
+
+
+SECTIONS = {
+    "Streams": {
+        "create": Entry("streams:create", "Create a stream, or find it as described."),
+        "append": Entry("append:append", "Append messages: arguments, files, or standard input."),
+        "read": Entry("read:read", "Print what a stream holds."),
+        "tail": Entry("read:tail", "Print the last messages of a stream, and follow it with -f."),
+        "head": Entry("streams:head", "Print what is known of a stream without reading it."),
+        "close": Entry("streams:close", "Close a stream: nothing can be appended any more."),
+        "rm": Entry("streams:rm", "Delete streams."),
+        "fork": Entry("streams:fork", "Make a new stream that begins with what another one holds."),
+        "ls": Entry("streams:ls", "List streams."),
+    },
+    "Around streams": {
+        "bucket": Entry("bucket:bucket", "Create, list, show and delete buckets."),
+        "snapshot": Entry("snapshot:snapshot", "Publish, get and delete snapshots."),
+        "bootstrap": Entry("snapshot:bootstrap", "Print the snapshot of a stream and every message after it."),
+        "sub": Entry("sub:sub", "Subscriptions: create, show and delete them, and work on what they wake for."),
+        "export": Entry("export:export", "Write streams to a file of JSON lines."),
+        "import": Entry("import_:import_", "Make the streams of a file that export has written."),
+    },
+    "Pipelines": {
+        "pipeline": Entry("pipeline:pipeline", "Run jobs between streams and tables, and look after them."),
+    },
+    "Servers": {
+        "serve": Entry("serve:serve", "Run the server until SIGINT or SIGTERM."),
+        "restart": Entry("serve:restart", "Restart a running server in place: no connection is refused."),
+        "up": Entry("up:up", "Run the whole stack: server, Postgres, the pipeline between them, a heartbeat."),
+        "down": Entry("up:down", "Stop the stack."),
+        "check": Entry("check:check", "Read every byte of a store, and say whether it verifies."),
+        "repair": Entry("check:repair", "Show what a damaged store has lost, and make the rest whole."),
+        "backup": Entry("backup:backup", "Copy the store of a running server, or of a stopped one."),
+        "restore": Entry("backup:restore", "Make a data folder of a backup."),
+        "config": Entry("config:config", "Look at the settings."),
+        "token": Entry("token:token", "Print a token to try a server with, signed by a test key."),
+        "apikey": Entry("auth:apikey", "Create, list and revoke API keys."),
+        "sign": Entry("auth:sign", "Print a URL by which anybody can read a stream for a time."),
+        "keys": Entry("keys:keys", "List or rotate the keys that webhooks are signed with."),
+        "bench": Entry("bench:bench", "Put a running server under load, and say how fast it is."),
+        "doctor": Entry("doctor:doctor", "Say what is wrong with this machine, its settings, or its server."),
+        "completion": Entry("completion:completion", "Print what lets a shell complete commands."),
+    },
+}
+
+ENTRIES = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+
+
+class Commands(click.Group):
+    """A group that has only the names of its commands until one of them is run."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.commands = {name: click.Command(name, short_help=entry.summary) for name, entry in ENTRIES.items()}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Keep the order of the sections."""
+        return list(ENTRIES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+        """Import a command."""
+        entry = ENTRIES.get(cmd_name)
+        if entry is None:
+            return None
+        if sys.stdout is None and cmd_name != "serve":
+            raise click.ClickException("standard output is closed: there is nowhere to print to")
+        module, name = entry.place.split(":")
+        command: click.Command = getattr(import_module(f"everbrook.cli.commands.{module}"), name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command, and notice here if nobody reads what it printed."""
+        result: object = super().invoke(ctx)
+        if sys.stdout is not None:  # somebody may have closed it
+            sys.stdout.flush()
+        return result
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
+        """Write the sections, and import nothing."""
+        for title, section in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=12)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

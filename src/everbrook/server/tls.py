@@ -14,7 +14,7 @@ from typing import Any
 
 from everbrook.engine.clock import Timer
 from everbrook.engine.faults import Callback, Faults
-from everbrook.settings.sections.tls import ClientCertificates, TlsSettings, TlsVersion
+from everbrook.settings.sections.server import ClientCertificates, TlsSettings, TlsVersion
 
 logger = logging.getLogger(__name__)
 

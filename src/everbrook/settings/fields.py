@@ -16,6 +16,15 @@ ENV_SEPARATOR = "__"
 UNSET = "unset"
 
 
+class SettingsError(Exception):
+    """A file, variable or flag cannot be used; the message starts with its name."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        super().__init__(f"{source}: {problem}")
+        self.source = source
+        self.problem = problem
+
+
 class Field(Struct, frozen=True):
     """One setting: ``name`` is ``section.key``."""
 

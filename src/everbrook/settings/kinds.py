@@ -20,6 +20,7 @@ RootOrNone = Annotated[
 Origins = Annotated[
     str, Meta(extra={EXPECTED: "'*' or origins such as 'https://app.example.com', separated by commas"})
 ]
+FilePath = Annotated[str, Meta(extra={EXPECTED: "the path of a file"})]
 Folder = Annotated[str, Meta(extra={EXPECTED: "the path of a folder"})]
 Filter = Annotated[str, Meta(extra={EXPECTED: "a log filter such as 'warn,everbrook.engine=debug'"})]
 Switch = Annotated[bool, Meta(extra={EXPECTED: "true or false"})]

@@ -7,15 +7,10 @@ page repeat these defaults for people to read, and tests hold them to this file.
 from msgspec import Struct
 
 from everbrook.settings.sections.auth import AuthSettings
-from everbrook.settings.sections.http import HttpSettings
 from everbrook.settings.sections.limits import LimitSettings
-from everbrook.settings.sections.log import LogSettings
-from everbrook.settings.sections.observe import AuditSettings, MetricsSettings, TraceSettings
-from everbrook.settings.sections.server import ServerSettings
+from everbrook.settings.sections.observe import AuditSettings, LogSettings, MetricsSettings, TraceSettings
+from everbrook.settings.sections.server import HttpSettings, ServerSettings, TlsSettings, UiSettings, WebhookSettings
 from everbrook.settings.sections.storage import StorageSettings
-from everbrook.settings.sections.tls import TlsSettings
-from everbrook.settings.sections.ui import UiSettings
-from everbrook.settings.sections.webhooks import WebhookSettings
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,8 +15,7 @@ from msgspec import Struct
 from everbrook.stack import children
 from everbrook.stack.errors import NotReady, StackError
 from everbrook.stack.leftovers import Processes
-from everbrook.stack.parts import Part
-from everbrook.stack.state import UP, Report, State
+from everbrook.stack.parts import UP, Part, Report, State
 
 
 class SupervisorTuning(Struct, frozen=True, kw_only=True):

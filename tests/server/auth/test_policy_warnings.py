@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.server.auth.policy import cautions
-from everbrook.settings.sections.tls import ClientCertificates
+from everbrook.settings.sections.server import ClientCertificates
 from tests.server.auth.keyring import Keyring
 from tests.server.server_process import serving
 from tests.server.server_thread import configured

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from everbrook.cli.main import main
-from everbrook.settings.sections.tls import ClientCertificates
+from everbrook.settings.sections.server import ClientCertificates
 from tests.certificates import Authority, Pair, serial, shown
 from tests.server.conftest import Start
 from tests.server.server_process import EVERBROOK, environment, serving

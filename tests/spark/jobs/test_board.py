@@ -11,8 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from everbrook.cli.pipeline_log import showing
-from everbrook.cli.pipeline_run import announce
+from everbrook.cli.commands.pipeline_run import announce, showing
 from everbrook.spark.jobs.board import Board, JobState, State
 from everbrook.spark.jobs.errors import PipelineBusy
 from everbrook.spark.jobs.locking import locked

@@ -8,8 +8,8 @@ import httpx2
 import pytest
 
 from everbrook.server.auth.key_pair import PUBLIC_FILE, load_or_make_pair
-from everbrook.stack.envoy.config import IDLE_TIMEOUT_SECS, Edge
-from tests.stack.envoy.running import (
+from everbrook.stack.envoy import IDLE_TIMEOUT_SECS, Edge
+from tests.stack.envoy.proxies import (
     IDLE_SECS,
     LONG_TIMES,
     SHORT_TIMES,

@@ -7,10 +7,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from everbrook.stack.envoy.config import Edge
+from everbrook.stack.envoy import Edge
 from tests.certificates import Authority, Pair
 from tests.server.server_thread import eventually
-from tests.stack.envoy.running import Proxy, Recorded, free_port, running
+from tests.stack.envoy.proxies import Proxy, Recorded, free_port, running
 
 TEXT = {"Content-Type": "text/plain"}
 READERS = 90  # httpx2 itself has at most a hundred requests under way

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.stack.envoy.running import Proxy, free_port, running
+from tests.stack.envoy.proxies import Proxy, free_port, running
 
 SUBJECT = b"x-jwt-sub"
 

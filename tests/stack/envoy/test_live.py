@@ -10,7 +10,7 @@ import pytest
 
 from everbrook import Client
 from tests.server.server_thread import eventually
-from tests.stack.envoy.running import IDLE_SECS, Proxy, new_text_stream
+from tests.stack.envoy.proxies import IDLE_SECS, Proxy, new_text_stream
 
 TEXT = {"Content-Type": "text/plain"}
 

@@ -6,7 +6,7 @@ import socket
 import httpx2
 import pytest
 
-from tests.stack.envoy.running import Proxy
+from tests.stack.envoy.proxies import Proxy
 
 
 def paths_asked(proxy: Proxy) -> list[bytes]:

@@ -7,8 +7,8 @@ import jwt
 import pytest
 
 from everbrook.server.auth.key_pair import make_pair
-from everbrook.stack.envoy.config import TEST_NAME
-from tests.stack.envoy.running import Proxy, unsigned
+from everbrook.stack.envoy import TEST_NAME
+from tests.stack.envoy.proxies import Proxy, unsigned
 
 NOW = int(time.time())
 

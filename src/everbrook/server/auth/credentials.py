@@ -18,7 +18,7 @@ from everbrook.server.exchange import Request
 from everbrook.server.limits.rates import client_of
 from everbrook.server.tuning import AUTH_TUNING, AuthTuning
 from everbrook.settings import AuthSettings
-from everbrook.settings.auth_values import is_url, words_of
+from everbrook.settings.checks import is_url, words_of
 from everbrook.settings.sections.auth import ANY_AUDIENCE
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from everbrook.server.routes import METRICS
 from everbrook.server.tuning import AUTH_TUNING
 from everbrook.settings import AuthSettings, Settings
 from everbrook.settings.loopback import is_loopback
-from everbrook.settings.sections.tls import ClientCertificates
+from everbrook.settings.sections.server import ClientCertificates
 
 _READERS = frozenset({Verb.READ, Verb.ADMIN})
 

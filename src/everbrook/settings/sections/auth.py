@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import EXPECTED, PositiveSeconds, Seconds
+from everbrook.settings.kinds import EXPECTED, FilePath, PositiveSeconds, Seconds
 
 ANY_AUDIENCE = "*"
 
@@ -24,7 +24,6 @@ Networks = Annotated[
     str, Meta(extra={EXPECTED: "addresses or networks such as '127.0.0.1,10.0.0.0/8', separated by commas"})
 ]
 HeaderName = Annotated[str, Meta(extra={EXPECTED: "the name of a header"})]
-FilePath = Annotated[str, Meta(extra={EXPECTED: "the path of a file"})]
 
 
 class AuthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,12 +1,11 @@
-"""What the server tells of its work: metrics, traces, and who did what."""
+"""What the server tells of its work: logs, metrics, traces, and the audit log."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import EXPECTED, Choice, Count, Switch
+from everbrook.settings.kinds import EXPECTED, Choice, Count, FilePath, Filter, Seconds, Switch
 
-FilePath = Annotated[str, Meta(extra={EXPECTED: "the path of a file"})]
 TraceUrl = Annotated[str, Meta(extra={EXPECTED: "an http or https URL such as 'http://localhost:4318/v1/traces'"})]
 Ratio = Annotated[float, Meta(ge=0, le=1, extra={EXPECTED: "a number from 0 to 1"})]
 Name = Annotated[str, Meta(extra={EXPECTED: "a name"})]
@@ -72,3 +71,60 @@ class TraceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="Which part of the requests is traced that do not say themselves whether they are."),
     ] = 1.0
     service_name: Annotated[Name, Meta(description="The name of this service in traces.")] = "everbrook"
+
+
+class LogLevel(Choice):
+    """How much is logged, from nothing to everything."""
+
+    OFF = "off"
+    ERROR = "error"
+    WARN = "warn"
+    INFO = "info"
+    DEBUG = "debug"
+    TRACE = "trace"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        # Python's own name for the level; people will type it.
+        return super()._missing_("warn" if str(value).lower() == "warning" else value)
+
+
+class LogFormat(Choice):
+    """How a log record is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class RequestLog(Choice):
+    """Which requests are logged."""
+
+    OFF = "off"
+    ERRORS = "errors"
+    SLOW = "slow"
+    ALL = "all"
+
+
+class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is logged, and how."""
+
+    level: Annotated[LogLevel, Meta(description="How much is logged where no log filter wins.")] = LogLevel.INFO
+    rust_log: Annotated[Filter, Meta(description="Levels by logger; wins over a `log.level` of the same place.")] = (
+        "info"
+    )
+    format: Annotated[LogFormat, Meta(description="`text` for people, `json` for machines: one object a line.")] = (
+        LogFormat.TEXT
+    )
+    requests: Annotated[
+        RequestLog,
+        Meta(
+            description=(
+                "Which requests the logger `everbrook.access` tells of. `errors`: those answered 5xx. "
+                "`slow`: also those that took longer than `log.slow_request_secs`. `all`: every one."
+            )
+        ),
+    ] = RequestLog.OFF
+    slow_request_secs: Annotated[
+        Seconds,
+        Meta(description="From when on a request is slow. Live reads wait by their nature, and never are."),
+    ] = 1.0

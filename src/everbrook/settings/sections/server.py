@@ -1,10 +1,24 @@
-"""Where the server listens, and how long it waits."""
+"""How the server is reached, what it sends, and whom it calls: addresses, TLS, HTTP, the web page, webhooks."""
 
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everbrook.settings.kinds import Choice, Host, Port, PublicUrl, Root, RootOrNone, Seconds, Size
+from everbrook.settings.kinds import (
+    EXPECTED,
+    Choice,
+    Count,
+    Host,
+    Origins,
+    Port,
+    PositiveSeconds,
+    PublicUrl,
+    Root,
+    RootOrNone,
+    Seconds,
+    Size,
+    Switch,
+)
 
 
 class TtlRule(Choice):
@@ -99,3 +113,125 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     shutdown_grace_secs: Annotated[
         Seconds, Meta(description="How long a stopping server waits for requests that are under way.")
     ] = 10.0
+
+
+class HttpSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What browsers and compressing clients get."""
+
+    cors_origins: Annotated[
+        Origins, Meta(description="Origins whose pages may use the server, separated by commas. `*`: all.")
+    ] = "*"
+    compression_min_bytes: Annotated[
+        Size, Meta(description="Catch-up reads from this size on are compressed when the client accepts it.")
+    ] = 1024
+
+
+PemPath = Annotated[str, Meta(extra={EXPECTED: "the path of a PEM file"})]
+
+
+class TlsVersion(Choice):
+    """Versions of TLS that may be the oldest."""
+
+    TLS_1_2 = "1.2"
+    TLS_1_3 = "1.3"
+
+
+class ClientCertificates(Choice):
+    """Whether clients are asked for certificates."""
+
+    OFF = "off"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
+
+
+class TlsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How connections are encrypted, if the server does that itself. Changed files are read again by themselves."""
+
+    cert_path: Annotated[
+        PemPath,
+        Meta(
+            description=(
+                "PEM file of the certificate, with those between it and its authority. Set together with "
+                "`tls.key_path`, the server speaks `https` only. Empty: it speaks `http` only."
+            )
+        ),
+    ] = ""
+    key_path: Annotated[
+        PemPath, Meta(description="PEM file of the private key of the certificate, without a passphrase.")
+    ] = ""
+    min_version: Annotated[TlsVersion, Meta(description="The oldest version of TLS that is spoken.")] = (
+        TlsVersion.TLS_1_2
+    )
+    client_certificates: Annotated[
+        ClientCertificates,
+        Meta(
+            description=(
+                "Whether clients show a certificate of an authority in `tls.client_ca_path`: never, "
+                "if they like, or always. Its common name is their identity."
+            )
+        ),
+    ] = ClientCertificates.OFF
+    client_ca_path: Annotated[
+        PemPath, Meta(description="PEM file of the authorities whose client certificates are good.")
+    ] = ""
+    handshake_timeout_secs: Annotated[
+        PositiveSeconds, Meta(description="How long a client may take until its connection is encrypted.")
+    ] = 10.0
+
+    @property
+    def configured(self) -> bool:
+        """Whether the server speaks `https`."""
+        return bool(self.cert_path)
+
+
+class UiSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether there is a web page, and what it may show."""
+
+    enabled: Annotated[Switch, Meta(description="Whether the web page is served, at `/ui`.")] = True
+    connect_origins: Annotated[
+        Origins,
+        Meta(
+            description=(
+                "Other servers whose streams the page may show, separated by commas. Empty: only those of this server."
+            )
+        ),
+    ] = ""
+
+
+class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How subscriptions call their receivers."""
+
+    allow_loopback_http: Annotated[
+        Switch,
+        Meta(
+            description=(
+                "Whether webhooks may go to `http://localhost` and loopback addresses, for development. "
+                "Everything else must be `https` and public."
+            )
+        ),
+    ] = False
+    connect_timeout_secs: Annotated[
+        PositiveSeconds, Meta(description="How long a connection to a receiver may take to come about.")
+    ] = 5.0
+    timeout_secs: Annotated[
+        PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery has failed.")
+    ] = 30.0
+    max_concurrent: Annotated[
+        Count,
+        Meta(
+            description=(
+                "Slots for concurrent deliveries. A quarter is reserved for buckets without a running delivery. Of the "
+                "rest a bucket takes a slot only while it holds fewer than are free; a bucket that is alone gets half "
+                "of them. The base surface counts as a bucket."
+            )
+        ),
+    ] = 100
+    key_overlap_secs: Annotated[
+        Count,
+        Meta(
+            description=(
+                "How long the public half of a signing key stays published after a rotation: "
+                "longer than receivers accept a signature, and than a delivery may take."
+            )
+        ),
+    ] = 900

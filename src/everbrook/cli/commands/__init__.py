@@ -1,0 +1,1 @@
+"""The commands, each with what it alone needs. A command is imported when it is run."""

@@ -1,0 +1,138 @@
+"""The file that an export writes, and how far an interrupted one came.
+
+The rule: only whole lines count. What a crash cut off is cut away, and the stream that was under way goes on behind its
+last message.
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from everbrook.cli.commands.archive_format import (
+    VERSION,
+    ArchiveLine,
+    BucketLine,
+    EndLine,
+    InvalidArchive,
+    Line,
+    MessageLine,
+    StreamLine,
+    format_line,
+    next_offset,
+    parse_line,
+)
+
+Place = tuple[str | None, str]
+
+FIRST = format_line(ArchiveLine(VERSION))
+
+
+class Begun(Struct):
+    """A stream that is not whole yet: where its lines begin, what it is, and how far it came."""
+
+    at_byte: int
+    stream: StreamLine
+    next_offset: int
+    messages: int = 0
+
+
+class Progress:
+    """What the lines of an archive have told so far."""
+
+    def __init__(self) -> None:
+        self.whole: dict[Place, int] = {}
+        """The streams that are there, and when each was created."""
+        self.buckets: set[str] = set()
+        self.begun: Begun | None = None
+
+    def take(self, line: Line, at_byte: int) -> None:
+        """Take note of a line."""
+        if isinstance(line, BucketLine):
+            self.buckets.add(line.bucket)
+        elif isinstance(line, StreamLine):
+            self.begun = Begun(at_byte, line, int(line.earliest_offset))
+        elif isinstance(line, MessageLine) and self.begun is not None:
+            self.begun.next_offset = next_offset(line, self.begun.stream)
+            self.begun.messages += 1
+        elif isinstance(line, EndLine) and self.begun is not None:
+            self.whole[self.begun.stream.place] = self.begun.stream.created_at_ms
+            self.begun = None
+
+
+class ArchiveFile:
+    """A file of lines, written from where it stopped. Whatever is behind the last whole line is cut away."""
+
+    def __init__(self, path: Path) -> None:
+        """Open a file, or make it."""
+        self.progress = Progress()
+        self._file: BinaryIO = path.open("r+b" if path.exists() else "w+b")
+        try:
+            self._file.truncate(self._scan())
+        except InvalidArchive:
+            self._file.close()
+            raise
+        self._file.seek(0, os.SEEK_END)
+        self.empty = self._file.tell() == 0
+
+    def _scan(self) -> int:
+        """Read every line. Gives where the last whole one ends."""
+        end = 0
+        for number, text in enumerate(self._file, 1):
+            if not text.endswith(b"\n"):
+                if number == 1 and not FIRST.startswith(text):
+                    raise InvalidArchive(number, "it does not begin as an archive does")
+                break
+            self.progress.take(parse_line(text, number), end)
+            end += len(text)
+        return end
+
+    def write(self, lines: bytes) -> None:
+        """Write lines."""
+        self._file.write(lines)
+
+    def position(self) -> int:
+        """Give where the next line will begin."""
+        return self._file.tell()
+
+    def rewind(self, at_byte: int) -> bool:
+        """Take back every line from a position on."""
+        self._file.flush()
+        self._file.seek(at_byte)
+        self._file.truncate()
+        return True
+
+    def close(self) -> None:
+        """Have everything on disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+class ArchivePipe:
+    """Standard output: nothing is there already, and nothing can be taken back."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.progress = Progress()
+        self.empty = True
+        self._file = file
+
+    def write(self, lines: bytes) -> None:
+        """Write lines."""
+        self._file.write(lines)
+
+    def position(self) -> int:
+        """Give nothing of use."""
+        return 0
+
+    def rewind(self, _at_byte: int) -> bool:
+        """Tell that lines can't be taken back."""
+        return False
+
+    def close(self) -> None:
+        """Hand over what is left."""
+        self._file.flush()
+
+
+Archive = ArchiveFile | ArchivePipe

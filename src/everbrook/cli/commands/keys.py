@@ -1,0 +1,157 @@
+"""``everbrook keys``: the keys that webhooks are signed with (§6.5).
+
+The rule: one process at a time has a store. Where a server has it, that server is asked to rotate, by SIGUSR1, and only
+if it is seen to take the signal: any other process would end by it.
+"""
+
+import signal
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from everbrook.cli.store_process import ask, find_holder, store_flags, store_settings
+from everbrook.cli.terminal.output import json_option, print_json
+from everbrook.settings import Settings
+
+if TYPE_CHECKING:
+    from everbrook.engine.engine import Engine
+    from everbrook.server.webhooks.secrets import KeyRing
+
+T = TypeVar("T")
+
+INSTEAD = "send SIGUSR1 to a server to rotate the keys it has"
+
+
+@click.group()
+def keys() -> None:
+    """List or rotate the keys that webhooks are signed with."""
+
+
+@keys.command(name="list")
+@store_flags
+@json_option
+def list_keys(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
+    """List the keys of the store that the settings name, the one that signs first. No server may be using it."""
+    settings = store_settings(profile, config_file, flags, INSTEAD)
+    holder = find_holder(settings)
+    if holder is not None:
+        raise click.ClickException(
+            f"{settings.storage.store_dir} is in use by process {holder}; "
+            f"what it publishes is at …/__ds/jwks.json below its URL"
+        )
+    if as_json:
+        for key in _in_store(settings, _facts):
+            print_json(key)
+    else:
+        click.echo("\n".join(_in_store(settings, _describe)))
+
+
+@keys.command()
+@store_flags
+@json_option
+def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **flags: str | None) -> None:
+    """Sign webhooks with a new key from now on.
+
+    The public half of the old one stays published for webhooks.key_overlap_secs. If a server is using the store, it
+    is told to rotate, and says so itself.
+    """
+    settings = store_settings(profile, config_file, flags, INSTEAD)
+    holder = find_holder(settings)
+    if holder is not None:
+        ask(holder, signal.SIGUSR1, "rotates")
+        if as_json:
+            print_json({"asked_process": holder})
+            return
+        click.echo(f"asked the server (process {holder}) to rotate; its output names the new key")
+        return
+    kid = _in_store(settings, lambda engine: _rotate(engine, settings.webhooks.key_overlap_secs))
+    if as_json:
+        print_json({"kid": kid})
+    else:
+        click.echo(f"webhooks are signed with {kid} from now on")
+
+
+def _in_store(settings: Settings, act: "Callable[[Engine], T]") -> T:
+    """Do something with a store that nobody uses, and return when it is durable."""
+    # Imported here: the other commands need neither an event loop nor storage.
+    import asyncio
+
+    from everbrook.storage.manifest import StoreError
+
+    try:
+        return asyncio.run(_in_engine(settings, act))
+    except (OSError, StoreError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
+    """Run an engine alone, without subscriptions: nothing is delivered from here."""
+    import asyncio
+
+    from everbrook.engine.clock import Clock
+    from everbrook.engine.engine import Engine
+    from everbrook.server.assembly import limits_of, open_storage
+
+    loop = asyncio.get_running_loop()
+    engine = Engine(open_storage(settings), loop, Clock(), limits_of(settings))
+    try:
+        done = act(engine)
+        durable = loop.create_future()
+        engine.when_durable(engine.last_change, durable.set_result)
+        failure = await durable
+    finally:
+        engine.close()
+    if failure:
+        raise click.ClickException(f"the store took nothing: {failure.detail}")
+    return done
+
+
+def _rotate(engine: "Engine", overlap_secs: int) -> str:
+    """Rotate, or make the first key, which then is new anyway."""
+    from everbrook.server.webhooks.secrets import RECORD, Secrets
+
+    first = not engine.exists(RECORD)
+    secrets = Secrets(engine)
+    return secrets.ring.active.kid if first else secrets.rotate(overlap_secs)
+
+
+def _describe(engine: "Engine") -> list[str]:
+    from everbrook.server.webhooks.secrets import RECORD, Secrets
+
+    if not engine.exists(RECORD):
+        return ["there are no keys yet: the first subscription makes one"]
+    return format_ring(Secrets(engine).ring, engine.clock.now() // 1000)
+
+
+def _facts(engine: "Engine") -> list[dict[str, object]]:
+    from everbrook.server.webhooks.secrets import RECORD, Secrets, format_kid
+
+    if not engine.exists(RECORD):
+        return []
+    ring = Secrets(engine).ring
+    retired = [key for key in ring.retired if engine.clock.now() // 1000 < key.published_until_secs]
+    return [
+        {"kid": ring.active.kid, "signs": True},
+        *(
+            {"kid": format_kid(key.public), "signs": False, "published_until": _time(key.published_until_secs)}
+            for key in retired
+        ),
+    ]
+
+
+def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:
+    """Say what each published key is good for."""
+    from everbrook.server.webhooks.secrets import format_kid
+
+    published = [key for key in ring.retired if now_secs < key.published_until_secs]
+    return [
+        f"{ring.active.kid}  signs",
+        *(f"{format_kid(key.public)}  published until {_time(key.published_until_secs)}" for key in published),
+    ]
+
+
+def _time(secs: int) -> str:
+    return datetime.fromtimestamp(secs, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

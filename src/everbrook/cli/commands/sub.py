@@ -1,0 +1,217 @@
+"""``everbrook sub``: subscriptions, and a worker that runs a command for what they wake for."""
+
+import logging
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+import click
+
+from everbrook.cli.connection import bucket_option, open_client, root_of, server_options
+from everbrook.cli.terminal.output import align, json_option, note, print_json, show
+
+if TYPE_CHECKING:
+    from everbrook import Subscription
+    from everbrook.client.leases import Batch
+    from everbrook.client.subscriptions import SubscriptionInfo
+
+
+class Configuration(TypedDict):
+    """What a subscription is to be."""
+
+    pattern: str | None
+    streams: tuple[str, ...]
+    webhook: str | None
+    wake_stream: str | None
+    lease_ttl_ms: int | None
+    description: str | None
+
+
+@click.group()
+def sub() -> None:
+    """Create, show and delete subscriptions, and work on what they wake for."""
+
+
+@sub.command()
+@click.argument("id_", metavar="ID")
+@bucket_option
+@click.option("--pattern", metavar="GLOB", help="Which streams: * is one segment of a path, ** any number of them.")
+@click.option("--stream", "streams", multiple=True, metavar="STREAM", help="A stream by its name; may be repeated.")
+@click.option("--webhook", metavar="URL", help="Where the server sends what has news.")
+@click.option("--wake-stream", metavar="STREAM", help="The stream that workers watch; it has to be there.")
+@click.option("--lease-ttl-ms", type=int, metavar="N", help="How long a worker may be silent.  [default: 30000]")
+@click.option("--description", metavar="TEXT", help="What it is for, for people.")
+@json_option
+@server_options
+def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpack[Configuration]) -> None:
+    """Create the subscription ID, with either --webhook or --wake-stream.
+
+    Streams that are there begin at their tails, later ones at their beginnings.
+    """
+    if (configuration["webhook"] is None) == (configuration["wake_stream"] is None):
+        raise click.UsageError("give either --webhook, or --wake-stream for workers (`everbrook sub work`)")
+    if not (configuration["pattern"] or configuration["streams"]):
+        raise click.UsageError("say which streams: --pattern, --stream, or both")
+    with open_client() as client:
+        found = root_of(client, bucket).subscription(id_).create(**configuration)
+    if as_json:
+        print_json(_facts(found))
+    else:
+        click.echo(f"subscribed {id_}")
+
+
+@sub.command(name="show")
+@click.argument("id_", metavar="ID")
+@bucket_option
+@json_option
+@server_options
+def show_subscription(id_: str, bucket: str | None, *, as_json: bool) -> None:
+    """Print the subscription ID, its streams, and how far each was acked."""
+    with open_client() as client:
+        found = root_of(client, bucket).subscription(id_).read()
+    facts = _facts(found)
+    if as_json:
+        print_json(facts)
+        return
+    show({**facts, "streams": len(found.streams), "webhook": found.webhook and found.webhook["url"]}, as_json=False)
+    if found.streams:
+        rows = [tuple(str(value) for value in stream.values()) for stream in found.streams]
+        click.echo("\n" + "\n".join(align([tuple(name.replace("_", " ") for name in found.streams[0]), *rows])))
+
+
+def _facts(found: "SubscriptionInfo") -> dict[str, object]:
+    return {
+        "id": found.id,
+        "type": found.type,
+        "status": found.status,
+        "problem": found.problem,
+        "pattern": found.pattern,
+        "wake_stream": found.wake_stream,
+        "webhook": found.webhook,
+        "lease_ttl_ms": found.lease_ttl_ms,
+        "description": found.description,
+        "streams": found.streams,
+    }
+
+
+@sub.command()
+@click.argument("id_", metavar="ID")
+@bucket_option
+@json_option
+@server_options
+def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
+    """Delete the subscription ID. What its workers say afterwards is refused."""
+    with open_client() as client:
+        root_of(client, bucket).subscription(id_).delete()
+    if as_json:
+        print_json({"id": id_, "deleted": True})
+
+
+@sub.command()
+@click.argument("id_", metavar="ID")
+@click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
+@bucket_option
+@json_option
+@server_options
+def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
+    """Link each STREAM to the subscription ID, from its tail on."""
+    with open_client() as client:
+        root_of(client, bucket).subscription(id_).add(*streams)
+    if as_json:
+        print_json({"id": id_, "added": streams})
+
+
+@sub.command()
+@click.argument("id_", metavar="ID")
+@click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
+@bucket_option
+@json_option
+@server_options
+def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
+    """Take each STREAM back from the subscription ID."""
+    with open_client() as client:
+        root_of(client, bucket).subscription(id_).remove(*streams)
+    if as_json:
+        print_json({"id": id_, "removed": streams})
+
+
+@sub.command(context_settings={"ignore_unknown_options": True})
+@click.argument("id_", metavar="ID")
+@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@bucket_option
+@json_option
+@server_options
+def work(id_: str, command: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
+    """Run COMMAND for each batch of news of the subscription ID, until SIGINT or SIGTERM.
+
+    Its standard input has the batch: JSON as a line for each message, anything else as it is. EVERBROOK_STREAM,
+    EVERBROOK_OFFSET, EVERBROOK_NEXT_OFFSET and EVERBROOK_CONTENT_TYPE say what it is. Exit code 0 acks it; with any
+    other the batch is given to a worker again, after 1 to 60 seconds. A batch may come twice.
+
+    With --json each batch that was handled is an object in a line.
+    """
+    # Imported here: only workers need an event loop.
+
+    with open_client() as client:
+        run_worker(root_of(client, bucket).subscription(id_), command, as_json=as_json)
+
+
+class CommandFailed(Exception):
+    """The command did not do its work."""
+
+
+class Notes(logging.Handler):
+    """Says in one line what a worker logs; a traceback would be of our code, not of the command's."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        error = record.exc_info and record.exc_info[1]
+        note(f"{record.getMessage()}: {error}" if error else record.getMessage())
+
+
+def run_worker(subscription: "Subscription", command: tuple[str, ...], *, as_json: bool) -> None:
+    """Work until SIGINT, or until the batch under way is done after SIGTERM."""
+    logger = logging.getLogger("everbrook.client")
+    logger.addHandler(handler := Notes(logging.WARNING))
+    try:
+        worker = subscription.worker(lambda batch: _handle(batch, command, as_json=as_json))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    before = signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+    try:
+        worker.run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        logger.removeHandler(handler)
+
+
+def _handle(batch: "Batch", command: tuple[str, ...], *, as_json: bool) -> None:
+    try:
+        ended = subprocess.run(command, input=_input(batch), env=os.environ | _variables(batch), check=False)  # noqa: S603 - the user's own
+    except OSError as error:
+        raise CommandFailed(f"{command[0]} can't be run: {error.strerror}") from error
+    if ended.returncode:
+        raise CommandFailed(f"{command[0]} ended with exit code {ended.returncode}")
+    if as_json:
+        told: dict[str, Any] = {"stream": batch.stream, "offset": batch.offset, "next_offset": batch.next_offset}
+        print_json(told)
+
+
+def _input(batch: "Batch") -> bytes:
+    from everbrook.client.content import Kind, kind_of
+    from everbrook.protocol.json_text import split_array
+
+    if kind_of(batch.content_type) is not Kind.JSON:
+        return batch.data
+    messages = split_array(batch.data)
+    return b"".join(bytes(message).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n" for message in messages)
+
+
+def _variables(batch: "Batch") -> dict[str, str]:
+    return {
+        "EVERBROOK_STREAM": batch.stream,
+        "EVERBROOK_OFFSET": batch.offset,
+        "EVERBROOK_NEXT_OFFSET": batch.next_offset,
+        "EVERBROOK_CONTENT_TYPE": batch.content_type,
+    }

@@ -1,0 +1,83 @@
+"""The store that settings name, and the process that uses it: found by the lock, told what to do by a signal.
+
+A process is sent a signal only if it is seen to take it: any other process would end by it.
+"""
+
+import fcntl
+import os
+import signal
+from pathlib import Path
+
+import click
+
+from everbrook.cli.terminal.flags import FLAGS, Command, layer_flags, read_flags
+from everbrook.settings import Settings, StorageMode, load_layers
+
+PROCESSES = Path("/proc")
+
+
+def store_flags(command: Command) -> Command:
+    """Give a command the flags that say which store is meant."""
+    for flag in reversed(FLAGS):
+        if flag.setting.startswith("storage."):
+            command = flag.add_to(command)
+    return layer_flags(command)
+
+
+def store_settings(
+    profile: str | None, config_file: Path | None, flags: dict[str, str | None], instead: str
+) -> Settings:
+    """Load the settings of a store. `instead` says what to do where there is none."""
+    unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
+    settings = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset | flags)).settings
+    if settings.storage.mode is StorageMode.MEMORY:
+        raise click.ClickException(f"storage memory has no store: {instead}")
+    return settings
+
+
+def find_holder(settings: Settings) -> int | None:
+    """Find the process that has a store, or None if it is free. A store that is not there is none to be made here."""
+    from everbrook.storage.manifest import LOCK, MANIFEST
+
+    folder = settings.storage.store_dir
+    if not (folder / MANIFEST).is_file():
+        raise click.ClickException(f"there is no store in {folder}")
+    if not (folder / LOCK).is_file():
+        return None
+    with (folder / LOCK).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return int(lock.read() or 0)
+    return None
+
+
+def ask(process: int, number: signal.Signals, does: str) -> None:
+    """Send a signal to the server that has a store."""
+    if not takes(process, number):
+        raise click.ClickException(
+            f"process {process} has the store, and is not seen to take {number.name}: "
+            f"only a server that `everbrook serve` has started, and that is ready, {does} by a signal"
+        )
+    try:
+        os.kill(process, number)
+    except OSError as error:
+        raise click.ClickException(f"process {process} can't be told: {error.strerror}") from error
+
+
+def takes(process: int, number: signal.Signals) -> bool:
+    """Tell whether a process has a handler for a signal. Without /proc nobody knows."""
+    return bool(int(_status(process).get("SigCgt", "0"), 16) >> (number - 1) & 1)
+
+
+def is_alive(process: int) -> bool:
+    """Tell whether a process goes on. One that has ended may be listed until its parent has asked for its exit code."""
+    return not _status(process).get("State", "Z").startswith("Z")
+
+
+def _status(process: int) -> dict[str, str]:
+    try:
+        lines = (PROCESSES / str(process) / "status").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}

@@ -1,0 +1,91 @@
+"""Flags for settings. Meaning, default and environment name come from the schema; conversion and checks too.
+
+Click hands every flag over as text, so that a wrong value reads the same from a flag as from anywhere else.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from everbrook.settings.fields import FIELDS, format_value
+from everbrook.settings.load import Given, Layer
+
+Command = Callable[..., Any]
+
+
+class Flag(Struct, frozen=True):
+    """A flag and the setting it sets."""
+
+    option: str
+    setting: str
+    metavar: str | None
+    """What stands for the value in the help. None: the flag has no value, and switches the setting on."""
+
+    @property
+    def parameter(self) -> str:
+        """The name under which click passes its value."""
+        return self.setting.replace(".", "__")
+
+    @property
+    def help(self) -> str:
+        """The setting's meaning, environment name and default."""
+        field = FIELDS[self.setting]
+        meaning = field.description.replace("`", "")
+        return f"{meaning}  [{field.env}; default {format_value(field.default)}]"
+
+    def add_to(self, command: Command) -> Command:
+        """Give a command this flag."""
+        kind: dict[str, Any] = {"metavar": self.metavar} if self.metavar else {"is_flag": True, "flag_value": "true"}
+        option = click.option(self.option, self.parameter, type=str, default=None, help=self.help, **kind)
+        return option(command)
+
+
+FLAGS = (
+    Flag("--host", "server.host", "ADDRESS"),
+    Flag("--port", "server.port", "PORT"),
+    Flag("--public-url", "server.public_url", "URL"),
+    Flag("--storage", "storage.mode", "MODE"),
+    Flag("--data-dir", "storage.data_dir", "FOLDER"),
+    Flag("--allow-unused-store", "storage.allow_unused_store", None),
+    Flag("--long-poll-timeout", "server.long_poll_timeout_secs", "SECONDS"),
+    Flag("--sse-reconnect-interval", "server.sse_reconnect_interval_secs", "SECONDS"),
+    Flag("--shutdown-grace", "server.shutdown_grace_secs", "SECONDS"),
+    Flag("--cors-origins", "http.cors_origins", "ORIGINS"),
+    Flag("--max-memory-bytes", "limits.max_memory_bytes", "BYTES"),
+    Flag("--max-stream-bytes", "limits.max_stream_bytes", "BYTES"),
+    Flag("--max-append-bytes", "limits.max_append_bytes", "BYTES"),
+    Flag("--log-level", "log.level", "LEVEL"),
+    Flag("--log-format", "log.format", "FORMAT"),
+)
+
+
+def setting_flags(command: Command) -> Command:
+    """Give a command all flags that set a setting."""
+    for flag in reversed(FLAGS):
+        command = flag.add_to(command)
+    return command
+
+
+def layer_flags(command: Command) -> Command:
+    """Give a command the flags that choose the files to read."""
+    profile = click.option("--profile", metavar="NAME", help="Also read config/NAME.toml.")
+    config = click.option(
+        "--config",
+        "config_file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Also read this TOML file, after all others.",
+    )
+    return profile(config(command))
+
+
+def read_flags(parameters: Mapping[str, str | None]) -> list[Given]:
+    """Give the settings of the flags that were typed."""
+    return [
+        Given(flag.setting, value, Layer.FLAGS, flag.option)
+        for flag in FLAGS
+        if (value := parameters[flag.parameter]) is not None
+    ]

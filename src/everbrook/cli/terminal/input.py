@@ -1,0 +1,147 @@
+"""Messages out of arguments, files and standard input.
+
+In a JSON stream each JSON value is a message, which ends with its line, and may span several. In any other stream an
+input is a message, or with `--lines` each line of it, or with `--binary` whatever arrived at once.
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+CHUNK_BYTES = 256 * 1024
+MAX_BATCH_MESSAGES = 10_000
+
+# Strings of JSON never span lines, so the brackets outside of them tell whether a value goes on.
+_STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+
+
+INPUT = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
+"""A file to be read, or `-` for standard input."""
+
+
+@contextmanager
+def open_input(path: str) -> Iterator[BinaryIO]:
+    """Open what an `INPUT` names."""
+    if path == "-":
+        if sys.stdin is None:
+            raise click.UsageError("standard input is closed: there is nothing to read")
+        yield sys.stdin.buffer
+        return
+    with Path(path).open("rb") as file:
+        yield file
+
+
+class Input:
+    """Something to read messages from, known to a person by its name."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.name = str(getattr(file, "name", "<stdin>")).replace("<stdin>", "standard input")
+        self._file = file
+
+    def whole(self) -> Iterator[list[bytes]]:
+        """Everything as one message."""
+        data = self._file.read()
+        if data:
+            yield [data]
+
+    def chunks(self) -> Iterator[list[bytes]]:
+        """Each piece as it arrives."""
+        while data := self._arrived():
+            yield [data]
+
+    def lines(self) -> Iterator[list[bytes]]:
+        """The lines that arrived together, each with its end."""
+        begun: list[bytes] = []
+        while data := self._arrived():
+            head, end, rest = data.rpartition(b"\n")
+            if end:
+                yield from _batches(line + b"\n" for line in b"".join([*begun, head]).split(b"\n"))
+                begun = []
+            begun.append(rest)
+        if any(begun):
+            yield [b"".join(begun)]
+
+    def values(self) -> Iterator[list[bytes]]:
+        """The JSON values that arrived together."""
+        splitter = ValueSplitter(self.name)
+        for lines in self.lines():
+            if values := list(splitter.feed(lines)):
+                yield values
+        splitter.finish()
+
+    def _arrived(self) -> bytes:
+        read1 = getattr(self._file, "read1", self._file.read)
+        data: bytes = read1(CHUNK_BYTES)
+        return data
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    lines = iter(lines)
+    while batch := list(islice(lines, MAX_BATCH_MESSAGES)):
+        yield batch
+
+
+class ValueSplitter:
+    """Puts lines together to JSON values."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._number = 0
+        self._lines: list[bytes] = []
+        self._depth = 0
+
+    def feed(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Take lines, and give every value that they complete."""
+        for line in lines:
+            self._number += 1
+            if not line.strip():
+                continue
+            self._lines.append(line)
+            bare = _STRINGS.sub(b"", line)
+            self._depth += bare.count(b"{") + bare.count(b"[") - bare.count(b"}") - bare.count(b"]")
+            if self._depth <= 0:
+                yield self._complete()
+
+    def finish(self) -> None:
+        """Complain of a value that has no end."""
+        if self._lines:
+            self._complete()
+
+    def _complete(self) -> bytes:
+        value = b"".join(self._lines).strip()
+        where = f"{self._name}, line {self._number}"
+        self._lines, self._depth = [], 0
+        return check_json(value, where)
+
+
+def message_of(argument: str, *, json: bool, lines: bool = False) -> bytes:
+    """Make a message of an argument."""
+    message = argument.encode("utf-8", "surrogateescape")
+    if json:
+        return check_json(message.strip(), "MESSAGE")
+    return message + b"\n" if lines else message
+
+
+def check_json(value: bytes, where: str) -> bytes:
+    """Give a value if it is JSON."""
+    from msgspec import MsgspecError
+
+    from everbrook.protocol.json_text import require_json
+
+    try:
+        value.decode()
+        require_json(value)
+    except (MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise click.UsageError(f"{where}: {_shown(value)} is not JSON ({error})") from error
+    return value
+
+
+def _shown(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
+    return repr(text if len(text) <= 60 else text[:60] + "…")  # noqa: PLR2004 - what fits into a line

@@ -1,0 +1,158 @@
+"""What commands print. Standard output is for what was asked for, and is the same in a pipe as on a terminal;
+notes, complaints, colours and progress go to standard error, the last two only if it is a terminal.
+"""
+
+import json
+import os
+import select
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, BinaryIO
+
+import click
+
+from everbrook.cli.exits import OUTPUT_GONE
+
+PROGRAM = "everbrook"
+
+Command = Callable[..., Any]
+_KILO = 1000
+
+
+def json_option(command: Command) -> Command:
+    """Give a command the option to print JSON."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(command)
+
+
+def show(facts: Mapping[str, object], *, as_json: bool) -> None:
+    """Print facts about one thing: a JSON object in one line, or a line for each that is known."""
+    if as_json:
+        print_json(facts)
+        return
+    told = {key.replace("_", " "): format_fact(fact) for key, fact in facts.items() if fact is not None}
+    click.echo("\n".join(align([(f"{key}:", fact) for key, fact in told.items()])))
+
+
+def print_json(document: object) -> None:
+    """Print a JSON document in one line."""
+    click.echo(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+
+
+def format_fact(fact: object) -> str:
+    """Write a fact for a person."""
+    if isinstance(fact, bool):
+        return "yes" if fact else "no"
+    return str(fact)
+
+
+def format_moment(moment: datetime) -> str:
+    """Write a moment in UTC."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def format_time(time_ms: int) -> str:
+    """Write a moment that is known in milliseconds, to the second."""
+    return format_moment(datetime.fromtimestamp(time_ms // 1000, UTC))
+
+
+def format_bytes(count: int) -> str:
+    """Write a number of bytes for a person."""
+    size, units = float(count), ["B", "kB", "MB", "GB"]
+    while size >= _KILO and len(units) > 1:
+        size /= _KILO
+        units.pop(0)
+    return f"{size:.0f} {units[0]}" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+def align(rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> Iterator[str]:
+    """Write rows as columns; those in `right` are numbers, and end together."""
+    rows = list(rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()
+
+
+def bytes_out() -> BinaryIO:
+    """Give standard output for bytes, which are printed as they are."""
+    return sys.stdout.buffer
+
+
+def note(message: str) -> None:
+    """Tell a person something that is not what was asked for."""
+    click.echo(f"{PROGRAM}: {_one_line(message)}", err=True)
+
+
+def complain(message: str, code: int) -> int:
+    """Say in one line what went wrong. Gives the exit code, for convenience."""
+    prefix = click.style(f"{PROGRAM}:", fg="red") if colourful() else f"{PROGRAM}:"
+    click.echo(f"{prefix} {_one_line(message)}", err=True, color=colourful() or None)
+    return code
+
+
+def colourful() -> bool:
+    """Tell whether standard error shows colours, and nobody asked it not to (no-color.org)."""
+    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _one_line(message: str) -> str:
+    return " ".join(message.split())
+
+
+def leave_with_reader() -> None:
+    """Let the process end when whoever reads its output has gone, though there is nothing to be written.
+
+    Otherwise `everbrook tail -f … | head -1` would wait for the message after the first.
+    """
+    try:
+        descriptor = sys.stdout.fileno()
+    except (AttributeError, OSError):
+        return  # no file at all: some program has taken standard output over
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        threading.Thread(target=_await_hang_up, args=(descriptor,), daemon=True).start()
+
+
+def _await_hang_up(descriptor: int) -> None:
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    poll.poll()
+    os._exit(OUTPUT_GONE)
+
+
+Advance = Callable[[str, int], None]
+
+
+@contextmanager
+def progress(what: str, total: int | None = None) -> Iterator[Advance]:
+    """Show a bar of bytes. Gives a function that takes what is being worked on, and how many bytes were done."""
+    if not sys.stderr.isatty():
+        yield lambda _label, _done_bytes: None
+        return
+    # Imported here: nobody pays for it who sees nothing of it.
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    columns = (TextColumn(f"{what} {{task.description}}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda label, done_bytes: bar.update(task, description=escape(label), advance=done_bytes)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show what is being waited for."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
