@@ -84,10 +84,16 @@ def test_a_batch_that_others_have_gone_beyond_is_refused(
         appender.append(Producer("spark-q", 3), table([(f"{prefix}a", "1")]))
 
 
-def test_rows_that_are_too_many_for_an_append_need_an_order(connection: Connection, prefix: str) -> None:
+def test_rows_without_an_order_may_be_several_appends_and_are_once_there_all_the_same(
+    client: Client, connection: Connection, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     options = SinkOptions(ServerOptions(), auto_create=True, max_append_bytes=20)
-    with pytest.raises(BatchTooLarge, match="orderBy"):
-        Appender(connection, options).append(Producer("spark-q", 0), table([(f"{prefix}a", "12345678")] * 4))
+    rows = [(f"{prefix}a", str(number % 20)) for number in range(30)]
+    for seed in range(3):
+        Random(seed).shuffle(rows)
+        Appender(connection, options).append(Producer("spark-q", 0), table(rows))
+    assert sorted(client.stream(f"{prefix}a").read().all()) == sorted(number % 20 for number in range(30))
+    assert "sorted by their bytes. Set the option orderBy" in caplog.text
 
 
 def test_rows_in_order_may_be_several_appends_and_are_once_there_all_the_same(

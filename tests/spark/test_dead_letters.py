@@ -56,6 +56,33 @@ def test_letters_that_were_written_in_part_are_completed(small: str) -> None:
     assert [letter["offset"] for letter in append(small, "part", letters)] == [str(number) for number in range(10)]
 
 
+@pytest.mark.parametrize("lost", range(9))
+@pytest.mark.parametrize("stored", [1, 4, 8])
+def test_letters_that_are_written_again_without_lost_ones_are_exact(small: str, lost: int, stored: int) -> None:
+    stream = f"lost-{lost}-{stored}"
+    letters = letters_of(*[b"%d" % number for number in range(8)], b"x" * 5000)
+    append(small, stream, letters[:stored])
+    left = [letter for place, letter in enumerate(letters) if place != lost]
+    expected = [str(place) for place in range(9) if place != lost or place < stored]
+    for _ in range(2):
+        assert [letter["offset"] for letter in append(small, stream, left)] == expected
+
+
+def test_letters_of_one_place_and_of_several_incarnations_are_told_from_each_other(small: str) -> None:
+    names = ("é" * 200 + "a", "é" * 200 + "b", "c")
+    letters = [
+        Letter({"stream": name, "offset": "7", "table": table}, "no", b"%d" % number, incarnation)
+        for name in names
+        for incarnation in ("1", "2")
+        for table in ("t", None)
+        for number in range(2)
+    ]
+    found = append(small, "places", letters)
+    assert len(found) == len(letters)
+    assert append(small, "places", letters[::-1]) == found
+    assert append(small, "places", letters[1:]) == found
+
+
 def test_a_full_stream_is_no_reason_to_cut(small: str) -> None:
     with pytest.raises(BatchTooLarge, match="a stream holds at most 10000 bytes"):
         append(small, "full", letters_of(*[b"x" * 1000] * 12))

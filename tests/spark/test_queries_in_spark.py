@@ -182,12 +182,13 @@ def test_rows_of_text_need_an_order_before_the_query_begins(
     assert len(messages) == 10
 
 
-def test_a_batch_that_is_too_large_is_refused_by_the_task_that_finds_it(
+def test_a_batch_that_is_too_large_for_one_append_is_written_from_all_tasks(
     client: Client, prefix: str, source: Source, sink: Sink
 ) -> None:
     fill(client, prefix, streams=1)
-    with pytest.raises(PySparkException, match=r"in bounded[\s\S]*orderBy"):
-        sink(source().select("value"), maxAppendBytes="50")
+    sink(source().select("value").repartition(3), maxAppendBytes="50")
+    read = client.stream(f"{prefix}out").read().all()
+    assert sorted(each["n"] for each in read) == list(range(10))
 
 
 def test_a_loss_of_messages_ends_a_query_with_words(client: Client, prefix: str, source: Source, sink: Sink) -> None:

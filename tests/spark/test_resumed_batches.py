@@ -13,6 +13,7 @@ import pytest
 from everbrook import Client
 from everbrook.spark.appending import Appender, Producer
 from everbrook.spark.connection import Connection, Post
+from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.options import ServerOptions, SinkOptions
 from everbrook.spark.shared_producer import BatchUncertain
@@ -153,3 +154,57 @@ def test_a_batch_that_fits_in_one_append_stores_no_place(client: Client, connect
     assert known is not None
     assert known.position is None
     assert messages_of(client, stream) == [row(1)[1], row(2)[1]]
+
+
+def unordered(stream: str, rows: Sequence[int]) -> pa.Table:
+    messages = [row(number)[1].encode() for number in rows]
+    return pa.table({"stream": [stream] * len(rows), "message": messages})
+
+
+@pytest.mark.parametrize("appends", range(1, 5))
+def test_a_batch_without_an_order_is_completed_whatever_order_its_rows_have(
+    client: Client, connection: Connection, prefix: str, appends: int
+) -> None:
+    stream, random = f"{prefix}a", Random(appends)
+    rows = [number % 12 for number in range(20)]
+    kill(connection, appends, "application/json", unordered(stream, rows))
+    appender = Appender(connection, options("application/json"))
+    for _ in range(3):
+        random.shuffle(rows)
+        appender.append(PRODUCER, unordered(stream, rows))
+    assert sorted(messages_of(client, stream)) == sorted(row(number)[1] for number in rows)
+    appender.append(Producer("spark-q", 5), unordered(stream, [1]))
+    Appender(connection, options("application/json")).append(Producer("spark-q", 6), unordered(stream, [2, 0]))
+    assert messages_of(client, stream)[-3:] == [row(number)[1] for number in (1, 2, 0)]
+
+
+def test_a_batch_without_an_order_that_has_other_rows_is_refused(
+    client: Client, connection: Connection, prefix: str
+) -> None:
+    stream = f"{prefix}a"
+    kill(connection, 1, "application/json", unordered(stream, range(12)))
+    stored = messages_of(client, stream)
+    with pytest.raises(BatchUncertain, match="has other rows now"):
+        Appender(connection, options("application/json")).append(PRODUCER, unordered(stream, range(1, 12)))
+    with pytest.raises(InvalidOption, match="with another orderBy"):
+        Appender(connection, options("application/json")).append(PRODUCER, table(stream, [row(1)]))
+    assert messages_of(client, stream) == stored
+
+
+def test_a_whole_batch_without_an_order_stays_as_it_is_with_other_rows(
+    client: Client, connection: Connection, prefix: str
+) -> None:
+    stream, appender = f"{prefix}a", Appender(connection, options("application/json"))
+    for epoch, number in ((4, 12), (4, 13), (5, 1), (5, 14), (6, 15), (6, 2)):
+        appender.append(Producer("spark-q", epoch), unordered(stream, range(number)))
+        appender = Appender(connection, options("application/json"))
+    assert len(messages_of(client, stream)) == 12 + 1 + 15
+
+
+def test_runs_of_a_batch_without_an_order_at_the_same_time_write_it_once(
+    client: Client, connection: Connection, prefix: str
+) -> None:
+    runs = [unordered(f"{prefix}a", Random(seed).sample(range(60), 60)) for seed in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(partial(Appender(connection, options("application/json")).append, PRODUCER), runs))
+    assert sorted(messages_of(client, f"{prefix}a")) == [row(number)[1] for number in range(60)]

@@ -6,11 +6,12 @@ how many tasks, or in which process.
 
 The rows of a stream need several appends if they are too large for one, or if the stream has text or bytes, where each
 append is one message. These appends have the sequence numbers 0, 1, 2 …, and must continue each other when the batch
-is run again (see `places`): the user names the columns that order the rows. A batch of `df.write` is never run again,
-and needs no order.
+is run again (see `places`): in the order of the columns that the user names. Without any, rows of JSON that are too
+large for one append are sorted by their bytes. A batch of `df.write` is never run again, and needs no order.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -29,8 +30,10 @@ from everbrook.spark.connection import Connection, Post, connect
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import MESSAGE, STREAM, InvalidRow, Layout
 from everbrook.spark.options import SinkOptions
-from everbrook.spark.places import OrderedBatch
+from everbrook.spark.places import Batch, LetterBatch, OrderedBatch, UnorderedBatch
 from everbrook.spark.shared_producer import append_batch
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 _BRACKETS = 2
@@ -65,12 +68,12 @@ class Producer(Struct, frozen=True):
     epoch: int
     repeats: bool = True
     """Whether Spark may run the batch again, with its rows in another order. It never runs one of `df.write` again."""
-    numbered: bool = False
-    """Whether an append is known by its number alone, since its message may be another one when it is written again."""
+    letters: bool = False
+    """Whether a row is known by its order alone, since its message may be another one when it is written again."""
 
 
 class BatchTooLarge(Exception):
-    """The rows of a stream do not fit in one append, and nothing says in which order they would be several."""
+    """The server does not take rows of a stream, or not in one append where nothing tells several apart."""
 
 
 class QuerySuperseded(Exception):
@@ -128,8 +131,9 @@ class Appender:
         try:
             if not producer.repeats and parted.known.stores_positions:
                 append_batch(self._connection, stream, producer.id, parted.posts(close=close))
-            elif parted.rows.order is not None and parted.known.stores_positions and not (close or producer.numbered):
-                self._send_ordered(producer, parted, parted.rows.order)
+            elif parted.known.stores_positions and not close:
+                key = self._key(producer, stream)
+                _stored[key] = self._batch(producer, parted).append(self._connection, _stored.get(key))
             else:
                 posts = enumerate(parted.posts(close=close))
                 numbered = [post.of_producer(producer.id, producer.epoch, seq) for seq, post in posts]
@@ -142,13 +146,13 @@ class Appender:
         except PayloadTooLarge as error:
             raise BatchTooLarge(_too_large(stream, parted, error.detail)) from error
 
-    def _send_ordered(self, producer: Producer, parted: "Parted", order: pa.Table) -> None:
-        rows, key = parted.rows, self._key(producer, parted.rows.stream)
+    def _batch(self, producer: Producer, parted: "Parted") -> Batch:
+        rows, order = parted.rows, parted.rows.order
         divide = partial(self._divide, kind_of(parted.known.content_type))
-        batch = OrderedBatch(
-            rows.stream, producer.id, producer.epoch, rows.messages, order, divide, parted.known.post_of
-        )
-        _stored[key] = batch.append(self._connection, _stored.get(key))
+        given = (rows.stream, producer.id, producer.epoch, rows.messages, divide, parted.known.post_of)
+        if order is None:
+            return UnorderedBatch(*given)
+        return LetterBatch(*given, order) if producer.letters else OrderedBatch(*given, order)
 
     def _look_up(self, stream: str) -> Known:
         """Look up the properties of a stream. Create it if it does not exist and `autoCreate` is set."""
@@ -173,10 +177,21 @@ class Appender:
             _require_content(rows, known)
         parts = self._divide(kind, rows.messages)
         if len(parts) > 1 and producer.repeats and rows.order is None:
-            if kind is not Kind.JSON:
-                raise InvalidOption(_needs_order(rows.stream, known.content_type))
-            raise _unordered(rows.stream, sum(map(len, rows.messages)), self._options.max_append_bytes)
+            self._allow_sorting(rows, known)
         return Parted(rows, known, parts)
+
+    def _allow_sorting(self, rows: "Rows", known: Known) -> None:
+        """Warn of rows that will be sorted by their bytes, or refuse them where that can't be done."""
+        if kind_of(known.content_type) is not Kind.JSON:
+            raise InvalidOption(_needs_order(rows.stream, known.content_type))
+        size, max_bytes = sum(map(len, rows.messages)), self._options.max_append_bytes
+        if not known.stores_positions:
+            raise _unordered(rows.stream, size, max_bytes)
+        logger.warning(
+            "%d bytes for %r in one batch are more than one append of %d bytes (maxAppendBytes), and have no order: "
+            "they are sorted by their bytes. Set the option orderBy to choose an order",
+            *(size, rows.stream, max_bytes),
+        )
 
     def _divide(self, kind: Kind, messages: Sequence[bytes]) -> list[list[bytes]]:
         """Divide messages into appends."""
@@ -185,22 +200,10 @@ class Appender:
         return list(_parted(messages, self._options.max_append_bytes - _BRACKETS))
 
 
-def bounded(batches: Iterable[pa.RecordBatch], layout: Layout, max_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Refuse rows of one stream without an order as soon as they exceed one append, before all rows are encoded."""
-    size = count = 0
-    for batch in batches:
-        if layout.stream is not None and not layout.order_by:
-            size += pc.sum(pc.binary_length(batch.column(MESSAGE))).as_py() or 0
-            count += batch.num_rows
-            if size > max_bytes and count > 1:
-                raise _unordered(layout.stream, size, max_bytes)
-        yield batch
-
-
 def _unordered(stream: str, size: int, max_bytes: int) -> BatchTooLarge:
     return BatchTooLarge(
-        f"{size} bytes for {stream!r} in one batch are more than one append of {max_bytes} bytes (maxAppendBytes). "
-        f"{_NEEDS_ORDER}"
+        f"{size} bytes for {stream!r} in one batch are more than one append of {max_bytes} bytes (maxAppendBytes), and "
+        f"this server stores no positions of producers. {_NEEDS_ORDER}"
     )
 
 

@@ -1,11 +1,15 @@
 """Dead letters in a stream: messages that could not be used, as JSON with the place where they are and the reason.
 
-Each is an append of its own, with the next sequence number of its producer. A letter keeps its number when it has to be
-cut, so that letters that are written again are stored once. A letter whose payload was cut has `payload_bytes`, the
-size of the message; the whole message is at `stream` and `offset`.
+Each is an append of its own, and the position of its producer is the place of the message. Letters that are written
+again continue behind the stored place, so that each is stored once: also if it has to be cut, or if others were lost
+meanwhile. A server that stores no positions knows letters by their sequence numbers. A letter whose payload was cut has
+`payload_bytes`, the size of the message; the whole message is at `stream` and `offset`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +27,8 @@ _MAX_REASON_CHARACTERS = 2000
 _ONE_BY_ONE = 1
 """A size of appends that makes each message an append of its own."""
 _CUT_FACTOR = 16
+_LONGEST_NAME, _BEGINNING = 300, 40
+"""Characters of a name in a place, of which a position holds three, and what is kept of a longer one."""
 
 
 class Letter(Struct, frozen=True):
@@ -32,20 +38,44 @@ class Letter(Struct, frozen=True):
     """The fields of the letter that say where the message is."""
     reason: str
     payload: bytes | None
+    incarnation: str = ""
+    """The incarnation of the stream where the message is, if that is known."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What letters are sorted by: the place of the message."""
+        stream, offset, *more = (value or "" for value in self.place.values())
+        return _short(stream), self.incarnation, offset, *map(_short, more)
 
 
 def append_letters(
     connection: Connection, server: ServerOptions, stream: str, producer: Producer, letters: Sequence[Letter]
 ) -> None:
-    """Append letters, each once."""
+    """Append letters, each once, sorted by their places, which begin with the stream and the offset."""
     sink = SinkOptions(server, stream=stream, auto_create=True, max_append_bytes=_ONE_BY_ONE)
-    streams, numbers = [stream] * len(letters), [f"{number:012d}" for number in range(len(letters))]
+    sorted_letters = sorted(letters, key=lambda letter: letter.key)
+    keys = list(zip(*_numbered(sorted_letters), strict=True))
+    columns = {STREAM: [stream] * len(letters)} | {f"by_{number}": key for number, key in enumerate(keys)}
 
     def append(messages: list[bytes]) -> None:
-        rows = pa.table({STREAM: streams, MESSAGE: pa.array(messages, pa.binary()), "by_0": numbers})
-        Appender(connection, sink).append(replace(producer, numbered=True), rows)
+        rows = pa.table(columns | {MESSAGE: pa.array(messages, pa.binary())})
+        Appender(connection, sink).append(replace(producer, letters=True), rows)
 
-    cut_to_fit(letters, append)
+    cut_to_fit(sorted_letters, append)
+
+
+def _numbered(letters: Sequence[Letter]) -> Iterator[tuple[str, ...]]:
+    """Tell letters of the same place from each other."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    for letter in letters:
+        counts[letter.key] += 1
+        yield *letter.key, f"{counts[letter.key]:08d}"
+
+
+def _short(name: str) -> str:
+    if len(json.dumps(name)) <= _LONGEST_NAME:
+        return name
+    return name[:_BEGINNING] + sha256(name.encode()).hexdigest()[:32]
 
 
 def cut_to_fit(letters: Sequence[Letter], write: Callable[[list[bytes]], object]) -> None:

@@ -6,11 +6,17 @@ in the order of the batch as the position of the producer, and names the place b
 is run again continues behind the stored place.
 
 A batch that fits in one append stores no place unless the producer has one: the server may forget such a producer.
+
+    OrderedBatch    rows with columns that order them. A place is a row
+    UnorderedBatch  rows in any order, which are sorted by their bytes. A place is a digest of all rows up to it: the
+                    rows must be the same when the batch is run again
+    LetterBatch     rows that are known by their order alone, as their messages may be cut. A place is that order
 """
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +27,7 @@ from everbrook.client.models import KnownProducer
 from everbrook.protocol.errors import PositionMoved
 from everbrook.protocol.producer import MAX_POSITION_BYTES
 from everbrook.spark.connection import Connection, Post
+from everbrook.spark.given import InvalidOption
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.shared_producer import BatchUncertain
 
@@ -38,14 +45,21 @@ class Place(Struct, frozen=True, array_like=True):
     """How many rows of the batch are equal up to this one."""
 
 
-class OrderedBatch(Struct, frozen=True):
-    """The messages of a batch for one stream, sorted by the columns of an order and then by their bytes."""
+class Part(Struct, frozen=True, array_like=True):
+    """How far a batch without an order has come: so many of its rows, which have this digest."""
+
+    count: int
+    of: int
+    digest: bytes
+
+
+class Batch(Struct, frozen=True):
+    """The messages of a batch for one stream."""
 
     stream: str
     producer_id: str
     epoch: int
     messages: Sequence[bytes]
-    order: pa.Table
     divide: Callable[[Sequence[bytes]], Sequence[Sequence[bytes]]]
     """Divides messages into appends."""
     write: Callable[[Sequence[bytes]], Post]
@@ -57,17 +71,13 @@ class OrderedBatch(Struct, frozen=True):
         `known` is the state of the producer after an earlier batch. What is returned is its state after this batch. It
         is None if the producer has no position, as far as this process knows.
         """
-        if known is None and len(posts := list(self._unplaced())) == 1:
-            try:
-                if connection.post_all(self.stream, posts):
-                    return None
-            except PositionMoved:
-                pass  # an earlier batch needed several appends
+        if known is None and self._append_alone(connection):
+            return None
         if known is None or known.epoch >= self.epoch:
             known = connection.producer(self.stream, self.producer_id).known
         while True:
             if known and known.epoch == self.epoch and known.position is None:
-                connection.post_all(self.stream, list(self._unplaced()))  # as it was begun
+                self._complete_numbered(connection)
                 return None
             posts = list(self._behind(known))
             try:
@@ -77,28 +87,108 @@ class OrderedBatch(Struct, frozen=True):
                 pass  # it is run elsewhere too, or was run before with other rows
             known = connection.producer(self.stream, self.producer_id).known
 
-    def _unplaced(self) -> Iterator[Post]:
+    def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
+        """Give the appends behind the place that an earlier run has stored, or all, each with the place at its end."""
+        raise NotImplementedError
+
+    def _append_alone(self, connection: Connection) -> bool:
+        """Append a batch that is one append without a place. Tell whether the stream had neither it nor a place."""
+        posts = list(self._numbered())
+        try:
+            return len(posts) == 1 and connection.post_all(self.stream, posts)
+        except PositionMoved:
+            return False  # an earlier batch needed several appends
+
+    def _complete_numbered(self, connection: Connection) -> None:
+        """Complete what was begun with numbers alone."""
+        connection.post_all(self.stream, list(self._numbered()))
+
+    def _numbered(self) -> Iterator[Post]:
         for seq, part in enumerate(self.divide(self.messages)):
             yield self.write(part).of_producer(self.producer_id, self.epoch, seq)
 
     def _behind(self, known: KnownProducer | None) -> Iterator[Post]:
         """Make the appends that are left, each with the place before it and the one at its end."""
-        place = known.position or "" if known else ""
+        before = known.position or "" if known else ""
         again = known is not None and known.epoch == self.epoch
-        end, seq = (self._find_end(place), known.seq + 1) if known and again else (0, 0)
-        order = list(zip(*map(_texts_of, self.order.columns), strict=True))
-        counts = list(self._counts(order))
-        for number, part in enumerate(self.divide(self.messages[end:]), seq):
-            end += len(part)
-            before, place = place, self._place(order[end - 1], self.messages[end - 1], counts[end - 1])
+        seq = known.seq + 1 if known and again else 0
+        for number, (part, place) in enumerate(self.parts_behind(before if again else None), seq):
             positions = {"Producer-Resumes-From": before, "Producer-Position": place}
             yield self.write(part).of_producer(self.producer_id, self.epoch, number, positions)
+            before = place
 
     def _after(self, posts: Sequence[Post], known: KnownProducer | None) -> KnownProducer | None:
         if not posts:
             return known
         last = posts[-1].headers
         return KnownProducer(self.epoch, int(last["Producer-Seq"]), last["Producer-Position"])
+
+    def _read(self, position: str, kind: Any) -> Any:  # noqa: ANN401 - a type, and a value of it
+        try:
+            return msgspec.json.decode(position, type=kind)
+        except msgspec.MsgspecError as error:
+            raise InvalidOption(
+                f"batch {self.epoch} was begun for {self.stream!r} with another orderBy, and is not finished. Run the "
+                "query with that one until the batch is done"
+            ) from error
+
+
+class UnorderedBatch(Batch, frozen=True):
+    """Messages of a batch in any order."""
+
+    def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
+        """Sort messages by their bytes if they need several appends, and leave out those that are stored."""
+        stored: Part = Part(0, -1, _Digest().value) if position is None else self._read(position, Part)
+        if stored.count == stored.of:
+            return
+        several = position is not None or len(self.divide(self.messages)) > 1
+        messages = sorted(self.messages) if several else self.messages
+        count, digest = stored.count, _Digest()
+        digest.add(messages[:count])
+        if digest.value != stored.digest:
+            raise BatchUncertain(
+                f"batch {self.epoch} was written to {self.stream!r} in part, and has other rows now that it is run "
+                "again: without orderBy nothing tells which of them are new. Compare the stream with the rows, and "
+                "begin with a new checkpoint"
+            )
+        for part in self.divide(messages[count:]):
+            digest.add(part)
+            count += len(part)
+            yield part, _text(Part(count, len(messages), digest.value))
+
+    def _complete_numbered(self, connection: Connection) -> None:
+        """Do nothing: a batch without a place was one append."""
+
+
+class LetterBatch(Batch, frozen=True):
+    """Messages of a batch that are known by texts, by which they are sorted. Each is an append of its own."""
+
+    order: pa.Table
+
+    def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
+        """Leave out messages up to a place. Each message is found by its own, also if others were lost."""
+        stored = [] if position is None else self._read(position, list[str])
+        for *place, message in zip(*(column.to_pylist() for column in self.order.columns), self.messages, strict=True):
+            if place > stored:
+                yield [message], _text(place)
+
+    def _append_alone(self, connection: Connection) -> bool:  # noqa: ARG002 - a batch of other letters may follow
+        return False
+
+
+class OrderedBatch(Batch, frozen=True):
+    """Messages of a batch, sorted by the columns of an order and then by their bytes."""
+
+    order: pa.Table
+
+    def parts_behind(self, position: str | None) -> Iterator[tuple[Sequence[bytes], str]]:
+        """Leave out messages up to a place, which may be that of a message that was lost."""
+        end = 0 if position is None else self._find_end(position)
+        order = list(zip(*map(_texts_of, self.order.columns), strict=True))
+        counts = list(self._counts(order))
+        for part in self.divide(self.messages[end:]):
+            end += len(part)
+            yield part, self._place(order[end - 1], self.messages[end - 1], counts[end - 1])
 
     def _counts(self, order: Sequence[tuple[str | None, ...]]) -> Iterator[int]:
         """Count, for each row, the equal rows up to it, which are next to each other."""
@@ -110,7 +200,7 @@ class OrderedBatch(Struct, frozen=True):
 
     def _place(self, order: tuple[str | None, ...], message: bytes, count: int) -> str:
         place = Place(order, message[:_BEGINNING_BYTES], _digest(message), count)
-        text = json.dumps(msgspec.to_builtins(place))  # in ASCII, as headers are
+        text = _text(place)
         if len(text) > MAX_POSITION_BYTES:
             raise InvalidRow(
                 f"a row for {self.stream!r} has too long values in the columns of orderBy, for a batch that needs "
@@ -121,7 +211,7 @@ class OrderedBatch(Struct, frozen=True):
 
     def _find_end(self, position: str) -> int:
         """Find the end of what was appended: count the rows up to a place, which may be among the lost ones."""
-        place = msgspec.json.decode(position, type=Place)
+        place: Place = self._read(position, Place)
         values = [_value_of(text, field.type) for text, field in zip(place.order, self.order.schema, strict=True)]
         marker = pa.table(values, schema=self.order.schema)
         size = len(self.messages)
@@ -140,6 +230,26 @@ class OrderedBatch(Struct, frozen=True):
                 "can't be told from it. Compare the stream with the rows, and begin with a new checkpoint"
             )
         return int(first)
+
+
+class _Digest:
+    """A digest of messages that are added one by one."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=_DIGEST_BYTES)
+
+    def add(self, messages: Sequence[bytes]) -> None:
+        for message in messages:
+            self._hash.update(len(message).to_bytes(8))
+            self._hash.update(message)
+
+    @property
+    def value(self) -> bytes:
+        return self._hash.digest()
+
+
+def _text(place: object) -> str:
+    return json.dumps(msgspec.to_builtins(place))  # in ASCII, as headers are
 
 
 def _texts_of(column: pa.ChunkedArray) -> list[str | None]:

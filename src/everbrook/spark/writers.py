@@ -12,7 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from everbrook.spark.appending import Appender, Producer, bounded, require_order
+from everbrook.spark.appending import Appender, Producer, require_order
 from everbrook.spark.arrival import Arriving
 from everbrook.spark.connection import connect
 from everbrook.spark.given import InvalidOption
@@ -47,10 +47,7 @@ class Writer(metaclass=Arriving):
         context = TaskContext.get()
         query_id = None if context is None else context.getLocalProperty(_QUERY_ID)
         partition = 0 if context is None else context.partitionId()
-        return Written(query_id, partition, pack(self._messages(iterator)))
-
-    def _messages(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return encode(rows, self._layout)
+        return Written(query_id, partition, pack(encode(iterator, self._layout)))
 
     def _append(self, producer: Producer, messages: Sequence[WriterCommitMessage | None], *, close: bool) -> None:
         appender = Appender(connect(self._options.server, self._options.bucket), self._options)
@@ -72,9 +69,6 @@ class StreamWriter(Writer, DataSourceStreamArrowWriter):
                 "trigger availableNow"
             )
         require_order(options, self._layout)
-
-    def _messages(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return bounded(encode(rows, self._layout), self._layout, self._options.max_append_bytes)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Append what all tasks made."""

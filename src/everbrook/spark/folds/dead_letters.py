@@ -1,7 +1,7 @@
 """Dead letters of folds: messages that are no changes, put aside before the snapshot that leaves them out.
 
 Each is an append of its own. The producer is the folded stream, the epoch is the offset from which it is folded, and
-the number is that of the letter behind it: a fold that is done again, or further, writes none of them twice. If
+the position is the place of the message: a fold that is done again, or further, writes none of them twice. If
 the stream of the letters has as many producers as the server allows, further letters are written without one, and a
 fold that is done again may write them twice.
 """

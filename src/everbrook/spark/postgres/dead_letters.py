@@ -101,7 +101,7 @@ def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> i
     )
     if not found or options.stream is None:
         return 0
-    letters = [_letter(row) for row in found]
+    letters = [_letter(row, writer) for row in found]
     producer = Producer(f"dead-letters-{writer.query}", writer.batch)
     append_letters(connect(options.server), options.server, options.stream, producer, letters)
     database.run(
@@ -110,6 +110,7 @@ def publish(database: Database, options: DeadLetterOptions, writer: Writer) -> i
     return len(found)
 
 
-def _letter(row: tuple[Any, ...]) -> Letter:
+def _letter(row: tuple[Any, ...], writer: Writer) -> Letter:
     _, table, stream, offset, reason, payload = row
-    return Letter({"stream": stream, "offset": offset, "table": table}, reason, payload)
+    place = {"stream": stream, "offset": offset, "table": table}
+    return Letter(place, reason, payload, writer.incarnations.get(stream, ""))
