@@ -11,7 +11,7 @@ from everbrook.spark import write_lake
 from everbrook.spark.lake.delta import open_table
 
 TIMEOUT_SECS = 180
-PLACE = ("stream", "offset", "next_offset", "appended_at", "stream_group", "date")
+PLACE = ("stream", "offset", "next_offset", "appended_at", "stream_incarnation", "stream_group", "date")
 
 
 class Lake:

@@ -16,10 +16,10 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 QUERY = "0f8fad5b-d9cb-469f-a165-70867728950e"
 
 
-def rows_of(*messages: object, stream: str = "orders/eu", first: int = 0) -> pa.RecordBatch:
-    """Make rows of messages, of which one comes each hour."""
+def rows_of(*messages: object, stream: str = "orders/eu", first: int = 0, later: int = 0) -> pa.RecordBatch:
+    """Make rows of messages, of which one comes each hour, and the first so many hours later than its offset says."""
     offsets = [f"{first + number:016d}" for number in range(len(messages) + 1)]
-    times = [NOON + timedelta(hours=first + number) for number in range(len(messages))]
+    times = [NOON + timedelta(hours=later + first + number) for number in range(len(messages))]
     return pa.RecordBatch.from_pydict(
         {
             "stream": [stream] * len(messages),
@@ -39,15 +39,16 @@ def table_at(folder: Path, query: str = QUERY, columns: Columns = ()) -> DeltaLa
     return made
 
 
-def write_files(table: DeltaLake, batch: int, *rows: pa.RecordBatch) -> Written:
+def write_files(table: DeltaLake, batch: int, *rows: pa.RecordBatch, **incarnations: str) -> Written:
     """Write files of a batch, which are not part of the table yet."""
     folder, name = table.folder, f"{table.query}-{batch:09d}"
-    work = Work(name, str(folder), str(folder / "letters"), table.columns(), evolve=True, group=1, max_columns=100)
+    letters = str(folder / "letters")
+    work = Work(name, str(folder), letters, table.columns(), True, 1, 100, incarnations)  # noqa: FBT003 - evolve
     report = write_rows(work, rows)
     return Written(batch, report.columns, report.files)
 
 
-def write(table: DeltaLake, batch: int, *rows: pa.RecordBatch) -> None:
-    """Write a batch, unless it is there."""
+def write(table: DeltaLake, batch: int, *rows: pa.RecordBatch, **incarnations: str) -> None:
+    """Write a batch, unless it is there. The incarnations are those of streams."""
     if not table.has(batch):
-        table.commit(write_files(table, batch, *rows))
+        table.commit(write_files(table, batch, *rows, **incarnations))

@@ -3,14 +3,19 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+from pyspark.errors import PySparkException
+
 from everbrook import Client
 from everbrook.spark import write_stream
 from everbrook.spark.lake.replays import bytes_left
-from tests.spark.lake.queries import TIMEOUT_SECS, forget_last_batch
+from tests.spark.lake.queries import TIMEOUT_SECS, append, forget_last_batch
 from tests.spark.lake.rows import rows_of, table_at, write
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.spark.lake.queries import Lake
 
 STREAMS = 6
 
@@ -36,3 +41,21 @@ def test_streams_are_as_they_were(
     left = replay(spark, server, tmp_path / "table", tmp_path / "checkpoint", batchBytes="1000")
     assert [client.stream(name).read().all() for name in names] == [[{"n": n, "more": [n]} for n in range(3)]] * STREAMS
     assert left == 0
+
+
+def test_incarnations_of_a_stream_are_not_mixed(
+    spark: "SparkSession", server: str, client: Client, prefix: str, tmp_path: Path, lake: "Lake"
+) -> None:
+    stream = client.stream(f"{prefix}a")
+    for life in range(2):
+        append(client, f"{prefix}a", *({"life": life, "n": n} for n in range(3 - life)))
+        lake.run({"failOnDataLoss": "false"})
+        stream.delete()
+    with pytest.raises(PySparkException, match=r"several incarnations of .* Set the option incarnations"):
+        replay(spark, server, lake.path, tmp_path / "refused")
+    assert not list(client.list(prefix))
+    replay(spark, server, lake.path, tmp_path / "latest", incarnations="latest")
+    assert stream.read().all() == [{"life": 1, "n": 0}, {"life": 1, "n": 1}]
+    stream.delete()
+    replay(spark, server, lake.path, tmp_path / "all", incarnations="all")
+    assert [message["life"] for message in stream.read().all()] == [0, 0, 0, 1, 1]

@@ -118,6 +118,7 @@ class LakeSource(Struct, frozen=True):
     value_column: Text | None = None
     order_by: list[Text] | None = None
     batch_bytes: Count | None = None
+    incarnations: Text | None = None
 
     def check(self, job: Job) -> None:
         """Refuse options that contradict each other, and a job that would wait for more."""
@@ -168,6 +169,7 @@ class LakeSource(Struct, frozen=True):
             "valueColumn": self.value_column,
             "orderBy": None if self.order_by is None else ",".join(self.order_by),
             "batchBytes": self.batch_bytes,
+            "incarnations": self.incarnations,
         }
         return {name: str(value) for name, value in given.items() if value is not None}
 

@@ -21,7 +21,7 @@ from everbrook.spark.lake.files import File
 from everbrook.spark.lake.queries import held, introduce
 from everbrook.spark.lake.tables import DEAD_LETTERS, LakeOptions, Written, require_apart
 from everbrook.spark.lake.tasks import REPORT, Report, TaskWriting, Work, parse_report, write_rows
-from everbrook.spark.plans import size_of_batch
+from everbrook.spark.plans import incarnations_of, size_of_batch
 from everbrook.spark.tuning import DEFAULT_TABLE_TUNING, TableTuning
 
 
@@ -89,6 +89,7 @@ class BatchWriting:
             self._options.grows,
             self._options.group,
             self._options.max_columns,
+            incarnations_of(query),
         )
         reports, work = self._settled(batch, work, large=expected is None or expected > self._tuning.large_bytes)
         self._last_bytes = sum(report.size_bytes for report in reports)

@@ -13,14 +13,17 @@ from msgspec import Struct
 
 GROUP, DATE = "stream_group", "date"
 STREAM, OFFSET, NEXT_OFFSET, APPENDED_AT = "stream", "offset", "next_offset", "appended_at"
+INCARNATION = "stream_incarnation"
 RESCUED = "_rescued"
 PARTITION = (GROUP, DATE)
 _PLACE = (STREAM, OFFSET, NEXT_OFFSET)
-_OWN = {*PARTITION, *_PLACE, APPENDED_AT, RESCUED}
+_OWN = {*PARTITION, *_PLACE, APPENDED_AT, INCARNATION, RESCUED}
 _TAKEN = re.compile(rf"(?:{'|'.join(sorted(_OWN))})_*", re.IGNORECASE)
 _IMPOSSIBLE = re.compile(r"[ ,;{}()\n\t=\x00]")
 _LONGEST = 200
 _KIND = b"everbrook.kind"
+
+_OF_STREAM = {_KIND: b"incarnation"}
 
 JSON, ANY = "json", "any"
 """Kinds of columns of text: of JSON, whatever the value is; and what a schema calls STRING, which takes anything."""
@@ -48,7 +51,11 @@ Columns = tuple[Column, ...]
 
 def own_fields() -> list[pa.Field]:
     """Give the columns that every table has, but for those that it is partitioned by."""
-    return [*(pa.field(name, pa.string()) for name in _PLACE), pa.field(APPENDED_AT, pa.timestamp("us", "UTC"))]
+    return [
+        *(pa.field(name, pa.string()) for name in _PLACE),
+        pa.field(APPENDED_AT, pa.timestamp("us", "UTC")),
+        pa.field(INCARNATION, pa.string(), metadata=_OF_STREAM),
+    ]
 
 
 def partition_fields() -> list[pa.Field]:
@@ -69,11 +76,17 @@ def table_schema(columns: Iterable[Column]) -> pa.Schema:
 def columns_in(schema: pa.Schema) -> Columns:
     """Find the columns of fields in the schema of a table."""
     own = {field.name for field in (*partition_fields(), *own_fields())}
+    own -= {INCARNATION} if lacks_incarnations(schema) else set()
     return tuple(
         Column(field.name, field.type, (field.metadata or {}).get(_KIND, b"").decode())
         for field in schema
         if field.name not in own
     )
+
+
+def lacks_incarnations(schema: pa.Schema) -> bool:
+    """Tell whether a table is of an earlier version. Its column of that name, if it has one, is that of a field."""
+    return INCARNATION not in schema.names or (schema.field(INCARNATION).metadata or {}).get(_KIND) != _OF_STREAM[_KIND]
 
 
 def rescued_column() -> Column:

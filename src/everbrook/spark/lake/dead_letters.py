@@ -16,7 +16,7 @@ from everbrook.spark.appending import Producer
 from everbrook.spark.connection import connect
 from everbrook.spark.dead_letters import Letter, append_letters
 from everbrook.spark.given import InvalidOption
-from everbrook.spark.lake.columns import OFFSET, STREAM as FROM, Column, Columns, file_schema
+from everbrook.spark.lake.columns import INCARNATION, OFFSET, STREAM as FROM, Column, Columns, file_schema
 from everbrook.spark.lake.tables import Written
 from everbrook.spark.options import ServerOptions
 
@@ -58,8 +58,8 @@ def publish(options: DeadLetterOptions, stream: str, query: str, folder: Path, w
     # They have the same order whenever the batch is run again.
     rows = rows.sort_by([(FROM, "ascending"), (OFFSET, "ascending"), (PAYLOAD, "ascending")])
     letters = [
-        Letter({FROM: row[FROM], OFFSET: row[OFFSET]}, row[REASON], row[PAYLOAD])
-        for row in rows.select([FROM, OFFSET, REASON, PAYLOAD]).to_pylist()
+        Letter({FROM: row[FROM], OFFSET: row[OFFSET]}, row[REASON], row[PAYLOAD], row[INCARNATION] or "")
+        for row in rows.select([FROM, OFFSET, REASON, PAYLOAD, INCARNATION]).to_pylist()
     ]
     producer = Producer(f"dead-letters-{query}", written.batch)
     append_letters(connect(options.server), options.server, stream, producer, letters)

@@ -25,7 +25,18 @@ from deltalake.transaction import AddAction
 
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.lake.actions import action_of
-from everbrook.spark.lake.columns import DATE, GROUP, PARTITION, Column, Columns, columns_in, table_schema
+from everbrook.spark.lake.columns import (
+    DATE,
+    GROUP,
+    INCARNATION,
+    PARTITION,
+    Column,
+    Columns,
+    columns_in,
+    lacks_incarnations,
+    own_fields,
+    table_schema,
+)
 from everbrook.spark.lake.errors import LakeUnwritable, RunSuperseded, TableMismatch, require_there, told_of
 from everbrook.spark.lake.files import SMALL_BYTES, Partition
 from everbrook.spark.lake.promises import require_plain
@@ -63,6 +74,7 @@ class DeltaLake:
                 f"{table.metadata().partition_columns}, and not by {list(PARTITION)}"
             )
         require_plain(self.folder, table)
+        self._add_incarnations(table)
         self._add_columns(table, require_columns(self._options, columns_of(table), columns))
 
     def recover(self) -> None:
@@ -175,10 +187,24 @@ class DeltaLake:
         except DeltaError as error:
             raise LakeUnwritable(f"can't make the table {self.folder}: {error}") from error
 
+    def _add_incarnations(self, table: DeltaTable) -> None:
+        """Add the column that a table of an earlier version lacks. It is null in the rows that are there."""
+        schema = pa.schema(table.schema().to_arrow())
+        if not lacks_incarnations(schema):
+            return
+        if INCARNATION in map(str.lower, schema.names):
+            raise TableMismatch(
+                f"the table {self.folder} has a column {INCARNATION!r} for a field of messages, and that name is for "
+                "the incarnation of the stream now: give another path"
+            )
+        self._add_fields(table, [field for field in own_fields() if field.name == INCARNATION])
+
     def _add_columns(self, table: DeltaTable, new: Sequence[Column]) -> None:
+        self._add_fields(table, [column.arrow() for column in new])
+
+    def _add_fields(self, table: DeltaTable, new: Sequence[pa.Field]) -> None:
         if new:
-            schema = Schema.from_arrow(pa.schema([column.arrow() for column in new]))
-            table.alter.add_columns(list(schema.fields))
+            table.alter.add_columns(list(Schema.from_arrow(pa.schema(new)).fields))
 
     def _append(self, table: DeltaTable, written: Written) -> None:
         require_plain(self.folder, table)

@@ -6,18 +6,26 @@ names, of which a batch has one, so that all rows of a stream are in one batch.
 
 import json
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from everbrook.spark.given import GivenOptions, InvalidOption, parse_count, parse_names
+from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count, parse_names
 
 BATCH_BYTES = 32 * 1024 * 1024
 BUCKET, BUCKETS, PIN, SIZE = "bucket", "of", "pin", "bytes"
 _OF_SPARK = ("checkpointLocation", "queryName", "outputMode")
 _SCHEME = "file://"
 _DROPPED = ("streamColumn", "valueColumn")
+
+
+class Incarnations(StrEnum):
+    """Which rows are read of a stream that was deleted and created anew."""
+
+    LATEST = "latest"
+    ALL = "all"
 
 
 class ReplayOptions(Struct, frozen=True):
@@ -27,6 +35,8 @@ class ReplayOptions(Struct, frozen=True):
     version: int | None = None
     order_by: tuple[str, ...] = ()
     batch_bytes: int = BATCH_BYTES
+    incarnations: Incarnations | None = None
+    """None: a table in which a stream has several incarnations is refused."""
 
     @property
     def folder(self) -> Path:
@@ -50,11 +60,16 @@ def parse_replay(options: Mapping[str, str]) -> ReplayOptions:
         given.optional("version", _parse_version),
         given.parsed("orderBy", parse_names, ()),
         given.parsed("batchBytes", parse_count, BATCH_BYTES),
+        given.optional("incarnations", _parse_incarnations),
     )
     given.require_known()
     if not parsed.path:
         raise InvalidOption("which table? Give the path of its folder")
     return parsed
+
+
+def _parse_incarnations(text: str) -> Incarnations:
+    return Incarnations(one_of(*Incarnations)(text))
 
 
 def _parse_version(text: str) -> int:

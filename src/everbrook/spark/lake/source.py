@@ -78,6 +78,7 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Go on by one bucket, until there is none left."""
         if not start:
             table = Contents(self._options)
+            table.require_single()
             size_bytes = table.size_bytes()
             buckets = max(1, -(-size_bytes // self._options.batch_bytes))
             return {BUCKET: 1, BUCKETS: buckets, PIN: table.pin, SIZE: size_bytes}

@@ -13,7 +13,15 @@ import pyarrow as pa
 from msgspec import Struct
 
 from everbrook.spark.arrival import Arriving
-from everbrook.spark.lake.columns import APPENDED_AT, STREAM, Columns, columns_in, file_schema, own_fields
+from everbrook.spark.lake.columns import (
+    APPENDED_AT,
+    INCARNATION,
+    STREAM,
+    Columns,
+    columns_in,
+    file_schema,
+    own_fields,
+)
 from everbrook.spark.lake.dead_letters import letters_of
 from everbrook.spark.lake.files import File, FileWriter
 from everbrook.spark.lake.groups import Group, grouping
@@ -36,6 +44,8 @@ class Work(Struct, frozen=True):
     evolve: bool
     group: Group
     max_columns: int
+    incarnations: dict[str, str] = {}
+    """The incarnations of streams in the batch, as far as they are known."""
     chunk_rows: int = 20_000
     chunk_bytes: int = 16 * 1024 * 1024
     """How much is read and written at once: so many rows, or so many bytes."""
@@ -65,7 +75,7 @@ def write_rows(work: Work, batches: Iterable[pa.RecordBatch]) -> Report:
     size_bytes = 0
     for chunk in _chunks(work, batches):
         size_bytes += chunk.nbytes
-        _write_chunk(messages, chunk, rows, letters)
+        _write_chunk(messages, _with_incarnations(work, chunk), rows, letters)
     rows.close()
     letters.close()
     schema = file_schema(messages.columns).serialize().to_pybytes()
@@ -84,6 +94,12 @@ def _write_chunk(messages: Messages, chunk: pa.Table, rows: FileWriter, letters:
         table = table.filter(pa.array([place not in read.refused for place in range(len(table))]))
     if len(table):
         rows.write(table)
+
+
+def _with_incarnations(work: Work, chunk: pa.Table) -> pa.Table:
+    streams = chunk.column(STREAM).combine_chunks().dictionary_encode()
+    known = pa.array([work.incarnations.get(name) for name in streams.dictionary.to_pylist()], pa.string())
+    return chunk.append_column(INCARNATION, known.take(streams.indices))
 
 
 def _own(chunk: pa.Table, field: pa.Field) -> Any:  # noqa: ANN401 - a column

@@ -1,0 +1,117 @@
+"""Incarnations of streams in a table: a stream that was deleted and created anew has rows with the same offsets.
+
+The column `stream_incarnation` tells them apart. It is null in rows of earlier versions, and of servers that tell no
+incarnation. Of such rows, two at the same offset that were appended at different times are of two incarnations: rows in
+the order of time belong to the next one where their offsets go back. Rows of a known incarnation continue those before
+it whose offsets are lower.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everbrook.spark.lake.columns import APPENDED_AT, INCARNATION, OFFSET, STREAM
+from everbrook.spark.lake.errors import TableMismatch
+
+TELLING = (STREAM, OFFSET, APPENDED_AT, INCARNATION)
+LIFE = "\0life"
+"""A column that no table has: the number of the incarnation of a row, from 0 for the oldest of its stream."""
+_PLACE = "\0place"
+
+
+class Lives:
+    """The incarnations of rows that are read twice in one order: first the columns that tell, then all columns."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._numbers = np.zeros(len(rows), dtype=np.int32)
+        self._newest = np.ones(len(rows), dtype=bool)
+        self.several: list[str] = []
+        """The streams that have several incarnations."""
+        rows = rows.append_column(_PLACE, pa.array(range(len(rows)), pa.int64()))
+        for stream in _suspects(rows):
+            self._look_at(stream, rows.filter(pc.equal(rows.column(STREAM), stream)))
+
+    def numbered(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Add the number of the incarnation to rows."""
+        for start, rows in _placed(tables):
+            yield rows.append_column(LIFE, pa.array(self._numbers[start : start + len(rows)]))
+
+    def newest(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Leave out rows of incarnations before the newest one of each stream."""
+        for start, rows in _placed(tables):
+            yield rows.filter(pa.array(self._newest[start : start + len(rows)]))
+
+    def _look_at(self, stream: str, rows: pa.Table) -> None:
+        rows = rows.sort_by([(APPENDED_AT, "ascending"), (OFFSET, "ascending")])
+        numbers = _numbers(rows)
+        if not numbers.max():
+            return
+        if rows.column(APPENDED_AT).null_count:
+            raise TableMismatch(
+                f"the table has rows of several incarnations of {stream!r}, and not the times at which they were "
+                "appended, so nothing tells which incarnation is the newest: read a version of the table that has one"
+            )
+        places = rows.column(_PLACE).to_numpy()
+        self._numbers[places] = numbers
+        self._newest[places] = numbers == numbers.max()
+        self.several.append(stream)
+
+
+def _placed(tables: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+    start = 0
+    for rows in tables:
+        yield start, rows
+        start += len(rows)
+
+
+def _suspects(rows: pa.Table) -> list[str]:
+    """Name streams with rows of several incarnations, or with two rows at one offset."""
+    by_incarnation = rows.group_by([STREAM, INCARNATION]).aggregate([])
+    several = by_incarnation.group_by(STREAM).aggregate([([], "count_all")])
+    unknown = rows.filter(pc.is_null(rows.column(INCARNATION)))
+    twice = unknown.group_by([STREAM, OFFSET]).aggregate([(APPENDED_AT, "min"), (APPENDED_AT, "max")])
+    ends = (twice.column(f"{APPENDED_AT}_{end}") for end in ("min", "max"))
+    names = {
+        *several.filter(pc.greater(several.column("count_all"), 1)).column(STREAM).to_pylist(),
+        *twice.filter(pc.not_equal(*ends)).column(STREAM).to_pylist(),
+    }
+    return sorted(names)
+
+
+def _numbers(rows: pa.Table) -> np.ndarray:
+    """Number the incarnations of one stream, whose rows are in the order of time."""
+    incarnations, offsets = rows.column(INCARNATION).to_pylist(), rows.column(OFFSET).to_pylist()
+    unknown = [place for place, incarnation in enumerate(incarnations) if incarnation is None]
+    lives = list(_parted(unknown, offsets, rows.column(APPENDED_AT).to_pylist()))
+    known: dict[str, list[int]] = {}
+    for place, incarnation in enumerate(incarnations):
+        if incarnation is not None:
+            known.setdefault(incarnation, []).append(place)
+    for places in known.values():
+        before = max((life for life in lives if life[0] < places[0]), default=[])
+        lower = before and max(offsets[place] for place in before) < min(offsets[place] for place in places)
+        if lower and all(incarnations[place] is None for place in before):
+            before += places
+        else:
+            lives.append(places)
+    numbers = np.empty(len(rows), dtype=np.int32)
+    for number, life in enumerate(sorted(lives)):
+        numbers[life] = number
+    return numbers
+
+
+def _parted(places: list[int], offsets: list[str], times: list[datetime | None]) -> Iterator[list[int]]:
+    """Part rows where their offsets go back, if any offset has two times: else the clock of the server went back."""
+    twice = len({(offsets[place], times[place]) for place in places}) > len({offsets[place] for place in places})
+    life: list[int] = []
+    for place in places:
+        goes_on = not life or (offsets[life[-1]], times[life[-1]]) == (offsets[place], times[place])
+        if twice and not goes_on and offsets[place] <= offsets[life[-1]]:
+            yield life
+            life = []
+        life.append(place)
+    if life:
+        yield life
