@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.client._async.bucket import AsyncBucket
     from everbrook.client._async.client import AsyncClient
     from everbrook.client._async.materialise import AsyncMaterialiser
     from everbrook.client._async.producer import AsyncProducer
     from everbrook.client._async.reader import AsyncReader
+    from everbrook.client._async.resources import AsyncBucket, AsyncSubscription
     from everbrook.client._async.stream import AsyncStream
-    from everbrook.client._async.subscription import AsyncSubscription
-    from everbrook.client._sync.bucket import Bucket
     from everbrook.client._sync.client import Client
     from everbrook.client._sync.materialise import Materialiser
     from everbrook.client._sync.producer import Producer
     from everbrook.client._sync.reader import Reader
+    from everbrook.client._sync.resources import Bucket, Subscription
     from everbrook.client._sync.stream import Stream
-    from everbrook.client._sync.subscription import Subscription
     from everbrook.client.errors import (
         AppendUncertain,
         ClientError,
@@ -125,20 +123,18 @@ __all__ = [
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".client._async.bucket": "AsyncBucket",
         ".client._async.client": "AsyncClient",
         ".client._async.materialise": "AsyncMaterialiser",
         ".client._async.producer": "AsyncProducer",
         ".client._async.reader": "AsyncReader",
         ".client._async.stream": "AsyncStream",
-        ".client._async.subscription": "AsyncSubscription",
-        ".client._sync.bucket": "Bucket",
+        ".client._async.resources": "AsyncBucket AsyncSubscription",
         ".client._sync.client": "Client",
         ".client._sync.materialise": "Materialiser",
         ".client._sync.producer": "Producer",
         ".client._sync.reader": "Reader",
         ".client._sync.stream": "Stream",
-        ".client._sync.subscription": "Subscription",
+        ".client._sync.resources": "Bucket Subscription",
         ".client.errors": (
             "AppendUncertain ClientError InvalidAnswer InvalidMessage NotAStream ProducerReused "
             "StreamRewound Unreachable Unsupported"

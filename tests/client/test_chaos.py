@@ -12,7 +12,7 @@ from everbrook.client._async.transport import AsyncTransport
 from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.content import Codec
 from everbrook.client.page import Page
-from everbrook.client.read_state import Ask, EventPages, Reading
+from everbrook.client.read_state import Ask, EventPages, ReadState
 from everbrook.protocol import Decoder
 from everbrook.protocol.errors import StreamClosed
 from soak.chaos import require_same, soak_chaos
@@ -29,13 +29,13 @@ def test_every_follower_ends_with_what_was_appended(tmp_path: Path) -> None:
 @pytest.fixture
 def reads_on_at_the_tail(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that forgets where it was when it asks again."""
-    ask = Reading.ask
+    ask = ReadState.ask
 
-    def forgetful(reading: Reading) -> Ask:
+    def forgetful(reading: ReadState) -> Ask:
         asked = ask(reading)
         return Ask(asked.query | {"offset": "now"}, asked.live, asked.timeout_secs) if asked.live else asked
 
-    monkeypatch.setattr(Reading, "ask", forgetful)
+    monkeypatch.setattr(ReadState, "ask", forgetful)
 
 
 class EagerPages(EventPages):
@@ -63,7 +63,7 @@ class EagerPages(EventPages):
 def hands_out_before_the_control_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that does not wait to be told where the data ends: what is cut there comes again."""
     monkeypatch.setattr(
-        Reading, "events", lambda reading, headers: EagerPages(reading.offset, reading.content_type, headers)
+        ReadState, "events", lambda reading, headers: EagerPages(reading.offset, reading.content_type, headers)
     )
 
 

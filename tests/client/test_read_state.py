@@ -10,7 +10,7 @@ from everbrook.client import Mode
 from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, StreamRewound, Unsupported
 from everbrook.client.page import Page, page_of
-from everbrook.client.read_state import Ask, EventPages, Live, Reading
+from everbrook.client.read_state import Ask, EventPages, Live, ReadState
 from everbrook.client.timeouts import DEFAULT_TUNING
 from everbrook.protocol import KEEP_ALIVE, Control, Event, encode_base64, encode_event
 
@@ -18,8 +18,8 @@ EXACT = {"Stream-Extensions": "bounded-reads"}
 JSON = {"Content-Type": "application/json"} | EXACT
 
 
-def reading(offset: str = "-1", *, until: str | None = None, mode: Mode | None = None, **start: str) -> Reading:
-    return Reading(offset, start=start, until=until, mode=mode, codec=Codec())
+def reading(offset: str = "-1", *, until: str | None = None, mode: Mode | None = None, **start: str) -> ReadState:
+    return ReadState(offset, start=start, until=until, mode=mode, codec=Codec())
 
 
 def page(
@@ -196,7 +196,7 @@ def test_an_offset_goes_with_skip() -> None:
 
 
 @pytest.mark.parametrize("reads", [reading(last="2"), reading(until="0009")])
-def test_a_server_that_ignores_where_to_begin_or_end_is_noticed(reads: Reading) -> None:
+def test_a_server_that_ignores_where_to_begin_or_end_is_noticed(reads: ReadState) -> None:
     with pytest.raises(Unsupported, match="does not know until, last, at and skip"):
         reads.took(page("0000", "0001", exact=False))
 
@@ -214,7 +214,7 @@ def test_a_page_that_leads_nowhere_is_the_last() -> None:
     assert reads.over
 
 
-def follower(mode: Mode = "auto") -> Reading:
+def follower(mode: Mode = "auto") -> ReadState:
     """One that has caught up."""
     follows = reading("0001", mode=mode)
     follows.took(page("0001", "0002", up_to_date=True))

@@ -14,9 +14,8 @@ from msgspec import Struct
 from everbrook.client._async.transport import AsyncTransport
 from everbrook.client._async.wire import AsyncAnswer
 from everbrook.client.address import Root
-from everbrook.client.documents import decode_document
 from everbrook.client.errors import Unreachable
-from everbrook.client.models import head_of
+from everbrook.client.models import decode_document, head_of
 from everbrook.client.page import page_of
 from everbrook.client.refusals import header_of
 from everbrook.client.retry import may_succeed_later

@@ -1,9 +1,10 @@
-"""What is known of streams, buckets and snapshots without reading them."""
+"""What servers tell about streams, buckets, snapshots and subscriptions, and how it is read from their answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct, field
 
 from everbrook.client.errors import InvalidAnswer, NotAStream
@@ -157,3 +158,56 @@ def producer_head_of(headers: Mapping[str, str]) -> ProducerHead:
     except ValueError as error:
         raise InvalidAnswer(f"Producer-Epoch {epoch!r} or Producer-Seq {seq!r} makes no sense") from error
     return ProducerHead(head.content_type, known, tells)
+
+
+class SubscriptionInfo(Struct, frozen=True):
+    """A subscription, as the server describes it. `streams` have their paths and acked offsets.
+
+    `problem` says by a code and a message why it can wake nobody, while it can't.
+    """
+
+    id: str
+    type: str
+    pattern: str | None = None
+    streams: list[dict[str, Any]] = []
+    webhook: dict[str, Any] | None = None
+    wake_stream: str | None = None
+    lease_ttl_ms: int = 0
+    description: str | None = None
+    status: str = ""
+    created_at: str = ""
+    problem: dict[str, Any] | None = None
+
+
+def subscription_body(
+    pattern: str | None,
+    streams: Iterable[str],
+    webhook: str | None,
+    wake_stream: str | None,
+    lease_ttl_ms: int | None,
+    description: str | None,
+) -> bytes:
+    """Write the body of a request that creates a subscription."""
+    if (webhook is None) == (wake_stream is None):
+        raise ValueError("a subscription has either a webhook or a wake_stream")
+    given = {
+        "type": "webhook" if webhook else "pull-wake",
+        "pattern": pattern,
+        "streams": list(streams) or None,
+        "webhook": {"url": webhook} if webhook else None,
+        "wake_stream": wake_stream,
+        "lease_ttl_ms": lease_ttl_ms,
+        "description": description,
+    }
+    return msgspec.json.encode({name: value for name, value in given.items() if value is not None})
+
+
+T = TypeVar("T")
+
+
+def decode_document(body: bytes, type_: type[T], where: object) -> T:
+    """Read a document that came from a URL."""
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except (ValueError, RecursionError) as error:
+        raise InvalidAnswer(f"{where} did not answer as it should: {error}") from error

@@ -40,7 +40,7 @@ class Ask(Struct, frozen=True):
     headers: dict[str, str] = {}
 
 
-class Reading:
+class ReadState:
     """A position in a stream on its way to the tail, and beyond it in a live `mode`."""
 
     def __init__(

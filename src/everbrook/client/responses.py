@@ -15,12 +15,14 @@ An `EventSource` sends the last id when it comes back, and is told by status 204
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import aclosing, suppress
 from math import inf
 from time import monotonic
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
+from msgspec import Struct
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -29,17 +31,83 @@ from starlette.types import Receive, Scope, Send
 from everbrook.client._async.recorder import Recording
 from everbrook.client._async.sources import AsyncSource
 from everbrook.client._async.stream import AsyncStream
+from everbrook.client.content import Kind
 from everbrook.client.generation import GenerationAbandoned, generate
 from everbrook.client.model_events import encode_event, encode_failure_discreetly
 from everbrook.client.page import Page
-from everbrook.client.positions import Position, Resumed, parse_position
 from everbrook.client.recipes import ui_messages
-from everbrook.protocol.errors import BadRequest, NotFound, OffsetGone, ProtocolError, StreamClosed, StreamGone
-from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_event as encode_sse
+from everbrook.protocol.errors import (
+    BadRequest,
+    InvalidOffset,
+    NotFound,
+    OffsetGone,
+    ProtocolError,
+    StreamClosed,
+    StreamGone,
+)
+from everbrook.protocol.json_text import split_array
+from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_event as encode_sse
 
 NO_CONTENT = 204
 RETRY = b"retry: 1000\n\n"
 _THE_READERS_OWN = (NotFound, BadRequest, OffsetGone, StreamGone)
+_POSITION = re.compile(r"([^~,/\s]{1,256})(?:~(\d{1,9}|end))?")
+_END = "end"
+
+
+class Position(Struct, frozen=True):
+    """A place between two messages, which a reader sends back to go on from there.
+
+    An offset stands between pages, and only some servers let it stand between messages. So a position is an offset and
+    the number of messages behind it that are done with: `0000000000000042`, or `0000000000000042~3` within a page.
+    Behind the end of a closed stream it is `0000000000000042~end`: its reader knows that nothing more will come.
+    """
+
+    offset: str = "-1"
+    passed: int = 0
+    ended: bool = False
+
+    def __str__(self) -> str:
+        """Write it as `parse_position` reads it."""
+        behind = _END if self.ended else self.passed
+        return f"{self.offset}~{behind}" if behind else self.offset
+
+
+def parse_position(text: str) -> Position:
+    """Read a position, as a reader sent it back."""
+    found = _POSITION.fullmatch(text)
+    if found is None:
+        raise InvalidOffset(f"a position is an offset, which '~' and a number of messages may follow, got {text!r:.80}")
+    ended = found[2] == _END
+    return Position(found[1], 0 if ended else int(found[2] or 0), ended)
+
+
+def messages_of(page: Page) -> list[bytes]:
+    """Give the messages of a JSON page byte for byte; of another, its one piece, as an event can carry it."""
+    if not page.data:
+        return []
+    if page.kind is Kind.JSON:
+        return [bytes(message) for message in split_array(page.data)]
+    return [page.data if page.kind is Kind.TEXT else encode_base64(page.data)]
+
+
+class Resumed:
+    """Leaves out what a reader has had already, and says of each message where to come back to behind it."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self._to_pass = position.passed
+
+    def take(self, page: Page) -> Iterator[tuple[Position, bytes]]:
+        """Give what is new in the next page."""
+        messages = messages_of(page)
+        for count, message in enumerate(messages, 1):
+            last = count == len(messages)
+            self.position = Position(page.next_offset) if last else Position(page.offset, count)
+            if self._to_pass:
+                self._to_pass -= 1
+            else:
+                yield self.position, message
 
 
 class Options(TypedDict, total=False):

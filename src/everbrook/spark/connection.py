@@ -16,7 +16,7 @@ import httpx2
 import msgspec
 from msgspec import Struct
 
-from everbrook.client._sync.listing import changes
+from everbrook.client._sync.resources import list_changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
@@ -69,7 +69,7 @@ class Connection:
 
     def changes(self, token: str | None, prefix: str) -> Changes:
         """List what moved since a token, or everything."""
-        return changes(self.transport, self.root, token, prefix)
+        return list_changes(self.transport, self.root, token, prefix)
 
     def first(self, prefix: str) -> StreamPage:
         """List the first stream whose name begins with a prefix: the one of that name, if it is there."""

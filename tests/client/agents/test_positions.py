@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.client.page import Page
-from everbrook.client.positions import Position, Resumed, messages_of, parse_position
+from everbrook.client.responses import Position, Resumed, messages_of, parse_position
 from everbrook.protocol.errors import InvalidOffset
 
 MESSAGES = list(range(12))

@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from everbrook.client._async.bucket import AsyncBucket
 from everbrook.client._async.client import AsyncClient
+from everbrook.client._async.resources import AsyncBucket
 from everbrook.client.models import StreamInfo
 from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone

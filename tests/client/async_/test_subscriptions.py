@@ -6,7 +6,7 @@ import pytest
 
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.concurrency import Condition, spawn
-from everbrook.client._async.subscription import AsyncSubscription
+from everbrook.client._async.resources import AsyncSubscription
 from everbrook.client.workers import AsyncWorker, Batch
 from everbrook.protocol.errors import InvalidRequest, StreamNotFound, SubscriptionExists, SubscriptionNotFound
 

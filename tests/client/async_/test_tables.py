@@ -10,6 +10,7 @@ import httpx2
 import pyarrow as pa
 import pytest
 
+from everbrook.client._async import parts
 from everbrook.client._async.client import AsyncClient
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.errors import Unsupported
@@ -138,6 +139,8 @@ async def test_a_stream_that_is_not_there_has_no_table(client: AsyncClient) -> N
 async def test_without_pyarrow_it_says_what_to_install(
     stream: AsyncStream[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "everbrook.client.tables.forms", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "everbrook.client.tables.forms", raising=False)
+    monkeypatch.delattr(parts, "form_of")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'everbrook\[frames\]'"):
         await stream.table()

@@ -5,8 +5,8 @@ from itertools import count
 
 import pytest
 
-from everbrook.client._sync.bucket import Bucket
 from everbrook.client._sync.client import Client
+from everbrook.client._sync.resources import Bucket
 from everbrook.client.models import StreamInfo
 from everbrook.client.timeouts import ClientTuning
 from everbrook.protocol.errors import BucketExists, BucketNotEmpty, BucketNotFound, TokenGone

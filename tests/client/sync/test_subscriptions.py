@@ -7,7 +7,7 @@ import pytest
 
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.concurrency import Condition, spawn
-from everbrook.client._sync.subscription import Subscription
+from everbrook.client._sync.resources import Subscription
 from everbrook.client.workers import Batch, Worker
 from everbrook.protocol.errors import InvalidRequest, StreamNotFound, SubscriptionExists, SubscriptionNotFound
 

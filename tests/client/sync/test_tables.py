@@ -11,6 +11,7 @@ import httpx2
 import pyarrow as pa
 import pytest
 
+from everbrook.client._sync import parts
 from everbrook.client._sync.client import Client
 from everbrook.client._sync.stream import Stream
 from everbrook.client.errors import Unsupported
@@ -131,6 +132,8 @@ def test_a_stream_that_is_not_there_has_no_table(client: Client) -> None:
 
 
 def test_without_pyarrow_it_says_what_to_install(stream: Stream[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "everbrook.client.tables.forms", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "everbrook.client.tables.forms", raising=False)
+    monkeypatch.delattr(parts, "form_of")
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'everbrook\[frames\]'"):
         stream.table()

@@ -14,7 +14,7 @@ from everbrook.cli.terminal.output import align, json_option, note, print_json, 
 if TYPE_CHECKING:
     from everbrook import Subscription
     from everbrook.client.leases import Batch
-    from everbrook.client.subscriptions import SubscriptionInfo
+    from everbrook.client.models import SubscriptionInfo
 
 
 class Configuration(TypedDict):

@@ -12,8 +12,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from everbrook.client._async import parts
-from everbrook.client._async.endings import end_all
-from everbrook.client._async.listing import changes, list_buckets, list_streams
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client._async.transport import AsyncTransport, Value
 from everbrook.client._async.wire import AsyncWire
@@ -26,8 +24,7 @@ from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
 if TYPE_CHECKING:
     import httpx2
 
-    from everbrook.client._async.bucket import AsyncBucket
-    from everbrook.client._async.subscription import AsyncSubscription
+    from everbrook.client._async.resources import AsyncBucket, AsyncSubscription
 
 T = TypeVar("T")
 
@@ -83,7 +80,6 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections. Events that are recorded with `tee` are stopped first, and their streams say so."""
-        await end_all(self._transport)
         await self._transport.close()
 
     @overload
@@ -100,11 +96,11 @@ class AsyncClient:
 
     def list(self, prefix: str = "", *, after: str = "") -> AsyncIterator[StreamInfo]:
         """List the streams whose names begin with `prefix`, in order, from behind the name `after`."""
-        return list_streams(self._transport, self._server.streams, prefix, after)
+        return parts.list_streams(self._transport, self._server.streams, prefix, after)
 
     async def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
         """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
-        return await changes(self._transport, self._server.streams, token, prefix)
+        return await parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "AsyncBucket":
         """Give a handle of a bucket."""
@@ -112,7 +108,7 @@ class AsyncClient:
 
     def buckets(self, prefix: str = "") -> AsyncIterator[BucketInfo]:
         """List the buckets."""
-        return list_buckets(self._transport, self._server.buckets, prefix)
+        return parts.list_buckets(self._transport, self._server.buckets, prefix)
 
     def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the base surface."""

@@ -1,13 +1,27 @@
-"""Pages of messages with the offset and the time of each, of servers that know them."""
+"""Frames of a stream, and the table that is made of them.
+
+Frames are pages of messages with the offset and the time of each. A server that does not know them gives plain pages.
+"""
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from everbrook.client._async import parts
 from everbrook.client._async.transport import AsyncTransport
+from everbrook.client.content import kind_of
 from everbrook.client.errors import StreamRewound, Unsupported
+from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import begin_query
 from everbrook.client.refusals import header_of
 from everbrook.protocol.errors import IncarnationMismatch
 from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
+
+if TYPE_CHECKING:
+    from everbrook.client._async.stream import AsyncStream
+    from everbrook.client.tables.forms import Columns
+    from everbrook.client.tables.pieces import Piece
+    from everbrook.client.tables.table import Table
 
 
 async def read_frames(
@@ -41,3 +55,35 @@ def _replaced(offset: str, incarnation: str, told: str | None) -> StreamRewound:
     return StreamRewound(
         f"the stream that is read from offset {offset} on had incarnation {incarnation}, and has incarnation {told} now"
     )
+
+
+_FRAMES = "frames"
+
+
+async def table_of(
+    stream: "AsyncStream[Any]", offset: str, until: str | None, columns: "Columns | None", *, raw: bool
+) -> "Table":
+    """Make a table of a range of a stream."""
+    head = await stream.head()
+    if offset == BEGINNING and head.earliest_offset is not None:
+        offset = head.earliest_offset  # what was before it is dropped, and nobody named it
+    form = parts.form_of(kind_of(head.content_type), columns, raw=raw)
+    if _FRAMES in head.extensions:
+        pieces = partial(_framed, stream, head.offset if until is None else until)
+        # sync only: return parts.Table(stream.name, form, pieces, offset)
+    else:
+        pieces = partial(_paged, stream, until)
+    held = [piece async for piece in pieces(offset)]
+    return parts.Table(stream.name, form, lambda _offset: held, offset, float("inf"))
+
+
+async def _framed(stream: "AsyncStream[Any]", until: str, offset: str) -> "AsyncIterator[Piece]":
+    async for frames in stream.frames(offset, until=until):
+        yield parts.Piece(frames=frames)
+
+
+async def _paged(stream: "AsyncStream[Any]", until: str | None, offset: str) -> "AsyncIterator[Piece]":
+    """Read a server that does not know frames."""
+    async for page in stream.read(offset, until=until).pages():
+        for piece in parts.pieces_of(page):
+            yield piece

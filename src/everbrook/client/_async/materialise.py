@@ -7,7 +7,8 @@ The rule: once it is entered, it is as current as the last page of the stream; w
 looks is told so, rather than shown what was.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from functools import partial
 from threading import RLock
@@ -17,10 +18,9 @@ from weakref import WeakSet
 
 import msgspec
 
-from everbrook.client._async.changes import AsyncChanges
 from everbrook.client._async.concurrency import Condition, Task, spawn
 from everbrook.client.content import JSON, Kind, kind_of
-from everbrook.client.errors import StateEnded
+from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page
 from everbrook.client.read_state import Mode
@@ -32,6 +32,42 @@ from everbrook.protocol.state_changes import InvalidChange, Reset, StateMessage,
 
 if TYPE_CHECKING:
     from everbrook.client._async.stream import AsyncStream
+
+
+class AsyncChanges:
+    """An iterator over what is applied to a state from the moment it was made. It ends when the state does."""
+
+    def __init__(self, until: Callable[[Callable[[], bool]], Awaitable[None]], max_waiting: int) -> None:
+        """Wait with `until`, which returns when something holds or nothing more will come.
+
+        At most `max_waiting` changes are kept: an iterator that nobody reads must not fill the memory.
+        """
+        self._until = until
+        self._max_waiting = max_waiting
+        self._waiting: deque[StateMessage] = deque()
+        self._missed = False
+
+    def push(self, change: StateMessage) -> None:
+        """Take a change that was applied."""
+        if len(self._waiting) >= self._max_waiting:
+            self._missed = True
+        if not self._missed:
+            self._waiting.append(change)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StateMessage:
+        if not self._waiting:
+            await self._until(lambda: bool(self._waiting) or self._missed)
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._missed:
+            raise ChangesMissed(
+                f"more than {self._max_waiting} changes were waiting to be taken; those after them were not kept"
+            )
+        raise StopAsyncIteration
+
 
 T = TypeVar("T")
 

@@ -8,26 +8,44 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.client._async.bucket import AsyncBucket
-    from everbrook.client._async.frames import read_frames
+    from everbrook.client._async.frames import read_frames, table_of
+    from everbrook.client._async.httpx_wire import AsyncHttpxWire
     from everbrook.client._async.materialise import AsyncMaterialiser
     from everbrook.client._async.producer import AsyncProducer
     from everbrook.client._async.reader import AsyncReader
+    from everbrook.client._async.resources import (
+        AsyncBucket,
+        AsyncSubscription,
+        list_buckets,
+        list_changes,
+        list_streams,
+    )
     from everbrook.client._async.snapshots import AsyncSnapshots
-    from everbrook.client._async.subscription import AsyncSubscription
-    from everbrook.client._async.tables import table_of
     from everbrook.client.production import Batching
-    from everbrook.client.read_state import Reading
+    from everbrook.client.read_state import ReadState
+    from everbrook.client.tables.forms import form_of
+    from everbrook.client.tables.pieces import Piece, pieces_of
+    from everbrook.client.tables.table import Table
+    from everbrook.client.workers import AsyncWorker
 
 __all__ = [
     "AsyncBucket",
+    "AsyncHttpxWire",
     "AsyncMaterialiser",
     "AsyncProducer",
     "AsyncReader",
     "AsyncSnapshots",
     "AsyncSubscription",
+    "AsyncWorker",
     "Batching",
-    "Reading",
+    "Piece",
+    "ReadState",
+    "Table",
+    "form_of",
+    "list_buckets",
+    "list_changes",
+    "list_streams",
+    "pieces_of",
     "read_frames",
     "table_of",
 ]
@@ -35,15 +53,19 @@ __all__ = [
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".bucket": "AsyncBucket",
-        ".frames": "read_frames",
+        ".frames": "read_frames table_of",
+        ".httpx_wire": "AsyncHttpxWire",
         ".materialise": "AsyncMaterialiser",
         ".producer": "AsyncProducer",
         ".reader": "AsyncReader",
+        ".resources": "AsyncBucket AsyncSubscription list_buckets list_changes list_streams",
         ".snapshots": "AsyncSnapshots",
-        ".subscription": "AsyncSubscription",
-        ".tables": "table_of",
         "..production": "Batching",
-        "..read_state": "Reading",
+        "..read_state": "ReadState",
+        "..tables.forms": "form_of",
+        "..tables.pieces": "Piece pieces_of",
+        "..tables.table": "Table",
+        "..workers": "AsyncWorker",
     },
+    extras={"pyarrow": "tables need pyarrow: pip install 'everbrook[frames]'"},
 )

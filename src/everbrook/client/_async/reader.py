@@ -21,7 +21,7 @@ from everbrook.client.errors import InvalidMessage
 from everbrook.client.models import Snapshot
 from everbrook.client.offsets import Offsets
 from everbrook.client.page import Page
-from everbrook.client.read_state import Reading
+from everbrook.client.read_state import ReadState
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class AsyncReader(Generic[T]):
     """One pass over a stream. Iterate over it for values, or over `pages()`."""
 
-    def __init__(self, transport: AsyncTransport, url: str, reading: Reading, codec: Codec[T]) -> None:
+    def __init__(self, transport: AsyncTransport, url: str, reading: ReadState, codec: Codec[T]) -> None:
         """Begin where `reading` stands."""
         self._reading = reading
         self._pages = AsyncPages(transport, url, reading, codec)

@@ -16,7 +16,6 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from everbrook.client._async.concurrency import Condition, Task, spawn
-from everbrook.client._async.endings import before_closing
 from everbrook.client._async.producer import AsyncProducer
 from everbrook.client._async.sources import AsyncSource, opened
 from everbrook.client._async.stream import AsyncStream
@@ -74,7 +73,7 @@ async def _recorded(events: AsyncSource[T], stream: AsyncStream[Any], recording:
     if recording.create:
         await _create(stream, recording)
     recorder = AsyncRecorder(stream, _producer(stream, recording), recording)
-    with before_closing(stream._transport, recorder.stop):  # noqa: SLF001 - of our own
+    with stream._transport.before_closing(recorder.stop):  # noqa: SLF001 - of our own
         try:
             async with opened(events) as opened_events:
                 async for event in opened_events:
@@ -225,7 +224,7 @@ class AsyncRelay(Generic[T]):
 
     async def _run(self) -> None:
         try:
-            with before_closing(self._transport, self._stop):
+            with self._transport.before_closing(self._stop):
                 async with aclosing(self._events) as events:
                     async for event in events:
                         await self._offer(event)

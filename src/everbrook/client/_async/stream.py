@@ -264,7 +264,7 @@ class AsyncStream(Generic[T]):
         self, offset: str, start: Mapping[str, str], *, until: str | None, mode: "Mode | None"
     ) -> "AsyncReader[T]":
         tuning = self._transport.tuning
-        reading = parts.Reading(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
+        reading = parts.ReadState(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
         return parts.AsyncReader(self._transport, self.url, reading, self._codec)
 
     def frames(

@@ -3,14 +3,15 @@
 import logging
 import random
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote, urlencode
 
-from everbrook.client._async.concurrency import place, resolve, sleep
-from everbrook.client._async.wire import AsyncAnswer, AsyncWire, load_httpx
+from everbrook.client._async import parts
+from everbrook.client._async.concurrency import place, resolve, sleep, spawn
+from everbrook.client._async.wire import AsyncAnswer, AsyncWire
 from everbrook.client.address import origin_of
 from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 Value = str | Callable[[], str | Awaitable[str]]
 Content = bytes | None
+Ending: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 _UNAUTHORIZED, _REFUSED = 401, 400
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -57,12 +59,13 @@ class AsyncTransport:
         if isinstance(http, AsyncWire):
             self._given: AsyncWire | None = http
         else:
-            self._over = load_httpx()
+            self._over = parts.AsyncHttpxWire
             self._given = None if http is None else self._over(http)
         self._own: AsyncWire | None = None
         self._place: object = None
         self._guard = threading.Lock()
         self._closed = False
+        self._endings: set[Ending] = set()
         self._token = token
         self._token_text: str | None = token if isinstance(token, str) else None
         self._home = home
@@ -97,8 +100,19 @@ class AsyncTransport:
                 self._own, self._place = self._over(), place()
             return self._own
 
+    @contextmanager
+    def before_closing(self, end: Ending) -> Iterator[None]:
+        """Have `end` called if the connections are closed within the block: a recording then says that it stopped."""
+        self._endings.add(end)
+        try:
+            yield
+        finally:
+            self._endings.discard(end)
+
     async def close(self) -> None:
-        """Close the connections, unless they are somebody else's."""
+        """End what is under way, all of it at a time; then close the connections, unless they are somebody else's."""
+        for task in [spawn(end, name="everbrook: the end of a recording") for end in list(self._endings)]:
+            await task.join()
         with self._guard:
             self._closed = True
             own, self._own = self._own, None

@@ -2,12 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
 
 from everbrook.client.wire.request import Request
-
-if TYPE_CHECKING:
-    from everbrook.client._async.httpx_wire import AsyncHttpxWire
 
 
 class AsyncAnswer(ABC):
@@ -47,10 +43,3 @@ class AsyncWire(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Close all connections."""
-
-
-def load_httpx() -> "type[AsyncHttpxWire]":
-    """Give what sends through httpx2, which is loaded here and nowhere else."""
-    from everbrook.client._async.httpx_wire import AsyncHttpxWire  # noqa: PLC0415
-
-    return AsyncHttpxWire

@@ -13,8 +13,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from everbrook.client._sync import parts
-from everbrook.client._sync.endings import end_all
-from everbrook.client._sync.listing import changes, list_buckets, list_streams
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport, Value
 from everbrook.client._sync.wire import Wire
@@ -27,8 +25,7 @@ from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
 if TYPE_CHECKING:
     import httpx2
 
-    from everbrook.client._sync.bucket import Bucket
-    from everbrook.client._sync.subscription import Subscription
+    from everbrook.client._sync.resources import Bucket, Subscription
 
 T = TypeVar("T")
 
@@ -84,7 +81,6 @@ class Client:
 
     def close(self) -> None:
         """Close the connections. Events that are recorded with `tee` are stopped first, and their streams say so."""
-        end_all(self._transport)
         self._transport.close()
 
     @overload
@@ -101,11 +97,11 @@ class Client:
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StreamInfo]:
         """List the streams whose names begin with `prefix`, in order, from behind the name `after`."""
-        return list_streams(self._transport, self._server.streams, prefix, after)
+        return parts.list_streams(self._transport, self._server.streams, prefix, after)
 
     def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
         """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
-        return changes(self._transport, self._server.streams, token, prefix)
+        return parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "Bucket":
         """Give a handle of a bucket."""
@@ -113,7 +109,7 @@ class Client:
 
     def buckets(self, prefix: str = "") -> Iterator[BucketInfo]:
         """List the buckets."""
-        return list_buckets(self._transport, self._server.buckets, prefix)
+        return parts.list_buckets(self._transport, self._server.buckets, prefix)
 
     def subscription(self, id: str) -> "Subscription":  # noqa: A002 - the protocol's word
         """Give a handle of a subscription to streams of the base surface."""

@@ -1,14 +1,28 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/frames.py: change that file, not this one.
-"""Pages of messages with the offset and the time of each, of servers that know them."""
+"""Frames of a stream, and the table that is made of them.
+
+Frames are pages of messages with the offset and the time of each. A server that does not know them gives plain pages.
+"""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from everbrook.client._sync import parts
 from everbrook.client._sync.transport import Transport
+from everbrook.client.content import kind_of
 from everbrook.client.errors import StreamRewound, Unsupported
+from everbrook.client.page import BEGINNING
 from everbrook.client.parameters import begin_query
 from everbrook.client.refusals import header_of
 from everbrook.protocol.errors import IncarnationMismatch
 from everbrook.protocol.frames import CONTENT_TYPE, Frames, decode_frames
+
+if TYPE_CHECKING:
+    from everbrook.client._sync.stream import Stream
+    from everbrook.client.tables.forms import Columns
+    from everbrook.client.tables.pieces import Piece
+    from everbrook.client.tables.table import Table
 
 
 def read_frames(
@@ -42,3 +56,31 @@ def _replaced(offset: str, incarnation: str, told: str | None) -> StreamRewound:
     return StreamRewound(
         f"the stream that is read from offset {offset} on had incarnation {incarnation}, and has incarnation {told} now"
     )
+
+
+_FRAMES = "frames"
+
+
+def table_of(stream: "Stream[Any]", offset: str, until: str | None, columns: "Columns | None", *, raw: bool) -> "Table":
+    """Make a table of a range of a stream."""
+    head = stream.head()
+    if offset == BEGINNING and head.earliest_offset is not None:
+        offset = head.earliest_offset  # what was before it is dropped, and nobody named it
+    form = parts.form_of(kind_of(head.content_type), columns, raw=raw)
+    if _FRAMES in head.extensions:
+        pieces = partial(_framed, stream, head.offset if until is None else until)
+        return parts.Table(stream.name, form, pieces, offset)
+    pieces = partial(_paged, stream, until)
+    held = list(pieces(offset))
+    return parts.Table(stream.name, form, lambda _offset: held, offset, float("inf"))
+
+
+def _framed(stream: "Stream[Any]", until: str, offset: str) -> "Iterator[Piece]":
+    for frames in stream.frames(offset, until=until):
+        yield parts.Piece(frames=frames)
+
+
+def _paged(stream: "Stream[Any]", until: str | None, offset: str) -> "Iterator[Piece]":
+    """Read a server that does not know frames."""
+    for page in stream.read(offset, until=until).pages():
+        yield from parts.pieces_of(page)

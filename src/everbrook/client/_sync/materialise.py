@@ -8,6 +8,7 @@ The rule: once it is entered, it is as current as the last page of the stream; w
 looks is told so, rather than shown what was.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
@@ -18,10 +19,9 @@ from weakref import WeakSet
 
 import msgspec
 
-from everbrook.client._sync.changes import Changes
 from everbrook.client._sync.concurrency import Condition, Task, spawn
 from everbrook.client.content import JSON, Kind, kind_of
-from everbrook.client.errors import StateEnded
+from everbrook.client.errors import ChangesMissed, StateEnded
 from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page
 from everbrook.client.read_state import Mode
@@ -33,6 +33,42 @@ from everbrook.protocol.state_changes import InvalidChange, Reset, StateMessage,
 
 if TYPE_CHECKING:
     from everbrook.client._sync.stream import Stream
+
+
+class Changes:
+    """An iterator over what is applied to a state from the moment it was made. It ends when the state does."""
+
+    def __init__(self, until: Callable[[Callable[[], bool]], None], max_waiting: int) -> None:
+        """Wait with `until`, which returns when something holds or nothing more will come.
+
+        At most `max_waiting` changes are kept: an iterator that nobody reads must not fill the memory.
+        """
+        self._until = until
+        self._max_waiting = max_waiting
+        self._waiting: deque[StateMessage] = deque()
+        self._missed = False
+
+    def push(self, change: StateMessage) -> None:
+        """Take a change that was applied."""
+        if len(self._waiting) >= self._max_waiting:
+            self._missed = True
+        if not self._missed:
+            self._waiting.append(change)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StateMessage:
+        if not self._waiting:
+            self._until(lambda: bool(self._waiting) or self._missed)
+        if self._waiting:
+            return self._waiting.popleft()
+        if self._missed:
+            raise ChangesMissed(
+                f"more than {self._max_waiting} changes were waiting to be taken; those after them were not kept"
+            )
+        raise StopIteration
+
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/pages.py: change that file, not this one.
 """Pages of a stream one after the other, over broken connections and restarts of the server.
 
-What to ask for is decided by a `Reading`; here it is asked, waited for, and given up when somebody says so.
+What to ask for is decided by a `ReadState`; here it is asked, waited for, and given up when somebody says so.
 """
 
 import logging
@@ -20,7 +20,7 @@ from everbrook.client.content import Codec
 from everbrook.client.errors import InvalidAnswer, NotAStream
 from everbrook.client.models import Snapshot
 from everbrook.client.page import BEGINNING, Page, page_of
-from everbrook.client.read_state import Ask, Live, Reading
+from everbrook.client.read_state import Ask, Live, ReadState
 from everbrook.client.refusals import header_of
 from everbrook.client.wire.request import AnswerLate, ConnectionBroken
 from everbrook.protocol.errors import BadRequest, IncarnationMismatch, OffsetGone, ProtocolError
@@ -33,7 +33,7 @@ _EVENTS = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
 class Pages:
     """All pages from where a reading stands."""
 
-    def __init__(self, transport: Transport, url: str, reading: Reading, codec: Codec[Any]) -> None:
+    def __init__(self, transport: Transport, url: str, reading: ReadState, codec: Codec[Any]) -> None:
         self._transport = transport
         self._url = url
         self._reading = reading

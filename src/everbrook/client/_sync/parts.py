@@ -9,26 +9,44 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.client._sync.bucket import Bucket
-    from everbrook.client._sync.frames import read_frames
+    from everbrook.client._sync.frames import read_frames, table_of
+    from everbrook.client._sync.httpx_wire import HttpxWire
     from everbrook.client._sync.materialise import Materialiser
     from everbrook.client._sync.producer import Producer
     from everbrook.client._sync.reader import Reader
+    from everbrook.client._sync.resources import (
+        Bucket,
+        Subscription,
+        list_buckets,
+        list_changes,
+        list_streams,
+    )
     from everbrook.client._sync.snapshots import Snapshots
-    from everbrook.client._sync.subscription import Subscription
-    from everbrook.client._sync.tables import table_of
     from everbrook.client.production import Batching
-    from everbrook.client.read_state import Reading
+    from everbrook.client.read_state import ReadState
+    from everbrook.client.tables.forms import form_of
+    from everbrook.client.tables.pieces import Piece, pieces_of
+    from everbrook.client.tables.table import Table
+    from everbrook.client.workers import Worker
 
 __all__ = [
     "Batching",
     "Bucket",
+    "HttpxWire",
     "Materialiser",
+    "Piece",
     "Producer",
+    "ReadState",
     "Reader",
-    "Reading",
     "Snapshots",
     "Subscription",
+    "Table",
+    "Worker",
+    "form_of",
+    "list_buckets",
+    "list_changes",
+    "list_streams",
+    "pieces_of",
     "read_frames",
     "table_of",
 ]
@@ -36,15 +54,19 @@ __all__ = [
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".bucket": "Bucket",
-        ".frames": "read_frames",
+        ".frames": "read_frames table_of",
+        ".httpx_wire": "HttpxWire",
         ".materialise": "Materialiser",
         ".producer": "Producer",
         ".reader": "Reader",
+        ".resources": "Bucket Subscription list_buckets list_changes list_streams",
         ".snapshots": "Snapshots",
-        ".subscription": "Subscription",
-        ".tables": "table_of",
         "..production": "Batching",
-        "..read_state": "Reading",
+        "..read_state": "ReadState",
+        "..tables.forms": "form_of",
+        "..tables.pieces": "Piece pieces_of",
+        "..tables.table": "Table",
+        "..workers": "Worker",
     },
+    extras={"pyarrow": "tables need pyarrow: pip install 'everbrook[frames]'"},
 )

@@ -22,7 +22,7 @@ from everbrook.client.errors import InvalidMessage
 from everbrook.client.models import Snapshot
 from everbrook.client.offsets import Offsets
 from everbrook.client.page import Page
-from everbrook.client.read_state import Reading
+from everbrook.client.read_state import ReadState
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Reader(Generic[T]):
     """One pass over a stream. Iterate over it for values, or over `pages()`."""
 
-    def __init__(self, transport: Transport, url: str, reading: Reading, codec: Codec[T]) -> None:
+    def __init__(self, transport: Transport, url: str, reading: ReadState, codec: Codec[T]) -> None:
         """Begin where `reading` stands."""
         self._reading = reading
         self._pages = Pages(transport, url, reading, codec)

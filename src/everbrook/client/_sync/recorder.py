@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from everbrook.client._sync.concurrency import Condition, Task, spawn
-from everbrook.client._sync.endings import before_closing
 from everbrook.client._sync.producer import Producer
 from everbrook.client._sync.sources import Source, opened
 from everbrook.client._sync.stream import Stream
@@ -72,7 +71,7 @@ def _recorded(events: Source[T], stream: Stream[Any], recording: Recording) -> G
     if recording.create:
         _create(stream, recording)
     recorder = Recorder(stream, _producer(stream, recording), recording)
-    with before_closing(stream._transport, recorder.stop):  # noqa: SLF001 - of our own
+    with stream._transport.before_closing(recorder.stop):  # noqa: SLF001 - of our own
         try:
             with opened(events) as opened_events:
                 for event in opened_events:
@@ -222,7 +221,7 @@ class Relay(Generic[T]):
 
     def _run(self) -> None:
         try:
-            with before_closing(self._transport, self._stop), closing(self._events) as events:
+            with self._transport.before_closing(self._stop), closing(self._events) as events:
                 for event in events:
                     self._offer(event)
         finally:

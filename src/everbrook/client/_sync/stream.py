@@ -261,7 +261,7 @@ class Stream(Generic[T]):
 
     def _reader(self, offset: str, start: Mapping[str, str], *, until: str | None, mode: "Mode | None") -> "Reader[T]":
         tuning = self._transport.tuning
-        reading = parts.Reading(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
+        reading = parts.ReadState(offset, start=start, until=until, mode=mode, codec=self._codec, tuning=tuning)
         return parts.Reader(self._transport, self.url, reading, self._codec)
 
     def frames(

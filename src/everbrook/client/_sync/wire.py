@@ -3,12 +3,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from everbrook.client.wire.request import Request
-
-if TYPE_CHECKING:
-    from everbrook.client._sync.httpx_wire import HttpxWire
 
 
 class Answer(ABC):
@@ -48,10 +44,3 @@ class Wire(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close all connections."""
-
-
-def load_httpx() -> "type[HttpxWire]":
-    """Give what sends through httpx2, which is loaded here and nowhere else."""
-    from everbrook.client._sync.httpx_wire import HttpxWire  # noqa: PLC0415
-
-    return HttpxWire

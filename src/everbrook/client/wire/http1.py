@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from everbrook.client._sync.wire import Answer, Wire, load_httpx
+from everbrook.client._sync import parts
+from everbrook.client._sync.wire import Answer, Wire
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.wire.request import AnswerLate, ConnectionBroken, NotConnected, Request, shut
 
@@ -35,7 +36,7 @@ class PlainWire(Wire):
         """Send a request, and give the answer with its body still to be read."""
         plain = _PLAIN.fullmatch(request.url)
         if plain is None:
-            self._other = self._other or load_httpx()()
+            self._other = self._other or parts.HttpxWire()
             return self._other.send(request)
         place, target = plain.groups()
         connection = self._connected(place, request.timeout_secs)
