@@ -115,15 +115,23 @@ class AsyncDelivery:
             )
 
     def _taken_for_another(self, batch: Batch, response: AsyncAnswer, *, uncertain: bool) -> bool:
-        """Tell whether the server took the first batch for a duplicate of one from an earlier producer of this id.
+        """Tell whether the server took a batch for a duplicate of one from an earlier producer of this id (§5.2.1).
 
-        If an answer was lost, it may be a duplicate of this producer's own batch. In an epoch that this producer has
-        claimed, that is so if its number is the last that the server knows (§5.2.1).
+        | duplicate | known new | own | another's |                                                               |
+        | --------- | --------- | --- | --------- | ------------------------------------------------------------- |
+        | no        | -         | -   | no        | the batch was stored                                          |
+        | yes       | yes       | -   | no        | no other producer can have used its number                    |
+        | yes       | no        | yes | no        | an earlier attempt stored it, and its answer was lost         |
+        | yes       | no        | no  | yes       | its number was used before: this batch is not in the stream   |
+
+        A duplicate is known to be this producer's own where it has claimed the epoch uncontested, an answer was lost,
+        and the batch is the last that the server knows.
         """
-        repeated = response.status_code == _DUPLICATE and "Stream-Closed" not in response.headers
+        duplicate = response.status_code == _DUPLICATE and "Stream-Closed" not in response.headers
         own = uncertain and self._auto_claim and not self._contested and _last_of(response, batch) == str(batch.seq)
-        taken, self.known_new = repeated and not (self.known_new or own), True
-        return taken
+        # The batches after the first follow one that is settled, so their numbers are this producer's.
+        known_new, self.known_new = self.known_new, True
+        return duplicate and not known_new and not own
 
     async def _accepted(self, batch: Batch, response: AsyncAnswer) -> None:
         async with self._changed:
