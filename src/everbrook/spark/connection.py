@@ -20,7 +20,7 @@ from everbrook.client._sync.resources import list_changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
-from everbrook.client.address import DEFAULT_URL, parse_server
+from everbrook.client.address import parse_server, server_url
 from everbrook.client.content import Codec
 from everbrook.client.errors import Unsupported
 from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
@@ -54,7 +54,7 @@ class Connection:
     """A server, or a bucket of it, as the connector sees it. In another process it uses the connections of that."""
 
     def __init__(self, opened: "_Opened", options: ServerOptions, bucket: str | None) -> None:
-        server = parse_server(_url(options))
+        server = parse_server(server_url(options.url))
         self.transport = opened.transport
         self.root = server.streams if bucket is None else server.bucket(bucket)
         self._tls = opened.tls
@@ -169,7 +169,7 @@ class _Opened:
         self.http = httpx2.Client(verify=self.tls or False, limits=_LIMITS)
         self.transport = Transport(
             self.http,
-            home=_url(options),
+            home=server_url(options.url),
             token=_token_of(options),
             # Tasks are near their server, or many: to compress pages takes longer than to send them.
             headers={"accept-encoding": "identity", **dict(options.headers)},
@@ -193,10 +193,6 @@ def disconnect() -> None:
 atexit.register(disconnect)
 
 
-def _url(options: ServerOptions) -> str:
-    return options.url or os.environ.get("EVERBROOK_URL") or DEFAULT_URL
-
-
 def _token_of(options: ServerOptions) -> Any:  # noqa: ANN401 - text, or a function that gives it
     if options.token_file is not None:
         path = Path(options.token_file)
@@ -206,7 +202,7 @@ def _token_of(options: ServerOptions) -> Any:  # noqa: ANN401 - text, or a funct
 
 def _tls(options: ServerOptions) -> ssl.SSLContext | None:
     """Say whom to trust. Where nothing is encrypted, the certificates of the system need not be loaded."""
-    if not _url(options).startswith("https:"):
+    if not server_url(options.url).startswith("https:"):
         return None
     context = ssl.create_default_context(cafile=options.ca_file)
     if options.insecure:

@@ -15,7 +15,7 @@ from everbrook.client._async import parts
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client._async.transport import AsyncTransport, Value
 from everbrook.client._async.wire import AsyncWire
-from everbrook.client.address import DEFAULT_URL, parse_server
+from everbrook.client.address import parse_server, server_url
 from everbrook.client.content import JSON, Codec
 from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
@@ -50,7 +50,7 @@ class AsyncClient:
         function is asked when it is first needed, and again when the server answers 401; `headers` and `params` that
         are functions are asked for every request. `http` makes the requests if it is given, and stays its owner's.
         """
-        self._server = parse_server(url or os.environ.get("EVERBROOK_URL") or DEFAULT_URL)
+        self._server = parse_server(server_url(url))
         self._transport = AsyncTransport(
             http,
             home=self._server.url,

@@ -16,7 +16,7 @@ from everbrook.client._sync import parts
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport, Value
 from everbrook.client._sync.wire import Wire
-from everbrook.client.address import DEFAULT_URL, parse_server
+from everbrook.client.address import parse_server, server_url
 from everbrook.client.content import JSON, Codec
 from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
@@ -51,7 +51,7 @@ class Client:
         function is asked when it is first needed, and again when the server answers 401; `headers` and `params` that
         are functions are asked for every request. `http` makes the requests if it is given, and stays its owner's.
         """
-        self._server = parse_server(url or os.environ.get("EVERBROOK_URL") or DEFAULT_URL)
+        self._server = parse_server(server_url(url))
         self._transport = Transport(
             http,
             home=self._server.url,
