@@ -5,7 +5,7 @@ import base64
 import pytest
 from hypothesis import given, strategies as st
 
-from everbrook.client.base64url import format_base64url, parse_base64url
+from everbrook.client.jwks import format_base64url, parse_base64url
 from tests.protocol.generated import generated
 
 

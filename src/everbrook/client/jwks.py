@@ -4,30 +4,33 @@ The rule: a stranger's requests cause at most one fetch a minute, whatever keys 
 takes nothing away: the set that is known goes on being used.
 """
 
-import threading
-from asyncio import Lock
+import base64
 from collections.abc import Mapping
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import httpx2
 import msgspec
 from msgspec import Struct
 
-from everbrook.client.base64url import parse_base64url
-from everbrook.client.wire.httpx import tls_context
+from everbrook.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from everbrook.client._async.receiver import AsyncJwks
+    from everbrook.client._sync.receiver import Jwks
+
+__all__ = ["AsyncJwks", "Jwks", "KeySet", "KeysUnavailable"]
 
 REFRESH_SECS = 60.0
 RETRY_SECS = 5.0
 MAX_AGE_SECS = 300.0
 TIMEOUT_SECS = 5.0
 MAX_SET_BYTES = 256 * 1024
-
-_KEY_BYTES = 32
-_HEADERS = {
+HEADERS = {
     "Accept": "application/jwk-set+json, application/json",
     "Accept-Encoding": "identity",
     "Cache-Control": "no-cache",
 }
+
+_KEY_BYTES = 32
 
 
 class KeysUnavailable(Exception):
@@ -109,81 +112,29 @@ class KnownKeys:
         return self.keys
 
 
-class Jwks:
-    """The key set at a URL, for threads."""
-
-    def __init__(self, url: str, client: httpx2.Client | None = None) -> None:
-        """Fetch with `client`, which stays its owner's, or with one of its own."""
-        self._url = url
-        self._client = client
-        self._known = KnownKeys()
-        self._lock = threading.Lock()
-
-    def knowing(self, kid: str, now: float) -> KeySet:
-        """Give the key set, after asking the server again where that may help."""
-        with self._lock:
-            if self._known.due(kid, now):
-                self._refresh(now)
-            return self._known.known()
-
-    def _refresh(self, now: float) -> None:
-        self._known.asking(now)
-        try:
-            if self._client is not None:
-                self._known.learn(self._fetch(self._client), now)
-            else:
-                with httpx2.Client(verify=tls_context()) as client:
-                    self._known.learn(self._fetch(client), now)
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            self._known.failure = error
-
-    def _fetch(self, client: httpx2.Client) -> bytes:
-        with client.stream("GET", self._url, headers=_HEADERS, timeout=TIMEOUT_SECS) as response:
-            response.raise_for_status()
-            read = b""
-            for chunk in response.iter_raw():
-                read = _bounded(read + chunk)
-            return read
-
-
-class AsyncJwks:
-    """The key set at a URL, for an event loop."""
-
-    def __init__(self, url: str, client: httpx2.AsyncClient | None = None) -> None:
-        """Fetch with `client`, which stays its owner's, or with one of its own."""
-        self._url = url
-        self._client = client
-        self._known = KnownKeys()
-        self._lock = Lock()
-
-    async def knowing(self, kid: str, now: float) -> KeySet:
-        """Give the key set, after asking the server again where that may help."""
-        async with self._lock:
-            if self._known.due(kid, now):
-                await self._refresh(now)
-            return self._known.known()
-
-    async def _refresh(self, now: float) -> None:
-        self._known.asking(now)
-        try:
-            if self._client is not None:
-                self._known.learn(await self._fetch(self._client), now)
-            else:
-                async with httpx2.AsyncClient(verify=tls_context()) as client:
-                    self._known.learn(await self._fetch(client), now)
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            self._known.failure = error
-
-    async def _fetch(self, client: httpx2.AsyncClient) -> bytes:
-        async with client.stream("GET", self._url, headers=_HEADERS, timeout=TIMEOUT_SECS) as response:
-            response.raise_for_status()
-            read = b""
-            async for chunk in response.aiter_raw():
-                read = _bounded(read + chunk)
-            return read
-
-
-def _bounded(text: bytes) -> bytes:
+def require_bounded(text: bytes) -> None:
+    """Refuse what is too large for a key set, before all of it was read."""
     if len(text) > MAX_SET_BYTES:
-        raise ValueError(f"a key set has at most {MAX_SET_BYTES} bytes")
-    return text
+        raise ValueError(f"a key set must have at most {MAX_SET_BYTES} bytes, got more")
+
+
+def format_base64url(data: bytes) -> str:
+    """Write bytes as base64url without padding (RFC 7515 §2)."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def parse_base64url(text: str) -> bytes:
+    """Read what `format_base64url` writes; raise ValueError for anything else.
+
+    Bytes have one spelling: a last letter whose spare bits are not zero would decode all the same, and is refused.
+    """
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), b"-_", validate=True)
+    except ValueError:
+        data = None
+    if data is None or format_base64url(data) != text:
+        raise ValueError(f"must be unpadded base64url, got {text!a}")
+    return data
+
+
+__getattr__, __dir__ = lazy_imports(__name__, {"._async.receiver": "AsyncJwks", "._sync.receiver": "Jwks"})

@@ -12,16 +12,21 @@ that could be spelled in two ways is refused, so one signature is one memory.
 import heapq
 import re
 import threading
-import time
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from everbrook.client.base64url import parse_base64url
-from everbrook.client.jwks import AsyncJwks, Jwks, KeySet
+from everbrook.client.jwks import KeySet, parse_base64url
+from everbrook.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from everbrook.client._async.receiver import AsyncReceiver
+    from everbrook.client._sync.receiver import Receiver
+
+__all__ = ["AsyncReceiver", "Reason", "Receiver", "Replays", "SignatureInvalid", "verify"]
 
 HEADER = "Webhook-Signature"
 TOLERANCE_SECS = 300
@@ -74,8 +79,8 @@ def verify(
     `jwks` is what the server publishes, parsed, or a KeySet; ValueError if it is no key set at all.
     """
     signed = parse_header(signature_header)
-    _check_time(signed.timestamp, now, tolerance_secs)
-    _check_signature(body, signed, jwks if isinstance(jwks, KeySet) else KeySet.parse(jwks))
+    check_time(signed.timestamp, now, tolerance_secs)
+    check_signature(body, signed, jwks if isinstance(jwks, KeySet) else KeySet.parse(jwks))
 
 
 def parse_header(value: str) -> Signature:
@@ -106,14 +111,14 @@ def _parse_signature(text: str) -> bytes:
     return decoded
 
 
-def _check_time(timestamp: int, now: float, tolerance_secs: float) -> None:
+def check_time(timestamp: int, now: float, tolerance_secs: float) -> None:
     if abs(now - timestamp) > tolerance_secs:
         raise SignatureInvalid(
             Reason.STALE, f"signed at {timestamp}, it is {int(now)} now: more than {tolerance_secs:g} s apart"
         )
 
 
-def _check_signature(body: bytes, signed: Signature, keys: KeySet) -> None:
+def check_signature(body: bytes, signed: Signature, keys: KeySet) -> None:
     public = keys.get(signed.kid)
     if public is None:
         raise SignatureInvalid(Reason.UNKNOWN_KEY, f"the server publishes no Ed25519 key {signed.kid!a}")
@@ -170,53 +175,4 @@ class Replays:
         self._forgotten_until = oldest.timestamp
 
 
-class Receiver:
-    """Checks the requests of one server: key set, time, signature and replays."""
-
-    def __init__(
-        self,
-        jwks: Jwks,
-        *,
-        tolerance_secs: float = TOLERANCE_SECS,
-        replays: Replays | None = None,
-        clock: Clock = time.time,
-    ) -> None:
-        """Take the keys from `jwks`."""
-        self._jwks = jwks
-        self._tolerance_secs = tolerance_secs
-        self._replays = replays or Replays(tolerance_secs)
-        self._clock = clock
-
-    def check(self, body: bytes, signature_header: str) -> None:
-        """Return if the request is to be believed; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
-        now = self._clock()
-        signed = parse_header(signature_header)
-        _check_time(signed.timestamp, now, self._tolerance_secs)
-        _check_signature(body, signed, self._jwks.knowing(signed.kid, now))
-        self._replays.admit(signed, now)
-
-
-class AsyncReceiver:
-    """The same for an event loop."""
-
-    def __init__(
-        self,
-        jwks: AsyncJwks,
-        *,
-        tolerance_secs: float = TOLERANCE_SECS,
-        replays: Replays | None = None,
-        clock: Clock = time.time,
-    ) -> None:
-        """Take the keys from `jwks`."""
-        self._jwks = jwks
-        self._tolerance_secs = tolerance_secs
-        self._replays = replays or Replays(tolerance_secs)
-        self._clock = clock
-
-    async def check(self, body: bytes, signature_header: str) -> None:
-        """Return if the request is to be believed; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
-        now = self._clock()
-        signed = parse_header(signature_header)
-        _check_time(signed.timestamp, now, self._tolerance_secs)
-        _check_signature(body, signed, await self._jwks.knowing(signed.kid, now))
-        self._replays.admit(signed, now)
+__getattr__, __dir__ = lazy_imports(__name__, {"._async.receiver": "AsyncReceiver", "._sync.receiver": "Receiver"})

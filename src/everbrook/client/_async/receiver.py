@@ -1,0 +1,76 @@
+"""The receiver of webhooks, and the key set of a server that it fetches (§6.5, §12.10)."""
+
+import time
+
+import httpx2
+
+from everbrook.client._async.concurrency import Lock
+from everbrook.client.jwks import HEADERS, TIMEOUT_SECS, KeySet, KnownKeys, require_bounded
+from everbrook.client.webhooks import TOLERANCE_SECS, Clock, Replays, check_signature, check_time, parse_header
+from everbrook.client.wire.httpx import tls_context
+
+
+class AsyncJwks:
+    """The key set at a URL, for an event loop."""  # async only
+
+    # sync only: """The key set at a URL, for threads."""
+
+    def __init__(self, url: str, client: httpx2.AsyncClient | None = None) -> None:
+        """Fetch with `client`, which its owner closes, or with one for each fetch."""
+        self._url = url
+        self._client = client
+        self._known = KnownKeys()
+        self._lock = Lock()
+
+    async def knowing(self, kid: str, now: float) -> KeySet:
+        """Give the key set, after asking the server again where that may help."""
+        async with self._lock:
+            if self._known.due(kid, now):
+                await self._refresh(now)
+            return self._known.known()
+
+    async def _refresh(self, now: float) -> None:
+        self._known.asking(now)
+        try:
+            if self._client is not None:
+                self._known.learn(await self._fetch(self._client), now)
+            else:
+                async with httpx2.AsyncClient(verify=tls_context()) as client:
+                    self._known.learn(await self._fetch(client), now)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            self._known.failure = error
+
+    async def _fetch(self, client: httpx2.AsyncClient) -> bytes:
+        async with client.stream("GET", self._url, headers=HEADERS, timeout=TIMEOUT_SECS) as response:
+            response.raise_for_status()
+            text = b""
+            async for chunk in response.aiter_raw():
+                text += chunk
+                require_bounded(text)
+            return text
+
+
+class AsyncReceiver:
+    """Checks the requests of one server: time, key, signature, and that none comes twice."""
+
+    def __init__(
+        self,
+        jwks: AsyncJwks,
+        *,
+        tolerance_secs: float = TOLERANCE_SECS,
+        replays: Replays | None = None,
+        clock: Clock = time.time,
+    ) -> None:
+        """Take the keys from `jwks`."""
+        self._jwks = jwks
+        self._tolerance_secs = tolerance_secs
+        self._replays = replays or Replays(tolerance_secs)
+        self._clock = clock
+
+    async def check(self, body: bytes, signature_header: str) -> None:
+        """Return if the server signed the request; raise SignatureInvalid, or KeysUnavailable (answer that one 503)."""
+        now = self._clock()
+        signed = parse_header(signature_header)
+        check_time(signed.timestamp, now, self._tolerance_secs)
+        check_signature(body, signed, await self._jwks.knowing(signed.kid, now))
+        self._replays.admit(signed, now)
