@@ -29,13 +29,13 @@ class Root(Struct, frozen=True):
         """Give the URL of something that belongs to the root itself: its list of streams, a subscription."""
         return f"{self.url}/__ds/{resource}"
 
-    def subscription(self, id: str) -> str:  # noqa: A002 - the protocol's word
+    def subscription(self, name: str) -> str:
         """Give the URL of a subscription."""
-        return self.control(f"subscriptions/{_quoted('a subscription', id, '')}")
+        return self.control(f"subscriptions/{_quoted('a subscription', name, '')}")
 
-    def linked(self, id: str, stream: str) -> str:  # noqa: A002 - the protocol's word
+    def linked(self, subscription: str, stream: str) -> str:
         """Give the URL of a stream's link to a subscription."""
-        return f"{self.subscription(id)}/streams/{_quoted('a stream', stream, '/')}"
+        return f"{self.subscription(subscription)}/streams/{_quoted('a stream', stream, '/')}"
 
 
 class Server(Struct, frozen=True):
@@ -80,18 +80,18 @@ def part_of(url: str, part: str, offset: str) -> str:
 def _plain_url(what: str, url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.netloc:
-        raise ValueError(f"the URL of {what} begins with http:// or https:// and a host, got {url!r}")
+        raise ValueError(f"the URL of {what} must begin with http:// or https:// and a host, got {url!r}")
     if parts.query or parts.fragment:
-        raise ValueError(f"the URL of {what} has no query and no fragment, got {url!r}")
+        raise ValueError(f"the URL of {what} must have no query and no fragment, got {url!r}")
     return url
 
 
 def _quoted(what: str, name: str, safe: str) -> str:
     """Write a name as a part of a path. One that HTTP takes for a way up would lead somewhere else."""
     if not name.strip("/"):
-        raise ValueError(f"{what} has a name, got {name!r}")
+        raise ValueError(f"the name of {what} must not be empty, got {name!r}")
     if not {".", ".."}.isdisjoint(name.split("/") if safe else [name]):
-        raise ValueError(f"a URL can't hold a segment that is '.' or '..', got {name!r}")
+        raise ValueError(f"the name of {what} must have no segment '.' or '..', got {name!r}")
     return quote(name, safe=safe)
 
 

@@ -185,14 +185,14 @@ class AsyncProducer(Generic[T]):
         if self._content_type is None:
             async with self._opening:
                 if self._content_type is None:
-                    self._content_type = await (self._ask() if self._look_up else self._ask_content_type())
+                    look_up = self._look_up
+                    self._content_type = await (self._ask(look_up) if look_up else self._ask_content_type())
         return self._content_type
 
-    async def _ask(self) -> str:
+    async def _ask(self, look_up: Callable[[str], Awaitable[ProducerHead]]) -> str:
         """Ask the server for the stream's content type and for the state of an earlier run of this producer."""
-        assert self._look_up is not None  # noqa: S101 - the caller has checked it
         production = self._production
-        found = await self._look_up(production.producer_id)
+        found = await look_up(production.producer_id)
         known = found.known
         if self._resumes:
             if not found.tells:

@@ -186,14 +186,14 @@ class Producer(Generic[T]):
         if self._content_type is None:
             with self._opening:
                 if self._content_type is None:
-                    self._content_type = self._ask() if self._look_up else self._ask_content_type()
+                    look_up = self._look_up
+                    self._content_type = self._ask(look_up) if look_up else self._ask_content_type()
         return self._content_type
 
-    def _ask(self) -> str:
+    def _ask(self, look_up: Callable[[str], ProducerHead]) -> str:
         """Ask the server for the stream's content type and for the state of an earlier run of this producer."""
-        assert self._look_up is not None  # noqa: S101 - the caller has checked it
         production = self._production
-        found = self._look_up(production.producer_id)
+        found = look_up(production.producer_id)
         known = found.known
         if self._resumes:
             if not found.tells:

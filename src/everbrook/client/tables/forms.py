@@ -77,9 +77,19 @@ def _field(name: str, type_: Any) -> pa.Field:
 
 
 class _Known:
+    """A form whose columns are known before any message is."""
+
     surveys = False
+    schema: pa.Schema
 
     def survey(self, piece: Piece) -> pa.Array | None:
+        raise NotImplementedError
+
+    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:
+        del parsed  # no survey has parsed anything
+        return pa.RecordBatch.from_arrays(self._arrays(piece), schema=self.schema)
+
+    def _arrays(self, piece: Piece) -> list[pa.Array]:
         raise NotImplementedError
 
     def alone(self) -> Self:
@@ -93,9 +103,8 @@ class Raw(_Known):
         self._value = pa.binary() if kind is Kind.BINARY else pa.string()
         self.schema = pa.schema([("offset", OFFSET), ("next_offset", OFFSET), ("time", TIME), (VALUE, self._value)])
 
-    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:  # noqa: ARG002 - as forms have it
-        columns = [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(self._value)]
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+    def _arrays(self, piece: Piece) -> list[pa.Array]:
+        return [piece.offsets(), piece.next_offsets(), piece.times(), piece.values(self._value)]
 
 
 class Given(_Known):
@@ -105,13 +114,13 @@ class Given(_Known):
         self._columns = columns
         self.schema = _placed(list(columns))
 
-    def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch:  # noqa: ARG002 - as forms have it
+    def _arrays(self, piece: Piece) -> list[pa.Array]:
         try:
             found = read_columns(piece.messages, self._columns).flatten()
         except pa.ArrowInvalid:
             values = decode(piece.messages)
             found = [_column(values, field, piece) for field in self._columns]
-        return _batch(piece, found, self.schema)
+        return [piece.offsets(), piece.times(), *found]
 
 
 def _column(values: list[Any], field: pa.Field, piece: Piece) -> pa.Array:

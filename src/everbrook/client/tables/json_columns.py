@@ -136,7 +136,7 @@ def _decode_vast_numbers(document: bytes) -> list[Any]:
     try:
         values: list[Any] = json.loads(mend(document), parse_int=_integer, parse_float=_float)
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"messages of the stream are no JSON: {error}") from error
+        raise InvalidAnswer(f"the messages of the stream are not JSON: {error}") from error
     return values
 
 

@@ -113,7 +113,7 @@ def _split(page: Page) -> list[bytes]:
     try:
         raws = split_array(page.data or b"[]")
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"a page of the stream is no array of JSON: {error}") from error
+        raise InvalidAnswer(f"a page of the stream is not an array of JSON: {error}") from error
     if any_too_deep(raws):
-        raise InvalidAnswer(f"a page of the stream is no array of JSON of at most {MAX_LEVELS} levels")
+        raise InvalidAnswer(f"a page of the stream is not an array of JSON of at most {MAX_LEVELS} levels")
     return [bytes(raw) for raw in raws]
