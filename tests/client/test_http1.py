@@ -85,7 +85,7 @@ def test_an_answer_that_is_interrupted_breaks_off(wire: PlainWire) -> None:
     with server([begun, b"never asked for"]) as url:
         answer = wire.send(Request("GET", url, {}, None, 10, 10))
         threading.Timer(0.1, answer.interrupt).start()
-        with pytest.raises(ConnectionBroken, match="4 bytes too early"):
+        with pytest.raises(ConnectionBroken, match="4 bytes before the end of the answer"):
             answer.read()
         answer.close()
 
@@ -106,7 +106,7 @@ def test_a_body_is_unpacked(wire: PlainWire, coding: str, packed: bytes, body: b
 @pytest.mark.parametrize("coding", ["gzip", "br"])
 def test_a_body_that_can_not_be_unpacked_is_told(wire: PlainWire, coding: str) -> None:
     answer = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: 2\r\n\r\nok"
-    with server([answer.encode()]) as url, pytest.raises(InvalidAnswer, match="the answer is"):
+    with server([answer.encode()]) as url, pytest.raises(InvalidAnswer, match="Content-Encoding"):
         body_of(wire, asking(url))
 
 

@@ -44,11 +44,11 @@ def test_a_head_may_say_little() -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"Content-Type": "text/html"}])
 def test_an_answer_without_an_offset_describes_no_stream(headers: dict[str, str]) -> None:
-    with pytest.raises(InvalidAnswer, match="no Stream-Next-Offset: is this a stream"):
+    with pytest.raises(InvalidAnswer, match="no Stream-Next-Offset: is this the URL of a stream"):
         head_of(headers)
 
 
 @pytest.mark.parametrize("header", ["Stream-TTL", "Stream-Expires-At"])
 def test_a_lifetime_that_makes_no_sense_is_an_invalid_answer(header: str) -> None:
-    with pytest.raises(InvalidAnswer, match=f"{header} 'soon'"):
+    with pytest.raises(InvalidAnswer, match=f"{header}.*'soon'"):
         head_of({"Stream-Next-Offset": "1", header: "soon"})

@@ -84,7 +84,7 @@ def test_a_huge_part_takes_time_in_proportion_to_its_size(feed_bytes: int) -> No
 
 @pytest.mark.parametrize("given_type", ["", "text/html", "multipart/mixed", 'text/plain; boundary="a"'])
 def test_what_is_no_multipart_is_an_invalid_answer(given_type: str) -> None:
-    with pytest.raises(InvalidAnswer, match="a bootstrap is multipart/mixed with a boundary"):
+    with pytest.raises(InvalidAnswer, match="a bootstrap must be multipart/mixed with a boundary"):
         PartDecoder(given_type)
 
 
@@ -94,5 +94,5 @@ def test_a_boundary_may_be_quoted() -> None:
 
 
 def test_a_part_whose_headers_do_not_end_is_an_invalid_answer() -> None:
-    with pytest.raises(InvalidAnswer, match="no end of its headers"):
+    with pytest.raises(InvalidAnswer, match="no empty line after its headers"):
         PartDecoder("multipart/mixed; boundary=a").feed(b"--a\r\nContent-Type: text/plain\r\n--a--")

@@ -46,7 +46,7 @@ def test_an_empty_file_is_no_offset(path: Path) -> None:
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"two words", b"a\nb"])
 def test_a_file_of_something_else_is_named(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"{path} should hold an offset, and holds "):
+    with pytest.raises(ValueError, match=f"{path} must hold an offset, got "):
         FileOffsets(path).load()
 
 

@@ -15,7 +15,7 @@ def test_a_time_is_written_with_its_zone() -> None:
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"a time needs its zone, such as datetime.now\(UTC\)"):
+    with pytest.raises(ValueError, match=r"a time must have a time zone, as datetime.now\(UTC\) has"):
         format_moment(NOON.replace(tzinfo=None))
 
 

@@ -170,7 +170,7 @@ def test_time_does_not_run_backwards() -> None:
 
 
 def test_a_producer_has_an_id() -> None:
-    with pytest.raises(ValueError, match="a producer has an id"):
+    with pytest.raises(ValueError, match="the id of a producer must not be empty"):
         Production("", 0, 0, Batching())
 
 

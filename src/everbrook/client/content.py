@@ -78,7 +78,7 @@ class Codec(Generic[T]):
             if self._type is Any and (others := _decode_patiently(data)) is not None:
                 return others
             raise self._first_misfit(data) or InvalidAnswer(
-                f"a page of the stream is not what it should be: {error}"
+                f"a page of the stream is not an array of JSON: {error}"
             ) from error
         return values
 

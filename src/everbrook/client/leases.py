@@ -150,7 +150,7 @@ class Leases:
         answer = await self._ask("GET", self._wakes, query=query, timeout_secs=POLL_TIMEOUT_SECS)
         page = page_of(offset, answer.status_code, answer.headers, answer.content)
         if page.closed:
-            raise StreamClosed(f"the wake stream {self._wakes} is closed: nobody can be woken through it")
+            raise StreamClosed(f"the wake stream {self._wakes} is closed: no worker can be woken through it")
         return _events(page.data), page.next_offset, page.cursor or ""
 
     async def _post(self, action: str, body: dict[str, object], **headers: str) -> AsyncAnswer:
@@ -193,7 +193,7 @@ async def keep_up(leases: Leases, lease: Lease) -> None:
             good_until = sent_at + lease_secs
         except (Unreachable, TimeoutError) as error:
             if loop.time() + pause_secs >= good_until:
-                raise LeaseLost("the server could not be told in time that the work goes on") from error
+                raise LeaseLost(f"the lease could not be renewed in time: {error}") from error
 
 
 def _events(body: bytes) -> list[WakeEvent]:

@@ -124,13 +124,15 @@ class Snapshot(Struct, frozen=True):
 def head_of(headers: Mapping[str, str], *, created: bool = False) -> Head:
     """Read the description of a stream."""
     if "Stream-Next-Offset" not in headers:
-        raise NotAStream("the answer has no Stream-Next-Offset: is this a stream?")
+        raise NotAStream("the answer has no Stream-Next-Offset: is this the URL of a stream?")
     ttl, expires = headers.get("Stream-TTL"), headers.get("Stream-Expires-At")
     try:
         ttl_secs = int(ttl) if ttl else None
         expires_at = datetime.fromisoformat(expires) if expires else None
     except ValueError as error:
-        raise InvalidAnswer(f"Stream-TTL {ttl!r} or Stream-Expires-At {expires!r} makes no sense") from error
+        raise InvalidAnswer(
+            f"Stream-TTL must be a number and Stream-Expires-At a time, got {ttl!r} and {expires!r}"
+        ) from error
     return Head(
         content_type=headers.get("Content-Type", ""),
         offset=headers["Stream-Next-Offset"],
@@ -156,7 +158,7 @@ def producer_head_of(headers: Mapping[str, str]) -> ProducerHead:
     try:
         known = KnownProducer(int(epoch), int(seq), headers.get("Producer-Position"))
     except ValueError as error:
-        raise InvalidAnswer(f"Producer-Epoch {epoch!r} or Producer-Seq {seq!r} makes no sense") from error
+        raise InvalidAnswer(f"Producer-Epoch and Producer-Seq must be numbers, got {epoch!r} and {seq!r}") from error
     return ProducerHead(head.content_type, known, tells)
 
 
@@ -189,7 +191,7 @@ def subscription_body(
 ) -> bytes:
     """Write the body of a request that creates a subscription."""
     if (webhook is None) == (wake_stream is None):
-        raise ValueError("a subscription has either a webhook or a wake_stream")
+        raise ValueError(f"a subscription has either a webhook or a wake_stream, got {webhook=} and {wake_stream=}")
     given = {
         "type": "webhook" if webhook else "pull-wake",
         "pattern": pattern,
@@ -210,4 +212,4 @@ def decode_document(body: bytes, type_: type[T], where: object) -> T:
     try:
         return msgspec.json.decode(body, type=type_)
     except (ValueError, RecursionError) as error:
-        raise InvalidAnswer(f"{where} did not answer as it should: {error}") from error
+        raise InvalidAnswer(f"the answer of {where} is not the expected JSON document: {error}") from error

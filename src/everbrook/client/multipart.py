@@ -23,7 +23,7 @@ class PartDecoder:
         """Read an entity of a content type, which tells the boundary."""
         found = _BOUNDARY.search(content_type)
         if not content_type.lower().startswith("multipart/") or found is None:
-            raise InvalidAnswer(f"a bootstrap is multipart/mixed with a boundary, got {content_type!r}")
+            raise InvalidAnswer(f"a bootstrap must be multipart/mixed with a boundary, got {content_type!r}")
         self._delimiter = b"\r\n--" + (found[1] or found[2]).encode()
         # The first delimiter needs no line end before it.
         self._buffer = bytearray(b"\r\n")
@@ -57,7 +57,7 @@ class PartDecoder:
 def _part(text: bytes) -> Part:
     head, found, data = text.partition(b"\r\n\r\n")
     if not found:
-        raise InvalidAnswer("a part of the bootstrap has no end of its headers")
+        raise InvalidAnswer("a part of the bootstrap has no empty line after its headers")
     for line in head.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-type":

@@ -35,9 +35,13 @@ class FileOffsets:
                 raise
             return None
         except UnicodeDecodeError:
-            raise ValueError(f"{self._path} should hold an offset, and holds something else") from None
+            raise ValueError(
+                f"{self._path} must hold an offset, got bytes that are no text: is it the file of another program?"
+            ) from None
         if len(offset.split()) > 1:
-            raise ValueError(f"{self._path} should hold an offset, and holds {offset!r:.80}")
+            raise ValueError(
+                f"{self._path} must hold an offset, got {offset!r:.80}: is it the file of another program?"
+            )
         return offset or None
 
     def save(self, offset: str) -> None:

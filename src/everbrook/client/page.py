@@ -100,7 +100,9 @@ def page_of(asked: str, status: int, headers: Mapping[str, str], body: bytes, co
     """Read the answer to a catch-up read or a long-poll (§5.6, §5.7)."""
     next_offset = headers.get("Stream-Next-Offset")
     if next_offset is None:
-        raise NotAStream(f"the answer to a read has no Stream-Next-Offset (status {status}): is this a stream?")
+        raise NotAStream(
+            f"the answer to a read has no Stream-Next-Offset (status {status}): is this the URL of a stream?"
+        )
     return Page(
         offset=headers.get("Stream-Offset", next_offset if asked == NOW else asked),
         next_offset=next_offset,

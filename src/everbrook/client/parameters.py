@@ -13,7 +13,7 @@ def format_moment(moment: Moment) -> str:
     if isinstance(moment, str):
         return moment
     if moment.tzinfo is None:
-        raise ValueError(f"a time needs its zone, such as datetime.now(UTC), got {moment!r}")
+        raise ValueError(f"a time must have a time zone, as datetime.now(UTC) has, got {moment!r}")
     return moment.isoformat()
 
 

@@ -57,9 +57,11 @@ class Production:
     def __init__(self, producer_id: str, epoch: int, seq: int, batching: Batching) -> None:
         """Begin with an epoch at a sequence number, 0 unless a known sequence is gone on with."""
         if not producer_id:
-            raise ValueError("a producer has an id, got an empty one")
+            raise ValueError("the id of a producer must not be empty")
         if not _is_header_text(producer_id):
-            raise ValueError(f"a producer's id is sent in a header: it must be printable ASCII, got {producer_id!r}")
+            raise ValueError(
+                f"the id of a producer must be printable ASCII, as it is sent in a header, got {producer_id!r}"
+            )
         if epoch < 0 or seq < 0:
             raise ValueError(f"epoch and sequence number must not be negative, got {epoch} and {seq}")
         self.producer_id = producer_id

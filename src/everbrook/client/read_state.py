@@ -114,7 +114,9 @@ class ReadState:
     def took(self, page: Page) -> None:
         """Move behind a page."""
         if (self._start or self._until is not None) and not page.exact:
-            raise Unsupported("this server does not know until, last, at and skip: it ignored them")
+            raise Unsupported(
+                "this server ignored `until`, `last`, `at` or `skip`, which are extensions that it does not have"
+            )
         if self.offset not in _SENTINELS and not self._start and page.next_offset < self.offset:
             raise StreamRewound(
                 f"the stream ends at offset {page.next_offset}, before {self.offset}, where this read stands: "
@@ -226,4 +228,4 @@ def _control(data: bytes) -> Control:
     try:
         return msgspec.json.decode(data, type=Control)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidAnswer(f"a control event of the stream is not what it should be: {error}") from error
+        raise InvalidAnswer(f"a control event of the stream is not the expected JSON document: {error}") from error

@@ -77,7 +77,9 @@ def parse_position(text: str) -> Position:
     """Read a position, as a reader sent it back."""
     found = _POSITION.fullmatch(text)
     if found is None:
-        raise InvalidOffset(f"a position is an offset, which '~' and a number of messages may follow, got {text!r:.80}")
+        raise InvalidOffset(
+            f"a position must be an offset, or one with '~' and a number of messages behind it, got {text!r:.80}"
+        )
     ended = found[2] == _END
     return Position(found[1], 0 if ended else int(found[2] or 0), ended)
 

@@ -78,7 +78,7 @@ class Attempts:
             raise failure
         if not (certain or self._repeatable):
             raise AppendUncertain(
-                f"{self._what}: the connection broke before the answer ({_words(failure)}). It may be done or not"
+                f"{self._what}: the connection broke before the answer ({_words(failure)}), so it may be done or not"
             ) from failure
         if self._failures >= self._max_attempts:
             raise self._given_up(failure) from failure

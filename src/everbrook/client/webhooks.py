@@ -125,7 +125,7 @@ def check_signature(body: bytes, signed: Signature, keys: KeySet) -> None:
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signed.signature, b"%d.%b" % (signed.timestamp, body))
     except (InvalidSignature, ValueError):
-        raise SignatureInvalid(Reason.MISMATCH, "the signature is not one of this body, time and key") from None
+        raise SignatureInvalid(Reason.MISMATCH, "the signature does not match the body, time and key") from None
 
 
 def _malformed(detail: str) -> SignatureInvalid:

@@ -146,7 +146,7 @@ async def test_a_state_is_entered_once_and_what_it_held_stays(stream: AsyncStrea
     await stream.append(state_events.insert("user", "1", ADA))
     async with stream.materialise() as state:
         pass
-    with pytest.raises(RuntimeError, match="entered once"):
+    with pytest.raises(RuntimeError, match="entered only once"):
         await state.__aenter__()
     assert state == {"user": {"1": ADA}}
 
@@ -199,7 +199,7 @@ async def test_a_stream_that_is_not_there_has_no_state(client: AsyncClient) -> N
 async def test_a_stream_of_text_has_no_state(client: AsyncClient) -> None:
     stream = client.stream("state-text")
     await stream.create(content_type="text/plain")
-    with pytest.raises(ValueError, match=r"a state is held in a stream of application/json, .* has text/plain"):
+    with pytest.raises(ValueError, match=r"a state needs a stream of application/json, but .* has text/plain"):
         await enter(stream.materialise())
 
 

@@ -144,7 +144,7 @@ def test_a_state_is_entered_once_and_what_it_held_stays(stream: Stream[Any]) -> 
     stream.append(state_events.insert("user", "1", ADA))
     with stream.materialise() as state:
         pass
-    with pytest.raises(RuntimeError, match="entered once"):
+    with pytest.raises(RuntimeError, match="entered only once"):
         state.__enter__()
     assert state == {"user": {"1": ADA}}
 
@@ -197,7 +197,7 @@ def test_a_stream_that_is_not_there_has_no_state(client: Client) -> None:
 def test_a_stream_of_text_has_no_state(client: Client) -> None:
     stream = client.stream("state-text")
     stream.create(content_type="text/plain")
-    with pytest.raises(ValueError, match=r"a state is held in a stream of application/json, .* has text/plain"):
+    with pytest.raises(ValueError, match=r"a state needs a stream of application/json, but .* has text/plain"):
         enter(stream.materialise())
 
 

@@ -93,7 +93,7 @@ def test_text_is_the_string_itself_or_json() -> None:
 
 
 def test_messages_that_are_no_json_are_refused() -> None:
-    with pytest.raises(InvalidAnswer, match="no JSON"):
+    with pytest.raises(InvalidAnswer, match="are not JSON"):
         parse(b'{"a":', Shape())
 
 

@@ -79,5 +79,5 @@ def test_an_empty_page_has_no_pieces(empty: Page) -> None:
 
 @pytest.mark.parametrize("data", [b'{"a": 1}', b"[1", b"[" * 514 + b"]" * 514, b"[" * 100_000])
 def test_a_page_that_is_no_array_is_refused(data: bytes) -> None:
-    with pytest.raises(InvalidAnswer, match="no array of JSON"):
+    with pytest.raises(InvalidAnswer, match="not an array of JSON"):
         list(pieces_of(page(data)))

@@ -108,7 +108,7 @@ class AsyncDelivery:
             return
         last = _last_of(response, batch)
         if not last.isdecimal():
-            raise InvalidAnswer(f"the answer to an append has the Producer-Seq {last!r}, which is no number")
+            raise InvalidAnswer(f"the Producer-Seq of the answer to an append must be a number, got {last!r}")
         if int(last) >= self._production.next_seq:
             raise ProducerReused(
                 f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
@@ -177,5 +177,5 @@ def _last_of(response: AsyncAnswer, batch: Batch) -> str:
 def _require_stream(response: AsyncAnswer) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
         raise NotAStream(
-            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is the URL that of a stream?"
+            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this the URL of a stream?"
         )

@@ -64,7 +64,7 @@ class AsyncChanges:
             return self._waiting.popleft()
         if self._missed:
             raise ChangesMissed(
-                f"more than {self._max_waiting} changes were waiting to be taken; those after them were not kept"
+                f"more than {self._max_waiting} changes were waiting, so later ones were dropped: read the state anew"
             )
         raise StopAsyncIteration
 
@@ -109,7 +109,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
     async def __aenter__(self) -> Self:
         """Read the stream up to its end, and follow it from then on."""
         if self._task is not None:
-            raise RuntimeError("a state is entered once; make another one")
+            raise RuntimeError("a state can be entered only once: make another one")
         self._task = spawn(self._follow, name=f"state of {self._stream.name}")
         try:
             await self._until(lambda: self._current)
@@ -185,8 +185,8 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         if found:
             return found[0]
         if self._ended:
-            raise StateEnded("what was waited for can't come any more: the stream is closed, or the state is")
-        raise TimeoutError(f"what was waited for did not come within {timeout_secs} s")
+            raise StateEnded("the awaited change can't come any more: the stream or the state is closed")
+        raise TimeoutError(f"the awaited change did not come within {timeout_secs} s")
 
     async def wait_for_offset(self, offset: str, timeout_secs: float | None = None) -> None:
         """Wait until everything before an offset is applied: that of an append, to see what one has written oneself."""
@@ -221,7 +221,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
 
     async def _take(self, page: Page) -> None:
         if kind_of(page.content_type) is not Kind.JSON:
-            raise ValueError(f"a state is held in a stream of {JSON}, {self._stream.url} has {page.content_type}")
+            raise ValueError(f"a state needs a stream of {JSON}, but {self._stream.url} has {page.content_type}")
         with self._applying:
             for number, message in enumerate(_messages(page.data)):
                 try:

@@ -72,7 +72,7 @@ class AsyncSnapshots:
             if origin_of(location) == origin_of(here):
                 return location
             raise
-        raise InvalidAnswer(f"{here} should lead to a snapshot")
+        raise InvalidAnswer(f"{here} must redirect to a snapshot, with its offset as the last part of Location")
 
     async def _fetch(self, location: str) -> Snapshot:
         response = await self._transport.request("GET", location)

@@ -94,7 +94,7 @@ class AsyncTransport:
             return self._given
         with self._guard:
             if self._closed:
-                raise ClientError("this client is closed: nothing more can be asked through it")
+                raise ClientError("this client is closed and can send no more requests")
             # Connections of the process that this one was forked from, or of another loop, are let go of as they are.
             if self._own is None or self._place != place():
                 self._own, self._place = self._over(), place()
@@ -214,7 +214,7 @@ class AsyncTransport:
             return request, await wire.send(request)
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"{method} {url} can't be sent: headers and tokens are ASCII, got {error.object!r:.80}"
+                f"{method} {url} can't be sent: headers and tokens must be ASCII, got {error.object!r:.80}"
             ) from error
 
     async def credentials(self) -> dict[str, str]:

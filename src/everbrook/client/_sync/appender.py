@@ -129,5 +129,5 @@ def offset_of(headers: Mapping[str, str]) -> str:
     """Give the offset that an answer to a write tells."""
     offset = headers.get("Stream-Next-Offset")
     if offset is None:
-        raise NotAStream("the answer to an append has no Stream-Next-Offset: is this a stream?")
+        raise NotAStream("the answer to an append has no Stream-Next-Offset: is this the URL of a stream?")
     return offset

@@ -109,7 +109,7 @@ class Delivery:
             return
         last = _last_of(response, batch)
         if not last.isdecimal():
-            raise InvalidAnswer(f"the answer to an append has the Producer-Seq {last!r}, which is no number")
+            raise InvalidAnswer(f"the Producer-Seq of the answer to an append must be a number, got {last!r}")
         if int(last) >= self._production.next_seq:
             raise ProducerReused(
                 f"another run of the producer {self._production.producer_id!r} writes in epoch {batch.epoch} too"
@@ -178,5 +178,5 @@ def _last_of(response: Answer, batch: Batch) -> str:
 def _require_stream(response: Answer) -> None:
     if not response.headers.keys() & {"stream-next-offset", "producer-seq"}:
         raise NotAStream(
-            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is the URL that of a stream?"
+            "the answer to an append has neither Stream-Next-Offset nor Producer-Seq: is this the URL of a stream?"
         )

@@ -42,7 +42,7 @@ def read_frames(
             raise _replaced(offset, incarnation, told)
         incarnation = told
         if response.headers.get("Content-Type", "") != CONTENT_TYPE.decode():
-            raise Unsupported("this server does not know format=frames")
+            raise Unsupported("this server does not have the extension frames")
         page = decode_frames(response.content)
         if len(page):
             yield page

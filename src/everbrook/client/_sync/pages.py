@@ -146,7 +146,7 @@ class Pages:
                 for received in response.iter_bytes():
                     yield from events.feed(received)
                     if not events.count and monotonic() - began > self._transport.tuning.first_event_secs:
-                        raise AnswerLate("comments come, and no events")
+                        raise AnswerLate("the event stream has sent only comments: a proxy may hold its events back")
         finally:
             with self._guard:
                 self._response = None

@@ -73,7 +73,7 @@ class Snapshots:
             if origin_of(location) == origin_of(here):
                 return location
             raise
-        raise InvalidAnswer(f"{here} should lead to a snapshot")
+        raise InvalidAnswer(f"{here} must redirect to a snapshot, with its offset as the last part of Location")
 
     def _fetch(self, location: str) -> Snapshot:
         response = self._transport.request("GET", location)

@@ -98,7 +98,7 @@ class _PlainAnswer(Answer):
         if coding == "identity":
             return self._pieces()
         if coding != "gzip":
-            raise InvalidAnswer(f"the answer is encoded as {coding!r}, and only gzip was asked for")
+            raise InvalidAnswer(f"the Content-Encoding of an answer must be gzip or identity, got {coding!r}")
         return _unpacked(self._pieces())
 
     def _pieces(self) -> Iterator[bytes]:
@@ -106,7 +106,7 @@ class _PlainAnswer(Answer):
             while piece := self._answer.read1(CHUNK_BYTES):
                 yield piece
         if self._answer.length:
-            raise ConnectionBroken(f"the answer ended {self._answer.length} bytes too early")
+            raise ConnectionBroken(f"the connection ended {self._answer.length} bytes before the end of the answer")
         self._whole = True
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
                 yield data
         yield decoder.flush()
     except zlib.error as error:
-        raise InvalidAnswer(f"the answer is not encoded as it says: {error}") from error
+        raise InvalidAnswer(f"the body does not match its Content-Encoding: {error}") from error
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:

@@ -49,7 +49,7 @@ def translated(request: Request) -> Iterator[None]:
     try:
         yield
     except httpx2.DecodingError as error:
-        raise InvalidAnswer(f"{request}: the answer is not encoded as it says: {error}") from error
+        raise InvalidAnswer(f"{request}: the body does not match its Content-Encoding: {error}") from error
     except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
         raise Unreachable(f"{request}: {error}") from error
     except httpx2.TransportError as error:

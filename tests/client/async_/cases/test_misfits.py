@@ -42,7 +42,7 @@ async def test_a_token_that_no_header_can_carry_is_refused(server: str, token: s
 async def test_a_file_that_holds_no_offset_is_named(writer: Writer, client: AsyncClient, tmp_path: Path) -> None:
     writer.create("application/json", b"1")
     (tmp_path / "kept").write_bytes(b"\xff\x00")
-    with pytest.raises(ValueError, match="kept should hold an offset"):
+    with pytest.raises(ValueError, match="kept must hold an offset"):
         await client.stream(writer.name).follow(offsets=FileOffsets(tmp_path / "kept")).all()
 
 
