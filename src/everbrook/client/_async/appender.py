@@ -1,7 +1,7 @@
-"""Plain appends, one request at a time for each stream.
+"""Plain appends: one request at a time for each stream.
 
-Messages of a JSON stream that come while a request is under way go into the next one together. Each keeps its place.
-Whoever sends a request for others finishes it, even if its own caller has gone.
+JSON messages that arrive during a request are sent together with the next one, in their order. A batch is sent to its
+end even if the caller that began it was cancelled.
 """
 
 from asyncio import Event  # async only
@@ -20,24 +20,24 @@ from everbrook.protocol.errors import BadRequest, PayloadTooLarge
 
 MAX_BATCH_BYTES = 1024 * 1024
 MAX_BATCH_MESSAGES = 10_000
-_INTERRUPTED = "whoever sent this message with others was interrupted: it may have been appended or not"
+_INTERRUPTED = "the request with this message was interrupted: the message may have been appended or not"
 
 
 class _Waiting:
-    """A message that waits for its turn, and what became of it."""
+    """A queued message and its outcome."""
 
     def __init__(self, content_type: str, message: bytes) -> None:
         self.content_type = content_type
         self.message = message
         self.settled = False
         self.abandoned = False
-        """Whether nobody waits for it any more. It is not sent, unless it is under way already."""
+        """Whether its caller has left. It is not sent then, unless it is under way already."""
         self._offset = ""
         self._error: Exception | None = None
         self._event = Event()  # async only
 
     def settle(self, offset: str = "", error: Exception | None = None) -> None:
-        """Say what became of it, if nobody has yet."""
+        """Set the outcome, unless it is set already."""
         if not self.settled:
             self._offset, self._error, self.settled = offset, error, True
             self._event.set()  # async only
@@ -50,18 +50,18 @@ class _Waiting:
 
 
 class AsyncAppender:
-    """Everybody who appends to a stream through one handle."""
+    """The queue of appends that are made through one handle of a stream."""
 
     def __init__(self, transport: AsyncTransport, url: str) -> None:
         self._transport = transport
         self._url = url
         self._turn = Lock()
-        # Anybody adds to it; only who has the turn takes from it.
+        # Any caller adds to it; only the holder of the lock takes from it.
         self._waiting: deque[_Waiting] = deque()
         self._sender: Task | None = None  # async only
 
     async def append(self, content_type: str, message: bytes, headers: Mapping[str, str]) -> str:
-        """Append a message, with what others have to append at the same time. Gives the offset behind them."""
+        """Append a message, together with others that wait. Gives the offset after them."""
         if headers or kind_of(content_type) is not Kind.JSON:
             async with self._turn:
                 return await self.send(content_type, [message], headers)
@@ -76,7 +76,7 @@ class AsyncAppender:
             raise
 
     def _send_waiting(self) -> None:  # async only
-        """Have what waits sent in a task of its own, which nobody's cancellation ends."""
+        """Send the queue in a task of its own, so that a cancelled caller does not interrupt the messages of others."""
         if self._sender is None or self._sender.done:
             self._sender = spawn(self._send_all, name=f"appends to {self._url}")
 
@@ -86,7 +86,7 @@ class AsyncAppender:
                 await self._send_batch(self._take_batch())
 
     # sync only: def _send_until_settled(self, waiting: _Waiting) -> None:
-    # sync only:     """Send what waits, this message at last: whoever comes first sends for the others too."""
+    # sync only:     """Send the queue until this message is settled: the holder of the lock sends for all."""
     # sync only:     with self._turn:
     # sync only:         while not waiting.settled:
     # sync only:             self._send_batch(self._take_batch())
@@ -103,7 +103,7 @@ class AsyncAppender:
         return offset_of(response.headers)
 
     def _take_batch(self) -> list[_Waiting]:
-        """Take those who wait, in their order, up to a bound."""
+        """Take the next batch, in the order of the queue and bounded in size."""
         batch: list[_Waiting] = []
         size = 0
         while self._waiting and len(batch) < MAX_BATCH_MESSAGES:
@@ -134,7 +134,7 @@ class AsyncAppender:
         except (BadRequest, PayloadTooLarge):
             if len(batch) == 1:
                 raise
-            # Refused as a whole: nothing of it was written, and each can be told what is wrong with its own.
+            # The server refused the batch as a whole and wrote nothing: sent alone, each message gets its own answer.
             for waiting in batch:
                 await self._send_batch([waiting])
         else:
@@ -143,7 +143,7 @@ class AsyncAppender:
 
 
 def offset_of(headers: Mapping[str, str]) -> str:
-    """Give the offset that an answer to a write tells."""
+    """Give the offset in the answer to an append."""
     offset = headers.get("Stream-Next-Offset")
     if offset is None:
         raise NotAStream("the answer to an append has no Stream-Next-Offset: is this the URL of a stream?")

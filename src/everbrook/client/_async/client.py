@@ -3,7 +3,7 @@
     async with AsyncClient() as client:
         print(await client.stream("chat/1").read().all())
 
-A handle asks the server for nothing until something is done with it.
+Making a handle sends no request.
 """
 
 import os
@@ -46,9 +46,9 @@ class AsyncClient:
     ) -> None:
         """Speak to the server at `url`: its origin, or the URL of its stream root.
 
-        Without `url` and `token` the environment says them (EVERBROOK_URL, EVERBROOK_TOKEN). A `token` that is a
-        function is asked when it is first needed, and again when the server answers 401; `headers` and `params` that
-        are functions are asked for every request. `http` makes the requests if it is given, and stays its owner's.
+        `url` and `token` default to the variables EVERBROOK_URL and EVERBROOK_TOKEN. A `token` that is a function is
+        called when it is first needed, and again when the server answers 401; functions in `headers` and `params` are
+        called for every request. `http` sends the requests if it is given, and its owner closes it.
         """
         self._server = parse_server(server_url(url))
         self._transport = AsyncTransport(
@@ -79,7 +79,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Events that are recorded with `tee` are stopped first, and their streams say so."""
+        """Stop recordings made with `tee`, each of which ends its stream with that, and close the connections."""
         await self._transport.close()
 
     @overload
@@ -87,7 +87,7 @@ class AsyncClient:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> AsyncStream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:  # noqa: A002 - the word for it
-        """Give a handle of a stream: a path below the stream root, or a URL of its own. Nothing is asked for yet.
+        """Give a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
 
         Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
         """

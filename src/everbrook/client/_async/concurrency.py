@@ -1,4 +1,4 @@
-"""What waits and what runs beside: all that the two sides of the client do differently.
+"""Waiting and background tasks: all that the two sides of the client do differently.
 
 The names are the same on both sides, so that everything else is the same text.
 """

@@ -1,4 +1,4 @@
-"""Requests through httpx2. No other module of this side knows it."""
+"""Requests through httpx2, which no other module on this side imports except `receiver`."""
 
 from collections.abc import AsyncIterator
 

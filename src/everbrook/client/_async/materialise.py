@@ -3,8 +3,8 @@
     async with stream.materialise() as state:
         state["user"]["1"]
 
-The rule: once it is entered, it is as current as the last page of the stream; where it can't be kept current, whoever
-looks is told so, rather than shown what was.
+The rule: once entered, it is as current as the last page of the stream. When it can't be kept current, every access
+raises the error instead of giving old values.
 """
 
 from collections import deque
@@ -90,9 +90,9 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         state with `InvalidChange`; with `on_invalid` it is handed over and passed by.
         """
         self.offset = BEGINNING
-        """What was applied ends here."""
+        """The changes before this offset are applied."""
         self.closed = False
-        """Whether the stream has ended, so that nothing will change any more."""
+        """Whether the stream is closed, so that the state is final."""
         self._stream = stream
         self._state = State(Schemas(types or {}))
         self._on_invalid = on_invalid
@@ -102,7 +102,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         self._failure: Exception | None = None
         self._current = self._ended = False
         self._moved = Condition()
-        # Held while a page is applied, so that nobody sees half of it.
+        # Held while a page is applied, so that no reader sees a part of it.
         self._applying = RLock()
         self._listeners: WeakSet[AsyncChanges] = WeakSet()
 
@@ -124,12 +124,12 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         await self.close()
 
     async def close(self) -> None:
-        """Stop following. What is held stays as it is."""
+        """Stop following. The values stay as they are."""
         await self._reader.close()
         if self._task is not None:
             self._task.cancel()
         async with self._moved:
-            # A thread that waits for an answer ends with it: that is not waited for.
+            # A thread can't be cancelled while it waits for an answer: it ends with that, and is not waited for.
             await self._moved.wait_until(lambda: self._ended, self._tuning.state_close_secs)
             self._ended = True
             self._moved.notify_all()
@@ -151,14 +151,14 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         return f"<{type(self).__name__} {self._stream.url} at {self.offset} ({counts})>"
 
     def snapshot(self) -> Mapping[str, Mapping[str, Any]]:
-        """The values of this moment, which stay as they are."""
+        """Copy the values as they are now."""
         with self._applying:
             return self._now().snapshot()
 
     async def publish(self, *, keep_history: bool = False) -> str:
         """Publish the state as the stream's snapshot, and give its offset.
 
-        Whoever begins to follow then begins with it. What it stands for is cut from the stream, unless it is kept.
+        New followers begin with it. The messages before it are cut from the stream, unless `keep_history` is set.
         """
         with self._applying:
             data, offset = format_snapshot(self._now()), self.offset
@@ -173,7 +173,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         return listener
 
     async def wait_for(self, predicate: Callable[[Self], T], timeout_secs: float | None = None) -> T:
-        """Wait until a function of the state gives something true, and give that."""
+        """Wait until `predicate` gives a true value for the state, and give that value."""
         found: list[T] = []
 
         def holds() -> bool:
@@ -197,7 +197,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
         await self.wait_for(lambda _: self._state.seen(txid), timeout_secs)
 
     async def _until(self, predicate: Callable[[], bool], timeout_secs: float | None = None) -> None:
-        """Return when something holds, when nothing will change any more, or when it is late."""
+        """Return when the predicate holds, when the state is final, or after the timeout."""
         async with self._moved:
             await self._moved.wait_until(lambda: predicate() or self._ended, timeout_secs)
         self._now()
@@ -234,7 +234,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
             self._moved.notify_all()
 
     async def _restore(self, snapshot: Snapshot) -> None:
-        """Begin anew with a snapshot of the state, as the changes that made it are gone."""
+        """Begin anew with a snapshot, because the changes before it are not retained."""
         with self._applying:
             self._apply(Reset())
             for change in parse_snapshot(snapshot.data):
@@ -259,7 +259,7 @@ class AsyncMaterialiser(Mapping[str, Entities]):
 
 
 def _messages(data: bytes) -> list[Any]:
-    """Read a page; if there is a message in it that can't be read, all of them stay as they are for now."""
+    """Decode a page; if one of its messages can't be decoded, give all of them as raw bytes."""
     try:
         messages: list[Any] = decode_mended(msgspec.json.decode, data or b"[]")
     except ValueError:

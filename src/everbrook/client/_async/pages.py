@@ -1,6 +1,6 @@
 """Pages of a stream one after the other, over broken connections and restarts of the server.
 
-What to ask for is decided by a `ReadState`; here it is asked, waited for, and given up when somebody says so.
+A `ReadState` decides what to request. This module sends the requests, waits between them, and ends when it is closed.
 """
 
 import logging
@@ -43,14 +43,14 @@ class AsyncPages:
         self._stopped = False
         self._guard = threading.Lock()
         self._response: AsyncAnswer | None = None
-        """The events under way, which only whoever holds the guard may interrupt: later they are another's."""
+        """The open event stream. Only the holder of the guard may interrupt it: later its connection has other uses."""
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
-        """Where the position is retained no more, hand the latest snapshot over and go on behind it."""
+        """If the position is no longer retained, hand over the latest snapshot and continue after it."""
         self._snapshot, self._on_snapshot = snapshot, on_snapshot
 
     async def close(self) -> None:
-        """Let the pages end, whoever waits for them."""
+        """End the pages, also for a reader that waits for the next one."""
         async with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -59,7 +59,7 @@ class AsyncPages:
                 self._response.interrupt()
 
     async def each(self) -> AsyncGenerator[Page]:
-        """Give all pages, over whatever breaks on the way."""
+        """Give all pages. Broken connections and temporary refusals are retried."""
         reading = self._reading
         attempts = self._transport.attempts(f"GET {self._url}")
         while not (reading.over or self._given_up()):
@@ -121,7 +121,7 @@ class AsyncPages:
                 if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
                     if self._reading.fall_back():
                         return
-                    # The stream itself, without events, will have none later. Anything else is waited out.
+                    # A stream server without events will have none later; anything else may recover, and is retried.
                     kind = InvalidAnswer if "Stream-Next-Offset" in response.headers else NotAStream
                     raise kind(f"GET {self._url} with live=sse was not answered with events")
                 async with aclosing(self._event_pages(response)) as pages:
@@ -140,7 +140,7 @@ class AsyncPages:
         with self._guard:
             self._response = response
         try:
-            # Whoever gives up says so first, and looks for the answer then.
+            # `close` sets the flag before it looks for the answer, so one of the two sees the other.
             if not self._given_up():
                 began = monotonic()
                 async for received in response.aiter_bytes():
@@ -153,7 +153,7 @@ class AsyncPages:
                 self._response = None
 
     def _without_events(self, ask: Ask, failure: Exception) -> bool:
-        """Tell whether to go on by long-polls: events are refused here, or held back on the way."""
+        """Tell whether to fall back to long-polls: the server refuses events, or a proxy holds them back."""
         if ask.live is not Live.SSE:
             return False
         held_back = isinstance(failure, AnswerLate) and not self._reading.events_seen
@@ -163,7 +163,7 @@ class AsyncPages:
         if self._on_snapshot is None or self._snapshot is None:
             raise gone
         snapshot = await self._snapshot()
-        # What lies before a snapshot that was reached already is not what is missing.
+        # A snapshot at or before the position does not stand for the missing messages.
         if snapshot is None or (self._reading.offset != BEGINNING and snapshot.offset <= self._reading.offset):
             raise gone
         await resolve(partial(self._on_snapshot, snapshot))

@@ -1,6 +1,6 @@
-"""The parts of the client that not every program uses. Each is loaded when it is first asked for here.
+"""The parts of the client that not every program uses. Each is loaded when its name is first used here.
 
-A command that appends a message has no use for readers, and would wait longer for them than for its server.
+A command that appends one message needs no reader, and loading one would take longer than the request.
 """
 
 from typing import TYPE_CHECKING

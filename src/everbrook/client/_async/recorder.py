@@ -33,7 +33,7 @@ _LAST_EPOCH = 2**53 - 1
 _UNFIT = {400, 413}
 
 LAST_WORDS_SECS = 3.0
-"""How long an error waits for being recorded, where the server is away: whoever was cancelled has to end."""
+"""How long an error waits to be recorded while the server is away: a cancelled task must end."""
 
 
 class Recording(Struct, frozen=True):
@@ -53,7 +53,7 @@ class Recording(Struct, frozen=True):
 async def tee(
     events: AsyncSource[T], stream: AsyncStream[Any], recording: Recording, *, detach: bool
 ) -> AsyncGenerator[T, None]:
-    """Pass events on, each recorded. Detached, recording goes on to the end even if nobody takes them any more."""
+    """Record events and pass them on. With `detach`, recording continues when the caller leaves."""
     passed = _recorded(events, stream, recording)
     if detach:
         passed = AsyncRelay(passed, stream._transport).taken()  # noqa: SLF001 - of our own
@@ -63,7 +63,7 @@ async def tee(
 
 
 async def record(events: AsyncSource[Any], stream: AsyncStream[Any], recording: Recording) -> None:
-    """Record events that nobody else wants."""
+    """Record events without passing them on."""
     async with aclosing(_recorded(events, stream, recording)) as passed:
         async for _ in passed:
             pass
@@ -89,8 +89,8 @@ def _producer(stream: AsyncStream[Any], recording: Recording) -> AsyncProducer[A
     batching = Batching(linger_secs=recording.linger_secs)
     if not recording.claim:
         return stream._producer(batching)  # noqa: SLF001 - of our own
-    # A later epoch fences earlier ones, so whoever begins later takes a lower one, and is refused. It is this writer's
-    # alone, so what the server has of it already is its own.
+    # A higher epoch fences lower ones, so a later recording takes a lower one and is refused. No other writer uses this
+    # epoch, so a duplicate is this writer's own.
     epoch = _LAST_EPOCH - time_ns() // 1000
     return stream._producer(batching, id=CLAIMED, epoch=epoch, known_new=True)  # noqa: SLF001 - of our own
 
@@ -99,7 +99,7 @@ async def _create(stream: AsyncStream[Any], recording: Recording) -> None:
     try:
         head = await stream.create()
     except Conflict:
-        # One that is there with other settings, a lifetime for instance, will do.
+        # A stream that exists with other settings, such as a lifetime, will do.
         head = await stream.head()
     if kind_of(head.content_type) is not Kind.JSON and recording.encode is encode_event:
         raise ValueError(
@@ -109,7 +109,7 @@ async def _create(stream: AsyncStream[Any], recording: Recording) -> None:
 
 
 class AsyncRecorder:
-    """Appends events, until the stream refuses them."""
+    """Appends the events of one recording, and its last message."""
 
     def __init__(self, stream: AsyncStream[Any], producer: AsyncProducer[Any], recording: Recording) -> None:
         self._stream = stream
@@ -138,12 +138,12 @@ class AsyncRecorder:
             if not self._ending:
                 self._ending = True
                 message = self._encoded(error)
-                # Beside whoever calls: they may have been cancelled, and must not be in the middle of this.
+                # In a task of its own, because the caller may be cancelled again in the middle of this.
                 spawn(self._say, message, error, name="everbrook: last words of a generation")
             await self._moved.wait_until(lambda: self._said, LAST_WORDS_SECS)
 
     async def stop(self) -> None:
-        """Record that nobody will take the events any more."""
+        """Record that the generation was stopped."""
         await self.fail(GeneratorExit())
 
     def _encoded(self, error: BaseException) -> object:
@@ -153,13 +153,13 @@ class AsyncRecorder:
             return self._substitute(error, problem)
 
     def _substitute(self, error: BaseException, problem: Exception) -> bytes:
-        """Give a last message that can be written in any case."""
+        """Give a last message that can always be encoded."""
         error.add_note(f"the last message of {self._stream.name!r} is a substitute: {problem!r}")
         return encode_failure_discreetly(error)
 
     async def _say(self, message: object, error: BaseException) -> None:
         try:
-            # The error that is on its way says more than one about recording it.
+            # The error of the generation is raised already, and says more than one of recording it.
             with suppress(ProtocolError, ClientError):
                 await self._end(message, error)
         finally:
@@ -168,9 +168,9 @@ class AsyncRecorder:
                 self._moved.notify_all()
 
     async def _end(self, message: object, error: BaseException) -> None:
-        """Close the stream with the last message; if that can't be written, with one of our own that can."""
+        """Close the stream with the last message, or with a substitute if that one can't be appended."""
         try:
-            await self._producer.flush()  # what is refused must not take events with it
+            await self._producer.flush()  # a refused last message must not be in one batch with events
             await (self._producer.close() if message is None else self._producer.close(message))
         except Exception as problem:
             if isinstance(problem, ProtocolError | ClientError) and not _of_the_message(problem):
@@ -186,12 +186,12 @@ class AsyncRecorder:
 
 
 def _of_the_message(error: Exception) -> bool:
-    """Tell whether the stream takes other messages, just not this one."""
+    """Tell whether the server refused this message, and would take others."""
     return isinstance(error, ProtocolError) and error.status in _UNFIT
 
 
 class AsyncRelay(Generic[T]):
-    """Lets one run ahead and the other follow: the events of a background task, for a caller who may leave."""
+    """Runs events in a background task, and queues them for a caller who may leave."""
 
     def __init__(self, events: AsyncGenerator[T, None], transport: AsyncTransport) -> None:
         self._events = events

@@ -1,6 +1,6 @@
-"""Where events come from: libraries give them in many shapes, and all of them are taken.
+"""Sources of events: iterators, contexts, awaitables and functions, as libraries give them.
 
-The rule: what was opened here is closed here, whoever stops first.
+The rule: what is opened here is closed here, whether the source or its reader ends first.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable

@@ -1,4 +1,4 @@
-"""Requests: with the user's token, headers and parameters, made again where that does no harm."""
+"""Requests with the user's token, headers and parameters, repeated where that is safe."""
 
 import logging
 import random
@@ -34,7 +34,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class AsyncTransport:
-    """One server as all streams of a client see it."""
+    """Sends the requests of a client and of all its streams."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class AsyncTransport:
         timeout_secs: float,
         tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
-        """Send through `http`, which stays its owner's, or through connections of its own.
+        """Send through `http`, which its owner closes, or through connections of its own.
 
-        Token and headers go to the server of the URL `home`, and to no other.
+        Token and headers are sent to the server of the URL `home` only.
         """
         wrong_side = http is not None and not iscoroutinefunction(http.send)  # async only
         # sync only: wrong_side = http is not None and iscoroutinefunction(http.send)
@@ -77,7 +77,7 @@ class AsyncTransport:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What makes another transport that asks as this one does, through connections of its own."""
+        """The arguments of another transport with the same settings, and with connections of its own."""
         return {
             "home": self._home,
             "token": self._token,
@@ -95,7 +95,7 @@ class AsyncTransport:
         with self._guard:
             if self._closed:
                 raise ClientError("this client is closed and can send no more requests")
-            # Connections of the process that this one was forked from, or of another loop, are let go of as they are.
+            # Connections of the parent process or of another event loop can't be closed from here: they are dropped.
             if self._own is None or self._place != place():
                 self._own, self._place = self._over(), place()
             return self._own
@@ -110,7 +110,7 @@ class AsyncTransport:
             self._endings.discard(end)
 
     async def close(self) -> None:
-        """End what is under way, all of it at a time; then close the connections, unless they are somebody else's."""
+        """End all recordings at the same time; then close the connections, unless they were given."""
         for task in [spawn(end, name="everbrook: the end of a recording") for end in list(self._endings)]:
             await task.join()
         with self._guard:
@@ -120,7 +120,7 @@ class AsyncTransport:
             await own.aclose()
 
     def attempts(self, what: str, *, repeatable: bool = True) -> Attempts:
-        """Begin to count attempts at something."""
+        """Count the attempts at one request."""
         return Attempts(self.retry, what, random.random, repeatable=repeatable)
 
     async def request(
@@ -133,7 +133,7 @@ class AsyncTransport:
         content: Content = None,
         attempts: Attempts | None = None,
     ) -> AsyncAnswer:
-        """Ask until there is an answer. What is no success is raised, refusals as their own classes."""
+        """Send a request until it is answered. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
             try:
@@ -156,7 +156,7 @@ class AsyncTransport:
         content: Content = None,
         timeout_secs: float | None = None,
     ) -> AsyncAnswer:
-        """Ask once."""
+        """Send a request once, and read the answer."""
         async with self.open(
             method, url, query=query, headers=headers, content=content, timeout_secs=timeout_secs
         ) as response:
@@ -174,7 +174,7 @@ class AsyncTransport:
         content: Content = None,
         timeout_secs: float | None = None,
     ) -> AsyncIterator[AsyncAnswer]:
-        """Ask once, for an answer whose body is read as it arrives. A token that is not valid any more is renewed."""
+        """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
         request, answer = await self._send(method, url, query, headers, content, timeout_secs)
         if answer.status_code == _UNAUTHORIZED and callable(self._token) and "Authorization" not in (headers or {}):
             await answer.aclose()
@@ -203,7 +203,7 @@ class AsyncTransport:
         given = {**(await _resolved(self._params) if at_home else {}), **(query or {})}
         request = Request(
             method,
-            # A server need not take a `+` for a space, as forms do.
+            # In a URL, a server need not read `+` as a space, as it does in a form.
             f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
             {**credentials, **(headers or {})},
             content,
@@ -218,11 +218,11 @@ class AsyncTransport:
             ) from error
 
     async def credentials(self) -> dict[str, str]:
-        """Give the headers that go with every request."""
+        """Give the token and the headers that are sent with every request."""
         return {**await self._authorization(), **await _resolved(self._headers)}
 
     def _forget(self, refused: str | None) -> None:
-        """Have the token asked for again, unless somebody has done so since the refused one was sent."""
+        """Renew the token, unless another request has done so since the refused one was sent."""
         if refused == f"Bearer {self._token_text}":
             self._token_text = None
 
@@ -237,7 +237,7 @@ async def _resolved(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 def _require_server(method: str, answer: AsyncAnswer, asked: str) -> None:
-    """Refuse answers that are not a stream server's: whoever takes them for a success loses what was sent."""
+    """Refuse the answer of another kind of server: taken for a success, it would lose the message that was sent."""
     if answer.status_code in _REDIRECTS and "Location" in answer.headers:
         raise Redirected(asked, answer.headers["Location"])
     is_page = answer.headers.get("Content-Type", "").startswith("text/html")

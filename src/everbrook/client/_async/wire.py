@@ -1,4 +1,4 @@
-"""What sends requests, whichever library that is, and the answers that come back."""
+"""The interface to an HTTP library: it sends requests and gives answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -7,13 +7,13 @@ from everbrook.client.wire.request import Request
 
 
 class AsyncAnswer(ABC):
-    """An answer, whose body is still to be read. Reading it may raise a `ConnectionBroken`."""
+    """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
     headers: Mapping[str, str]
-    """The headers, whose names are the same in any case."""
+    """The headers, found by their names in any case."""
     content: bytes = b""
-    """The body, once it was read as a whole."""
+    """The body, after `aread`."""
 
     @abstractmethod
     def aiter_bytes(self) -> AsyncIterator[bytes]:
@@ -21,11 +21,11 @@ class AsyncAnswer(ABC):
 
     @abstractmethod
     async def aclose(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End the answer for whoever waits for more of it, as if its connection broke."""
+        """End the answer for a reader that waits in another task, as if the connection broke."""
 
     async def aread(self) -> bytes:
         """Read the body as a whole."""
@@ -34,7 +34,7 @@ class AsyncAnswer(ABC):
 
 
 class AsyncWire(ABC):
-    """Connections, over which requests are sent."""
+    """Connections that send requests."""
 
     @abstractmethod
     async def send(self, request: Request) -> AsyncAnswer:

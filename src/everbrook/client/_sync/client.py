@@ -4,7 +4,7 @@
     with Client() as client:
         print(client.stream("chat/1").read().all())
 
-A handle asks the server for nothing until something is done with it.
+Making a handle sends no request.
 """
 
 import os
@@ -47,9 +47,9 @@ class Client:
     ) -> None:
         """Speak to the server at `url`: its origin, or the URL of its stream root.
 
-        Without `url` and `token` the environment says them (EVERBROOK_URL, EVERBROOK_TOKEN). A `token` that is a
-        function is asked when it is first needed, and again when the server answers 401; `headers` and `params` that
-        are functions are asked for every request. `http` makes the requests if it is given, and stays its owner's.
+        `url` and `token` default to the variables EVERBROOK_URL and EVERBROOK_TOKEN. A `token` that is a function is
+        called when it is first needed, and again when the server answers 401; functions in `headers` and `params` are
+        called for every request. `http` sends the requests if it is given, and its owner closes it.
         """
         self._server = parse_server(server_url(url))
         self._transport = Transport(
@@ -80,7 +80,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Events that are recorded with `tee` are stopped first, and their streams say so."""
+        """Stop recordings made with `tee`, each of which ends its stream with that, and close the connections."""
         self._transport.close()
 
     @overload
@@ -88,7 +88,7 @@ class Client:
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> Stream[T]: ...
     def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:  # noqa: A002 - the word for it
-        """Give a handle of a stream: a path below the stream root, or a URL of its own. Nothing is asked for yet.
+        """Give a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
 
         Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
         """

@@ -1,5 +1,5 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/httpx_wire.py: change that file, not this one.
-"""Requests through httpx2. No other module of this side knows it."""
+"""Requests through httpx2, which no other module on this side imports except `receiver`."""
 
 from collections.abc import Iterator
 

@@ -42,17 +42,17 @@ class Reader(Generic[T]):
         self._caught_up = False
 
     def close(self) -> None:
-        """Let the loop over this reader end, whoever runs it: at once where it waits for events or to try again,
-        and with the answer where a long-poll is under way.
+        """End the loop over this reader, from any task: at once if it waits for events or the next attempt, and
+        with the answer if a long-poll is under way.
         """
         self._pages.close()
 
     def keep(self, offsets: Offsets) -> None:
-        """Begin at the offset that is kept there, if one is, and keep there how far it has come."""
+        """Begin at the offset that is saved there, if any, and save the progress there."""
         self._offsets = offsets
 
     def recover(self, snapshot: Callable[[], Any], on_snapshot: Callable[[Snapshot], Any]) -> None:
-        """Where the position is retained no more, hand the latest snapshot over and go on behind it."""
+        """If the position is no longer retained, hand over the latest snapshot and continue after it."""
         self._pages.recover(snapshot, on_snapshot)
 
     @property
@@ -146,21 +146,21 @@ class Reader(Generic[T]):
             self._saved_at = monotonic()
 
     def _save_now_and_then(self) -> None:
-        """Keep how far it has come within a page too: a program need not get to the end of one."""
+        """Save the progress within a page too, because a program may end before the end of the page."""
         if self._handed and monotonic() - self._saved_at >= self._save_secs:
             offset = self.offset
             if self._page is None or offset != self._page.offset:
                 self._save(offset)
 
     def _save_handled(self) -> None:
-        """Keep how far a page that was left halfway was handled. Its last value counts when the next is asked for."""
+        """Save the progress in a page that was left halfway. A value is handled when the next one is requested."""
         if self._page is not None and self._handed > 1:
             offset = self._page.offset_after(self._handed - 1)
             if offset is not None:
                 self._save(offset)
 
     def _kept(self) -> Generator[Page]:
-        """Give the pages that say something, from where the last run of the program stopped."""
+        """Give the pages with news, from the position that the last run of the program saved."""
         if self._offsets is not None and (kept := resolve(self._offsets.load)):
             self._reading.resume(kept)
         with closing(self._pages.each()) as pages:
@@ -178,7 +178,7 @@ def _text_decoder() -> codecs.IncrementalDecoder:
 
 
 def _values_before_misfit(page: Page, decoder: codecs.IncrementalDecoder) -> tuple[list[Any], InvalidMessage | None]:
-    """Give the values of a page up to the first that is not of the type, and that."""
+    """Give the values of a page before the first misfit, and its error if there is one."""
     try:
         return _values_of(page, decoder), None
     except InvalidMessage as misfit:

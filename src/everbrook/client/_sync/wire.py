@@ -1,5 +1,5 @@
 # Written by tools/mirror.py from src/everbrook/client/_async/wire.py: change that file, not this one.
-"""What sends requests, whichever library that is, and the answers that come back."""
+"""The interface to an HTTP library: it sends requests and gives answers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
@@ -8,13 +8,13 @@ from everbrook.client.wire.request import Request
 
 
 class Answer(ABC):
-    """An answer, whose body is still to be read. Reading it may raise a `ConnectionBroken`."""
+    """An answer whose body is not read yet. Reading it may raise `ConnectionBroken`."""
 
     status_code: int
     headers: Mapping[str, str]
-    """The headers, whose names are the same in any case."""
+    """The headers, found by their names in any case."""
     content: bytes = b""
-    """The body, once it was read as a whole."""
+    """The body, after `read`."""
 
     @abstractmethod
     def iter_bytes(self) -> Iterator[bytes]:
@@ -22,11 +22,11 @@ class Answer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """End the answer for whoever waits for more of it, as if its connection broke."""
+        """End the answer for a reader that waits in another task, as if the connection broke."""
 
     def read(self) -> bytes:
         """Read the body as a whole."""
@@ -35,7 +35,7 @@ class Answer(ABC):
 
 
 class Wire(ABC):
-    """Connections, over which requests are sent."""
+    """Connections that send requests."""
 
     @abstractmethod
     def send(self, request: Request) -> Answer:
