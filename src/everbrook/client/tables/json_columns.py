@@ -1,7 +1,8 @@
 """JSON messages to Arrow arrays, exactly.
 
-pyarrow's own parser is quick and reads most streams. It refuses columns of several types, rounds large integers and
-takes strings that look like times for times; where it would, the messages are decoded and put together value by value.
+This is the one engine for it: the connector for Spark and the lake read through `read_columns` and write text by
+`text_of`. pyarrow's parser is fast and reads most streams. It refuses columns of several types, rounds large integers
+and reads strings that look like times as times: then the messages are decoded and converted value by value.
 """
 
 import json
@@ -27,11 +28,11 @@ Decode = Callable[[bytes], list[Any]]
 
 
 class _Inexact(Exception):
-    """The quick parser may have changed a value, or can't give what is asked for."""
+    """The fast parser may have changed a value, or can't give the type that is needed."""
 
 
 def decode(messages: bytes) -> list[Any]:
-    """Read messages value by value. A number beyond all that Python reads as one is its text."""
+    """Decode messages value by value. A number that Python can't hold becomes its text."""
     document = b"[%b]" % messages
     try:
         values: list[Any] = decode_mended(msgspec.json.decode, document)
@@ -47,8 +48,7 @@ def decode(messages: bytes) -> list[Any]:
 def parse(messages: bytes, expected: Shape, decode: Decode = decode) -> tuple[pa.Array | None, Shape]:
     """Find the shape of messages that are joined by commas, and add it to that of those before them.
 
-    Gives them as an array too where that is what it took to find out. Only what the quick parser can't read is
-    decoded value by value, by `decode`.
+    Gives them as an array too if the fast parser could read them; otherwise they were decoded by `decode`.
     """
     if not expected.mixed:
         try:
@@ -71,7 +71,7 @@ def _parse_quickly(messages: bytes, expected: Shape) -> tuple[pa.Array, Shape]:
 
 
 def conform(array: pa.Array | None, messages: bytes, shape: Shape, decode: Decode = decode) -> pa.Array:
-    """Give messages the type of a shape that holds them and others, if possible from what was read of them."""
+    """Convert messages to the type of a shape that holds them and others, from their array if that is possible."""
     if array is not None:
         try:
             return _widened(array, shape.type)
@@ -81,7 +81,7 @@ def conform(array: pa.Array | None, messages: bytes, shape: Shape, decode: Decod
 
 
 def _widened(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Add columns without values, and make floats of integers; what the shape took care of is exact."""
+    """Add columns of nulls, and turn integers into floats where the shape says that this is exact."""
     if array.type == type_:
         return array
     if pa.types.is_null(array.type):
@@ -111,7 +111,7 @@ def parse_as(messages: bytes, shape: Shape, decode: Decode = decode) -> pa.Array
 
 
 def _parse_apart(messages: bytes, shape: Shape) -> pa.Array:
-    """Read the fields of one type quickly, and value by value only those of several."""
+    """Parse the fields of one type fast, and decode only those of several types value by value."""
     plain = Shape(shape.kinds, {name: child for name, child in shape.fields.items() if not child.mixed})
     if not plain.record:
         raise _Inexact
@@ -183,7 +183,7 @@ def text_of(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# The quick parser
+# The fast parser
 
 
 def read_columns(messages: bytes, schema: pa.Schema) -> pa.Array:
@@ -227,7 +227,7 @@ def _kinds_of(array: pa.Array) -> Kind:
         if not pc.max(pc.abs(array)).as_py() < _LARGEST_EXACT:
             raise _Inexact
         return Kind.FLOAT
-    # What it took for times are strings that look like times: they are read again, as strings.
+    # What it reads as times are strings that look like times: they are read again, as strings.
     return Kind.BOOLEAN if pa.types.is_boolean(array.type) else Kind.STRING
 
 

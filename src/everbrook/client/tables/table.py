@@ -4,9 +4,9 @@ orders = client.stream("orders").table()
 duckdb.sql("select status, count(*) from orders group by status")
 polars.DataFrame(orders)
 
-It is read when it is used, page by page: whoever takes Arrow streams gets batch after batch, and nobody needs memory
-for the whole. To know its columns, a table of JSON is read once before, unless `columns` gives their types; what fits
-in `HELD_BYTES` of it is kept for the second time. It ends where the stream ended when it was made.
+A table is read when it is used, page by page, so that consumers of Arrow streams get batch after batch and need no
+memory for the whole. To find its columns, a table of JSON is read once before, unless `columns` gives their types; up
+to `HELD_BYTES` of it are kept for the second pass. It ends where the stream ended when the table was made.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,14 +32,14 @@ Pieces = Callable[[str], Iterable[Piece]]
 
 
 class Surveyed(Struct):
-    """What was kept of a table that has been seen once, and where the rest of it begins, if there is any."""
+    """What the first pass over a table kept, and the offset of the rest."""
 
     held: list[tuple[Piece, pa.Array | None]]
     rest: str | None
 
 
 class Table:
-    """Rows of a stream. It can be used any number of times, by everything that knows Arrow's C stream interface."""
+    """Rows of a stream, for everything that knows Arrow's C stream interface, any number of times."""
 
     def __init__(self, name: str, form: Form, pieces: Pieces, offset: str, held_bytes: float = HELD_BYTES) -> None:
         """Stand for the messages that `pieces` gives from an offset."""
@@ -69,7 +69,7 @@ class Table:
                 yield self._form.batch(piece)
 
     def _survey(self) -> Surveyed:
-        """See all of it once, if its form needs that, and keep what there is room for."""
+        """Make the first pass if the form needs one, and keep what there is room for."""
         if self._surveyed is None:
             self._surveyed = self._see_all() if self._form.surveys else Surveyed([], self._offset)
         return self._surveyed
@@ -86,7 +86,7 @@ class Table:
             offset = piece.next_offset
         return surveyed
 
-    # For those who read it
+    # Consumers
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Hand it over as an Arrow stream, which is read batch by batch."""

@@ -1,7 +1,9 @@
-"""Plain HTTP over connections of the standard library, which load in a fraction of the time that httpx2 takes.
+"""A small HTTP/1.1 client over the standard library, which loads in a fraction of the time that httpx2 takes.
 
-Commands are over in an instant, so what they wait for is mostly what they load. The rule: a connection has one request
-at a time, and is used again only if the server has not closed it meanwhile.
+It is the wire of programs that end soon: for most commands, loading httpx2 would take longer than the requests. Give
+it to a `Client` as `http`. For many requests at a time over one connection, see `spark`, which pipelines them.
+
+The rule: a connection has one request at a time, and is used again only if the server has not closed it meanwhile.
 """
 
 import http.client
@@ -26,7 +28,7 @@ _PLAIN = re.compile(
 
 
 class PlainWire(Wire):
-    """Sends requests to plain `http` URLs. Those to any other go through httpx2."""
+    """Sends requests to plain `http` URLs itself, and those to other URLs through httpx2."""
 
     def __init__(self) -> None:
         self._other: Wire | None = None
@@ -119,13 +121,13 @@ class _PlainAnswer(Answer):
             self._connection.close()
 
     def interrupt(self) -> None:
-        """End the answer, unless it is all that comes over its connection: that one is not known any more."""
+        """End the answer, unless the server closes behind it: `http.client` has then let go of the socket."""
         if self._connection.sock is not None:
             shut(self._connection.sock)
 
 
 class Headers(Mapping[str, str]):
-    """Headers, whose names are the same in any case."""
+    """Headers, found by their names in any case."""
 
     def __init__(self, fields: Iterable[tuple[str, str]]) -> None:
         self._values: dict[str, str] = {}
@@ -154,7 +156,7 @@ def _exchange(connection: http.client.HTTPConnection, request: Request, target: 
     try:
         connection.endheaders(request.content or None)
     except OSError as error:
-        unsent = error  # a server that refuses a request need not read all of it: it has answered already
+        unsent = error  # a server may refuse a request before it has read all of it: then the answer is there
     try:
         with _reading():
             return connection.getresponse()
@@ -164,7 +166,7 @@ def _exchange(connection: http.client.HTTPConnection, request: Request, target: 
 
 @contextmanager
 def _reading() -> Iterator[None]:
-    """Say what goes wrong while an answer is read in the client's words."""
+    """Translate the errors of reading an answer into those of the client."""
     try:
         yield
     except TimeoutError as error:
@@ -185,7 +187,7 @@ def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:
-    """Tell whether something came without being asked for: the server has closed the connection."""
+    """Tell whether there is something to read on an idle connection, which means that the server has closed it."""
     # `select.select` takes no descriptor above 1023.
     with selectors.DefaultSelector() as selector:
         selector.register(connection.sock, selectors.EVENT_READ)

@@ -1,4 +1,4 @@
-"""What both sides of the client have in common where they meet httpx2: its errors, in the client's words."""
+"""What both sides of the client share for httpx2: errors, timeouts and the TLS context."""
 
 import os
 import ssl
@@ -45,7 +45,7 @@ def _state_of(path: str) -> tuple[int, int, int] | None:
 
 @contextmanager
 def translated(request: Request) -> Iterator[None]:
-    """Raise what goes wrong with a request or its answer as an error of the client's own."""
+    """Raise the errors of httpx2 as those of the client."""
     try:
         yield
     except httpx2.DecodingError as error:
@@ -65,5 +65,5 @@ def _kind_of(error: httpx2.TransportError) -> type[ConnectionBroken]:
 
 
 def timeouts_of(request: Request) -> httpx2.Timeout:
-    """Say how long to wait in httpx2's words."""
+    """Give the timeouts of a request as httpx2 takes them."""
     return httpx2.Timeout(request.timeout_secs, read=request.read_timeout_secs)

@@ -1,7 +1,7 @@
-"""HTTP as the client sees it: a request, and what can break between it and its answer.
+"""A request, and the errors between it and its answer.
 
-The rule: nobody but `httpx`, and its two sides, knows which library sends requests. It is loaded when a client is made
-without a wire of its own, so that the command line, which has one, never waits for it.
+The rule: `httpx` and what imports it are the only modules that know httpx2. They are loaded when a client is made
+without a wire of its own, so that the command line, which has one, never waits for them.
 
 ConnectionBroken    the request may have been done or not
 ├── NotConnected    it was never sent
@@ -16,19 +16,19 @@ from msgspec import Struct
 
 
 class ConnectionBroken(Exception):
-    """A connection ended before its answer did, or what came over it was not HTTP."""
+    """The connection ended before the answer did, or did not carry HTTP."""
 
 
 class NotConnected(ConnectionBroken):
-    """There was no connection to send a request over."""
+    """No connection could be made, so the request was not sent."""
 
 
 class AnswerLate(ConnectionBroken):
-    """Nothing came for longer than somebody wanted to wait."""
+    """Nothing arrived within the timeout."""
 
 
 class Request(Struct, frozen=True):
-    """What is asked, and how long is waited: for a connection or for room to send, and for each part of the answer."""
+    """A request with its timeouts: to connect and send, and for each part of the answer."""
 
     method: str
     url: str
@@ -42,6 +42,6 @@ class Request(Struct, frozen=True):
 
 
 def shut(connection: socket.socket) -> None:
-    """End a connection that somebody waits for: to close it would not wake them, this does."""
+    """End a connection that another thread reads from: closing it would not wake the reader, this does."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
