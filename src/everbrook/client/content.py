@@ -46,7 +46,7 @@ def kind_of(content_type: str) -> Kind:
 
 
 def content_type_for(value: object) -> str:
-    """Choose the content type of a stream that is created with a value and nothing else is said of."""
+    """Choose the content type of a stream from its first value."""
     if isinstance(value, bytes | bytearray | memoryview):
         return BINARY
     return TEXT if isinstance(value, str) else JSON
@@ -69,7 +69,7 @@ class Codec(Generic[T]):
         raise TypeError(f"a {kind.value} stream takes str or bytes, got {type(value).__name__}: {value!r:.80}")
 
     def decode_all(self, data: bytes) -> list[T]:
-        """Read the array of messages that a page of a JSON stream is."""
+        """Decode a page of a JSON stream, which is an array of messages."""
         if not data:
             return []
         try:
@@ -83,7 +83,7 @@ class Codec(Generic[T]):
         return values
 
     def _first_misfit(self, data: bytes) -> InvalidMessage | None:
-        """Find the message that is not of the type, if it is a page of JSON at all."""
+        """Find the first message that is not of the type, if the page is JSON."""
         before: list[T] = []
         with suppress(ValueError, RecursionError):
             for message in split_array(data):
@@ -119,7 +119,7 @@ def join(kind: Kind, messages: Sequence[bytes]) -> bytes:
 
 
 def _decode_patiently(data: bytes) -> list[Any] | None:
-    """Read numbers that have no place in a float or an int of usual size, or give None if it is no array of JSON."""
+    """Decode numbers beyond float and the usual size of int. Gives None if the data is not an array of JSON."""
     try:
         values = json.loads(mend(data), parse_int=_large_int)
     except (ValueError, RecursionError):
@@ -137,7 +137,7 @@ def _encode_json(value: object) -> bytes:
         encoded, plain = str(dump(by_alias=True)).encode(), value.model_dump  # type: ignore[attr-defined]
     else:
         encoded, plain = msgspec.json.encode(value, enc_hook=_encode_model), partial(_plain, value)
-    # What is no number in JSON became null. Only where there is one is it worth a look.
+    # nan and infinity have become null: only a message with a null can hold them.
     if b"null" in encoded and has_no_number(plain()):
         raise ValueError(f"nan and infinity can't be written as JSON, got {value!r:.80}")
     return encoded
@@ -148,7 +148,7 @@ def _plain(value: object) -> object:
 
 
 def has_no_number(value: object) -> bool:
-    """Tell whether something in a value is a float that is no number of JSON: nan, or infinity."""
+    """Tell whether a value contains nan or infinity, which JSON does not have."""
     if isinstance(value, float):
         return not isfinite(value)
     if isinstance(value, dict):
@@ -157,7 +157,7 @@ def has_no_number(value: object) -> bool:
 
 
 def _encode_model(value: object) -> object:
-    """Let models of pydantic stand inside other values. Their aliases are what they are read by."""
+    """Encode a pydantic model inside another value, by its aliases, as it is read by them."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
@@ -165,7 +165,7 @@ def _encode_model(value: object) -> object:
 
 
 def _decode_model(type_: Any, value: object) -> object:
-    """Read a model of pydantic that stands inside another type, by its rules for JSON."""
+    """Decode a pydantic model inside another type, by its rules for JSON."""
     validate = getattr(type_, "model_validate_json", None)
     if validate is None:
         raise TypeError(f"a value of type {type_.__name__} cannot be read from JSON")

@@ -1,23 +1,23 @@
-"""What can go wrong on the client's side. What a server refuses is a `ProtocolError`, of the server's own class.
+"""Errors of the client. What a server refuses is a `ProtocolError`, of the same class as on the server.
 
 ClientError
-├── Unreachable       no answer, however often it was asked
+├── Unreachable       no answer after all attempts
 ├── AppendUncertain   an append was sent and not answered
-├── ProducerReused    a producer whose name and numbers were used before
-├── InvalidAnswer     an answer that makes no sense
+├── ProducerReused    a producer whose id and numbers were used before
+├── InvalidAnswer     an answer that breaks the protocol
 │   ├── NotAStream    an answer of something else: a web page, a redirect (Redirected)
 │   └── InvalidMessage  a message that is not of the type asked for
 ├── Unsupported       an extension of the protocol that this server does not have
 ├── StreamRewound     a stream that ends before what was read of it
-├── StateEnded        a change that was waited for, and can't come any more
-└── ChangesMissed     changes that were taken too slowly to be kept
+├── StateEnded        an awaited change that can't come any more
+└── ChangesMissed     changes that were dropped because their reader was too slow
 """
 
 from typing import Any
 
 
 class ClientError(Exception):
-    """A request did not come to its end, though no server refused it."""
+    """A request failed, though no server refused it."""
 
 
 class Unreachable(ClientError):
@@ -25,23 +25,23 @@ class Unreachable(ClientError):
 
 
 class AppendUncertain(ClientError):
-    """The connection broke after an append was sent: it may be in the stream or not. A producer has no such doubt."""
+    """The connection broke after an append was sent, which may be in the stream or not. A producer excludes this."""
 
 
 class ProducerReused(ClientError):
-    """The server knows this producer's numbers already, so it took what is new for a repetition."""
+    """The server knows the numbers of this producer already, so it takes new messages for duplicates."""
 
 
 class InvalidAnswer(ClientError):
-    """An answer is not what the protocol says: something else may be at this URL."""
+    """An answer breaks the protocol: another kind of server may be at this URL."""
 
 
 class NotAStream(InvalidAnswer):
-    """Something else than a stream server answers: a proxy, the page of a hotel's network, another application."""
+    """The answer of another kind of server: a proxy, the login page of a network, another application."""
 
 
 class Redirected(NotAStream):
-    """The answer leads elsewhere. Nothing is sent there: it may be another server, which must not see the token."""
+    """The answer is a redirect. It is not followed, because another server must not see the token."""
 
     def __init__(self, asked: str, location: str) -> None:
         super().__init__(f"{asked} is answered with a redirect to {location!r}: if that is the server, give its URL")
@@ -49,7 +49,7 @@ class Redirected(NotAStream):
 
 
 class InvalidMessage(InvalidAnswer):
-    """A message is not of the type that was asked for. Read on from `next_offset`, if it is known, to pass it."""
+    """A message is not of the type asked for. To skip it, read from `next_offset`, if that is known."""
 
     def __init__(self, words: str, before: list[Any], next_offset: str | None = None) -> None:
         """Carry the values of the messages that came before it in its page."""
@@ -59,7 +59,7 @@ class InvalidMessage(InvalidAnswer):
 
 
 class Unsupported(ClientError):
-    """The server does not have what the request needs, which is not part of the base protocol."""
+    """The server does not have an extension of the protocol that the request needs."""
 
 
 class StreamRewound(ClientError):
@@ -67,8 +67,8 @@ class StreamRewound(ClientError):
 
 
 class StateEnded(ClientError):
-    """What was waited for can't come any more: the stream is closed, or the state is."""
+    """An awaited change can't come any more: the stream is closed, or the state is."""
 
 
 class ChangesMissed(ClientError):
-    """Changes were taken so slowly that they were not kept: look at the state, and begin anew."""
+    """Changes were dropped because their reader was too slow: look at the state, and begin anew."""

@@ -23,7 +23,7 @@ def encode_event(event: object) -> bytes:
         message = msgspec.json.encode(event, enc_hook=_plain)
     except TypeError as error:
         raise TypeError(_unfit(event, str(error))) from None
-    # What is no number in JSON became null. Only where there is one is it worth a look.
+    # nan and infinity have become null: only a message with a null can hold them.
     if b"null" in message and has_no_number(msgspec.to_builtins(event, enc_hook=_dumped)):
         raise ValueError(_unfit(event, f"it holds nan or infinity, {event!r:.80}"))
     return message
@@ -60,18 +60,18 @@ def is_failure(message: object) -> bool:
 
 
 def _stopped(error: BaseException) -> bool:
-    """A caller that leaves, a task that is cancelled and an interrupted process stop a generation; it does not fail."""
+    """A caller that leaves, a cancelled task and an interrupt stop a generation: this is not a failure."""
     return not isinstance(error, Exception)
 
 
 def _failure(kind: str, text: str) -> bytes:
-    # Names of files may be no text, and errors have them: JSON can't.
+    # Errors may contain file names that are not valid Unicode, which JSON can't hold.
     readable = text.encode("utf-8", "backslashreplace").decode()
     return msgspec.json.encode({"type": FAILED, "error": {"type": kind, "message": readable}})
 
 
 def _plain(value: object) -> object:
-    """Let models of pydantic and errors stand anywhere in an event."""
+    """Encode pydantic models and errors inside an event."""
     dump = getattr(value, "model_dump_json", None)
     if dump is not None and not isinstance(value, type):
         return msgspec.Raw(dump(by_alias=True).encode())
@@ -81,6 +81,6 @@ def _plain(value: object) -> object:
 
 
 def _dumped(value: object) -> object:
-    """Give the values of a model of pydantic before they are JSON; nothing else that can be written hides numbers."""
+    """Give the values of a pydantic model before they are JSON: only there can nan hide from `to_builtins`."""
     dump = getattr(value, "model_dump", None)
     return None if dump is None else dump(mode="json", warnings=False)

@@ -18,7 +18,7 @@ class Head(Struct, frozen=True):
     offset: str
     closed: bool = False
     created: bool = False
-    """Whether this very request created it."""
+    """Whether this request created it."""
     ttl_secs: int | None = None
     expires_at: datetime | None = None
     etag: str | None = None
@@ -32,7 +32,7 @@ class Head(Struct, frozen=True):
 
 
 class KnownProducer(Struct, frozen=True):
-    """What a server knows of a producer."""
+    """The state of a producer on the server."""
 
     epoch: int
     seq: int
@@ -45,11 +45,11 @@ class ProducerHead(Struct, frozen=True):
     content_type: str
     known: KnownProducer | None
     tells: bool
-    """Whether this server tells what it knows of producers."""
+    """Whether this server tells the state of producers."""
 
 
 class StreamInfo(Struct, frozen=True, omit_defaults=True):
-    """A stream in a list. One of status `Deleted` has its name, and its end and incarnation as far as they are told."""
+    """A stream in a list. Of a stream with the status `Deleted`, only the name is certain to be there."""
 
     name: str = field(name="stream_id")
     status: str
@@ -75,7 +75,7 @@ class StreamInfo(Struct, frozen=True, omit_defaults=True):
 
 
 class Changes(Struct, frozen=True):
-    """The streams that moved, and the token to ask with the next time."""
+    """The streams that changed, and the token for the next request."""
 
     streams: list[StreamInfo]
     token: str
@@ -113,7 +113,7 @@ class BucketPage(Struct):
 
 
 class Snapshot(Struct, frozen=True):
-    """What the messages before `offset` add up to."""
+    """The state that the messages before `offset` add up to."""
 
     offset: str
     data: bytes

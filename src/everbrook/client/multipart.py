@@ -1,4 +1,4 @@
-"""Bootstraps as they arrive: parts of a multipart entity, cut anywhere on their way (002 §3.2, RFC 2046 §5.1)."""
+"""Decoding of bootstraps: parts of a multipart entity, received in arbitrary pieces (002 §3.2, RFC 2046 §5.1)."""
 
 import re
 
@@ -17,7 +17,7 @@ class Part(Struct, frozen=True):
 
 
 class PartDecoder:
-    """Reads the parts of one entity from bytes as they arrive."""
+    """Decodes the parts of one entity from received bytes."""
 
     def __init__(self, content_type: str) -> None:
         """Read an entity of a content type, which tells the boundary."""
@@ -38,7 +38,7 @@ class PartDecoder:
         self._buffer += received
         parts: list[Part] = []
         start = 0
-        # Two more bytes tell whether a delimiter is the last, or none at all. While they are missing it is found again.
+        # The two bytes after a delimiter tell whether it is the last one, or none. Until they come, it is found again.
         while (at := self._buffer.find(self._delimiter, search)) >= 0:
             search = at + len(self._delimiter)
             behind = bytes(self._buffer[search : search + 2])

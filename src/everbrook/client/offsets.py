@@ -1,7 +1,6 @@
-"""Where a reader keeps how far it has come, so that the next run of a program goes on there.
+"""Places where a reader saves its offset, so that the next run of a program continues there.
 
-What is kept is a text without spaces: the offset, and behind an `@` the incarnation of the stream if the server tells
-it.
+The saved text has no spaces: the offset, and after an `@` the incarnation of the stream, if the server tells it.
 """
 
 import os
@@ -11,13 +10,13 @@ from typing import Any, Protocol
 
 
 class Offsets(Protocol):
-    """A place for one offset. Both may be coroutine functions where the reader is asynchronous."""
+    """A place for one offset. Both methods may be coroutine functions if the reader is asynchronous."""
 
     def load(self) -> Any:
-        """Give the offset that was saved last, or None."""
+        """Give the last saved offset, or None."""
 
     def save(self, offset: str) -> Any:
-        """Keep an offset: everything before it was handled."""
+        """Save an offset: everything before it was handled."""
 
 
 class FileOffsets:
@@ -27,7 +26,7 @@ class FileOffsets:
         self._path = Path(path)
 
     def load(self) -> str | None:
-        """Read the offset, if there is one. Where none can be saved, that is better known before the first message."""
+        """Read the offset, if there is one. A missing folder is an error here, before the first message is handled."""
         try:
             offset = self._path.read_text("ascii").strip()
         except FileNotFoundError:
@@ -46,7 +45,7 @@ class FileOffsets:
 
     def save(self, offset: str) -> None:
         """Write the offset. A crash leaves the old one or the new one."""
-        # Whoever else saves here at the same time has a draft of its own.
+        # Another process or thread that saves here at the same time has its own draft.
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}.new")
         try:
             with draft.open("w", encoding="utf-8") as file:

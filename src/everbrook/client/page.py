@@ -1,4 +1,4 @@
-"""A page: a piece of a stream as one answer gave it, and where the next one begins."""
+"""A page: the part of a stream that one answer holds, and the offset after it."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -31,7 +31,7 @@ class Page(Struct, frozen=True, dict=True):
     codec: Codec[Any] = _ANY
     told_altered: bool = False
     incarnation: str = ""
-    """Which of the streams that had this name it is of, if the server tells."""
+    """The incarnation of its stream, if the server tells it."""
 
     @property
     def kind(self) -> Kind:
@@ -64,7 +64,7 @@ class Page(Struct, frozen=True, dict=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in it."""
+        """Whether it has no messages."""
         return not self.data or (len(self.data) == len(b"[]") and self.kind is Kind.JSON)
 
     def offset_after(self, count: int) -> str | None:
@@ -75,7 +75,7 @@ class Page(Struct, frozen=True, dict=True):
 
     @cached_property
     def _ends(self) -> list[str]:
-        """The offset behind each message, counted back from the page's end; nothing where that is not known."""
+        """The offset after each message, counted back from the end of the page; empty if offsets do not count bytes."""
         if not (self.exact and self.kind is Kind.JSON and self.next_offset.isdecimal()):
             return []
         sizes = [len(message) + 1 for message in split_array(self.data)]
@@ -88,7 +88,7 @@ class Page(Struct, frozen=True, dict=True):
 
     @property
     def altered(self) -> bool:
-        """Whether it is certainly not what is stored, byte for byte: events turn the CRs of a text into LFs."""
+        """Whether it certainly differs from the stored bytes: events turn the CRs of a text into LFs."""
         if self.told_altered:
             return True
         if not (self.exact and self.kind is Kind.TEXT and self.offset.isdecimal() and self.next_offset.isdecimal()):

@@ -1,4 +1,4 @@
-"""What a user may give for a time, a lifetime or a place in a stream, and how it is written in a request."""
+"""Times, lifetimes and places in a stream, as users give them and as requests carry them."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ Lifetime = timedelta | int
 
 
 def format_moment(moment: Moment) -> str:
-    """Write a time, which has to say its zone."""
+    """Format a time, which must have a zone."""
     if isinstance(moment, str):
         return moment
     if moment.tzinfo is None:
@@ -18,14 +18,14 @@ def format_moment(moment: Moment) -> str:
 
 
 def format_lifetime(lifetime: Lifetime) -> str:
-    """Write a lifetime as whole seconds, rounded up."""
+    """Format a lifetime as whole seconds, rounded up."""
     if isinstance(lifetime, timedelta):
         return str(-(-lifetime // timedelta(seconds=1)))
     return str(lifetime)
 
 
 def start_query(last: int | None, at: Moment | int | None, skip: int | None) -> dict[str, str]:
-    """Say where a read begins, besides its offset."""
+    """Give the query for the beginning of a read, other than its offset."""
     given = {
         "last": None if last is None else str(last),
         "at": None if at is None else str(at) if isinstance(at, int) else format_moment(at),
@@ -35,7 +35,7 @@ def start_query(last: int | None, at: Moment | int | None, skip: int | None) -> 
 
 
 def begin_query(offset: str, start: Mapping[str, str]) -> dict[str, str]:
-    """Say where a request begins. `at` and `last` stand instead of an offset; `skip` goes with any of them."""
+    """Give the query for the beginning of a request. `at` and `last` replace the offset; `skip` goes with each."""
     return dict(start) if start.keys() & {"at", "last"} else {"offset": offset, **start}
 
 
@@ -47,7 +47,7 @@ def creation_headers(
     *,
     closed: bool,
 ) -> dict[str, str]:
-    """Describe a stream that is to be created (§5.1)."""
+    """Give the headers that create a stream (§5.1)."""
     given = {
         "Content-Type": content_type,
         "Stream-TTL": None if ttl_secs is None else format_lifetime(ttl_secs),

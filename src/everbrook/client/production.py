@@ -1,7 +1,7 @@
-"""How a producer numbers what it sends, so that every message arrives once and in order (§5.2.1).
+"""The batches of a producer and their numbers, by which every message is stored once and in order (§5.2.1).
 
-The rule: a batch keeps its epoch and sequence number until the server has taken it, however often it is sent. Only a
-claim of a new epoch numbers batches anew, and only those that certainly were not taken.
+The rule: a batch keeps its epoch and sequence number until the server has accepted it, however often it is sent. Only
+the claim of a new epoch numbers batches anew, and only those that the server certainly has not accepted.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ MAX_POSITION_BYTES = 1024
 
 
 class Batching(Struct, frozen=True):
-    """How messages are put together: a batch goes out when it is full, or `linger_secs` after its first message."""
+    """The size of batches: one is sent when it is full, or `linger_secs` after its first message."""
 
     max_batch_bytes: int = 1024 * 1024
     max_batch_items: int = 10_000
@@ -22,7 +22,7 @@ class Batching(Struct, frozen=True):
     max_in_flight: int = 5
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Check the bounds."""
         for name in ("max_batch_bytes", "max_batch_items", "max_in_flight"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -31,12 +31,12 @@ class Batching(Struct, frozen=True):
 
     @property
     def max_buffered_bytes(self) -> int:
-        """How much waits to be sent before whoever appends waits too."""
+        """How many bytes are buffered before `append` waits (back-pressure)."""
         return self.max_batch_bytes * MAX_BUFFERED_BATCHES
 
 
 class Batch:
-    """Messages that are sent together, under one number."""
+    """Messages that are sent in one request, under one sequence number."""
 
     def __init__(self, messages: list[bytes], *, closes: bool = False) -> None:
         self.messages = messages
@@ -44,18 +44,18 @@ class Batch:
         self.epoch = 0
         self.seq = 0
         self.place = 0
-        """Its place among all batches, which no claim changes."""
+        """Its place among all batches. A claim renumbers batches, but keeps their places."""
         self.position: str | None = None
-        """Where its last message is in its source, if that is said."""
+        """The position of its last message in the source, if there is one."""
         self.resumes_from: str | None = None
-        """The position that the server has to have before this batch."""
+        """The position that the server must have stored before this batch."""
 
 
 class Production:
-    """What a producer has to send, what is under way, and the number that comes next."""
+    """The queue of a producer: batches to send, batches in flight, and the next sequence number."""
 
     def __init__(self, producer_id: str, epoch: int, seq: int, batching: Batching) -> None:
-        """Begin with an epoch at a sequence number, 0 unless a known sequence is gone on with."""
+        """Begin at a sequence number in an epoch: 0, unless a known sequence continues."""
         if not producer_id:
             raise ValueError("the id of a producer must not be empty")
         if not _is_header_text(producer_id):
@@ -82,41 +82,41 @@ class Production:
         self._sealed_position: str | None = None
 
     def resume(self, epoch: int, position: str) -> None:
-        """Go on in a new epoch, from the position that the server has; from an empty one if it has none."""
+        """Continue in a new epoch from the position that the server has, or from an empty one."""
         self.epoch, self._position, self._sealed_position = epoch, position, position
 
     @property
     def room(self) -> bool:
-        """Whether more may be added."""
+        """Whether the buffer has room for another message."""
         return self._full_bytes + self._bytes < self._batching.max_buffered_bytes
 
     @property
     def idle(self) -> bool:
-        """Whether everything was sent and taken."""
+        """Whether every batch was accepted."""
         return not (self.waiting or self._in_flight or self._fenced)
 
     @property
     def waiting(self) -> bool:
-        """Whether something is left to be sent, now or when it has lingered."""
+        """Whether there are messages to send, now or after they have lingered."""
         return bool(self._messages or self._full or self._numbered)
 
     def mark(self) -> int:
-        """Let everything that was added go out without lingering, and remember how far that is."""
+        """Release all messages from lingering, and give a mark for `arrived`."""
         self._seal()
         return self._batches
 
     def arrived(self, mark: int) -> bool:
-        """Tell whether everything before a mark was taken."""
+        """Tell whether every batch before a mark was accepted."""
         return all(batch.place >= mark for batch in self._outstanding())
 
     def _outstanding(self) -> Iterator[Batch]:
-        """The batches that the server has not taken; of those in order, the first."""
+        """The batches that are not accepted; of each ordered queue only the first."""
         yield from self._in_flight.values()
         yield from self._fenced
         yield from (queue[0] for queue in (self._numbered, self._full) if queue)
 
     def add(self, message: bytes, now: float, position: str | None = None) -> bool:
-        """Take a message. Tells whether that makes something to do: a batch has begun, or is full."""
+        """Add a message. Tells whether a worker must look: a batch has begun, or is full."""
         self._require_position(position)
         overflows = bool(self._messages) and self._bytes + len(message) > self._batching.max_batch_bytes
         if overflows:
@@ -189,11 +189,11 @@ class Production:
         return self._since + self._batching.linger_secs
 
     def wait_secs(self, now: float) -> float | None:
-        """Give when to look again, if time alone makes something ready."""
+        """Give the time until a batch is ready, if it only has to linger."""
         return max(0.0, self._due - now) if self._messages and self._free else None
 
     def take(self) -> Batch:
-        """Take the next batch to be sent."""
+        """Take the next batch, and give it its number."""
         if self._numbered:
             batch = self._numbered.popleft()
         else:
@@ -210,17 +210,17 @@ class Production:
         self.next_seq += 1
 
     def follows(self, batch: Batch) -> bool:
-        """Tell whether earlier batches are still under way: until they are there, the server refuses this one."""
+        """Tell whether earlier batches are in flight: the server refuses this one until it has accepted them."""
         return any(seq < batch.seq for seq in self._in_flight)
 
     def accepted(self, batch: Batch) -> None:
-        """Take note that a batch arrived."""
+        """Record that the server accepted a batch."""
         del self._in_flight[batch.seq]
         self._opened = True
         self._claim()
 
     def fenced(self, batch: Batch, epoch: int) -> None:
-        """Claim the epoch after `epoch`, as soon as it is known of all batches under way what became of them."""
+        """Claim the epoch after `epoch` as soon as the outcome of every batch in flight is known."""
         del self._in_flight[batch.seq]
         self._fenced.append(batch)
         self.epoch = max(self.epoch, epoch + 1)

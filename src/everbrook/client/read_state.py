@@ -1,7 +1,7 @@
-"""A read that resumes: what it asks for next, and what it makes of the answers.
+"""The state of a read: it decides what to request next, and moves with each answer.
 
-The rule: a position moves when a page is whole and not before, so whatever breaks, nothing is lost and nothing is
-repeated. Data that came over SSE is a page only when its control event has told where it ends (§5.8).
+The rule: the position moves only when a page is complete, so a broken connection neither loses nor repeats a message.
+Data from SSE is a page only when its control event has given the offset after it (§5.8).
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Live(Enum):
 
 
 class Ask(Struct, frozen=True):
-    """The next request of a read. `live` is None while it catches up."""
+    """The next request. `live` is None while the read catches up."""
 
     query: dict[str, str]
     live: Live | None
@@ -41,7 +41,7 @@ class Ask(Struct, frozen=True):
 
 
 class ReadState:
-    """A position in a stream on its way to the tail, and beyond it in a live `mode`."""
+    """A position in a stream that moves to the tail, and follows it in a live `mode`."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class ReadState:
         codec: Codec[Any],
         tuning: ClientTuning = DEFAULT_TUNING,
     ) -> None:
-        """Begin at an offset, which may be one that was kept, or where `start` says (`last`, `at`, `skip`)."""
+        """Begin at an offset, which may be a saved one, or as `start` says (`last`, `at`, `skip`)."""
         self.offset, _, self.incarnation = offset.partition(_OF)
-        """`incarnation` tells which of the streams that had this name it reads, once it is known."""
+        """The incarnation of the stream, once it is known."""
         self.content_type = ""
         self.up_to_date = False
         self.closed = False
@@ -69,36 +69,36 @@ class ReadState:
         self.events_seen = False
         self._fruitless = 0
         self.hasty = 0
-        """How many answers in a row brought nothing, and did not wait for anything."""
+        """How many live answers in a row came at once and without news."""
 
     @property
     def live(self) -> bool:
-        """Whether it waits for what is not there yet."""
+        """Whether it waits for new messages."""
         return self._mode is not None
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to ask for."""
+        """Whether the read is complete."""
         if self.closed or (self._until is not None and self._answered and self.offset >= self._until):
             return True
         return self._mode is None and self.up_to_date
 
     def kept(self, offset: str) -> str:
-        """Give an offset as it is kept for another run: with the incarnation that it is of, if that is known."""
+        """Format an offset for the next run: with the incarnation, if that is known."""
         return f"{offset}{_OF}{self.incarnation}" if self.incarnation else offset
 
     def resume(self, kept: str) -> None:
-        """Go on where another run has ended."""
+        """Continue where another run has ended."""
         offset, _, self.incarnation = kept.partition(_OF)
         self.move(offset)
 
     def move(self, offset: str) -> None:
-        """Go on elsewhere in the same stream."""
+        """Continue at another offset of the same stream."""
         self.offset, self._start, self._cursor = offset, {}, None
         self.up_to_date = False
 
     def ask(self) -> Ask:
-        """Say what to ask for."""
+        """Give the next request."""
         query = begin_query(self.offset, self._start)
         headers = {"Stream-Incarnation": self.incarnation} if self.incarnation else {}
         if self._until is not None:
@@ -112,7 +112,7 @@ class ReadState:
         return Ask(query | {"live": "sse"}, Live.SSE, timeout_secs, headers)
 
     def took(self, page: Page) -> None:
-        """Move behind a page."""
+        """Move to the end of a page."""
         if (self._start or self._until is not None) and not page.exact:
             raise Unsupported(
                 "this server ignored `until`, `last`, `at` or `skip`, which are extensions that it does not have"
@@ -126,7 +126,7 @@ class ReadState:
             raise self.replaced(page.incarnation)
         if page.next_offset == self.offset and not (page.empty or page.up_to_date or page.closed or self._start):
             raise InvalidAnswer(f"a page with messages of the stream ends at {page.next_offset}, where it began")
-        # A page that leads nowhere is at the tail, whether the server says so or not: asking again gives the same.
+        # An empty page that does not move the offset is at the tail, even if the server does not say so.
         stands = page.next_offset == self.offset and page.empty
         self.offset, self._start, self._answered = page.next_offset, {}, True
         self.incarnation = page.incarnation or self.incarnation
@@ -142,25 +142,25 @@ class ReadState:
         )
 
     def events(self, headers: Mapping[str, str]) -> "EventPages":
-        """Begin to read the events of an answer."""
+        """Decode the events of an answer."""
         return EventPages(self.offset, self.content_type, headers, self._codec)
 
     def waited(self, ask: Ask, secs: float, *, news: bool) -> None:
-        """Take note of how long an answer took to its end, and whether it brought anything."""
+        """Record how long an answer took and whether it had news: requests after hasty answers are delayed."""
         hasty = ask.live is not None and not news and secs < self._tuning.hasty_secs
         self.hasty = self.hasty + 1 if hasty else 0
         if ask.live is Live.SSE and self.hasty >= self._tuning.max_fruitless:
             self.fall_back()
 
     def ended(self, events: int) -> None:
-        """Take note of the end of an event stream. Where such streams bring nothing, long-polls are made instead."""
+        """Record the end of an event stream. After several without events, the read falls back to long-polls."""
         self.events_seen |= events > 0
         self._fruitless = 0 if events else self._fruitless + 1
         if self._fruitless >= self._tuning.max_fruitless:
             self.fall_back()
 
     def fall_back(self) -> bool:
-        """Wait by long-polls from now on, unless the user insists on events."""
+        """Use long-polls from now on, unless the mode is `sse`."""
         if self._mode == "auto":
             self._mode = "long-poll"
             return True
@@ -168,7 +168,7 @@ class ReadState:
 
 
 class EventPages:
-    """Pages out of the events of one connection."""
+    """Makes pages of the events of one connection."""
 
     def __init__(self, offset: str, content_type: str, headers: Mapping[str, str], codec: Codec[Any]) -> None:
         self._offset = offset
@@ -182,7 +182,7 @@ class EventPages:
         self.count = 0
 
     def feed(self, received: bytes) -> list[Page]:
-        """Take bytes as they arrive, and give every page that they complete."""
+        """Take received bytes, and give the pages that they complete."""
         return [page for event in self._decoder.feed(received) if (page := self._take(event))]
 
     def _take(self, event: Event) -> Page | None:

@@ -1,6 +1,6 @@
-"""Refusals as they come over the wire: the same classes that the server raised, whoever's server it is.
+"""Refusals in answers, as errors of the same classes that the server raises.
 
-A server of ours names its refusal by a code. Of others only the status and the headers of the protocol are known.
+An Everbrook server names each refusal by a code. Those of other servers are told by status and headers.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from everbrook.protocol.errors import (
 )
 
 _SHOWN_CHARACTERS = 1000
-# What a status alone says. Others, such as 429 and 500, say nothing more than their number.
+# The refusal that a status alone identifies. Others, such as 429 and 500, are a plain `ProtocolError`.
 _GENERAL: dict[int, type[ProtocolError]] = {
     kind.status: kind
     for kind in (
@@ -49,7 +49,7 @@ _GENERAL: dict[int, type[ProtocolError]] = {
 
 
 class _Document(Struct):
-    """What a refusal says: a problem document, what stands under `error` where subscriptions are, or anything."""
+    """The body of a refusal: a problem document, the `error` object of subscriptions, or anything else."""
 
     code: Any = None
     detail: Any = None
@@ -61,7 +61,7 @@ class _Document(Struct):
 
 
 def refusal_of(status: int, headers: Mapping[str, str], body: bytes, asked: str) -> ProtocolError:
-    """Make the refusal that an answer tells of. What was `asked` stands in front of what a person reads."""
+    """Make the error of a refused request. Its message begins with what was `asked`."""
     document = _document(body)
     code = _text(document.code)
     kind = _named(code, status)
@@ -90,7 +90,7 @@ def header_of(refusal: ProtocolError, name: str) -> str | None:
 
 
 def _named(code: str, status: int) -> type[ProtocolError] | None:
-    """Find the kind that a code names. What another server calls so by another status is something else."""
+    """Find the class of a code. With another status, the code of another server means something else."""
     kinds = (ProtocolError.by_code.get(name) for name in (code, code.lower()))
     return next((kind for kind in kinds if kind is not None and kind.status == status), None)
 

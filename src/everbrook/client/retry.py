@@ -1,6 +1,7 @@
-"""When a request is made again, and after how long.
+"""Which failed requests are sent again, and after which delay.
 
-The rule: what did certainly not happen may always be tried again; what may have happened only where that does no harm.
+The rule: a request that certainly had no effect may be repeated; one that may have had an effect only if a repetition
+does no harm.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from everbrook.protocol.errors import ProtocolError, StreamDamaged, TooManyProdu
 
 Failure = ConnectionBroken | ProtocolError | NotAStream
 
-# Answers that say "not now". A gateway's do not tell whether the server behind it has done what was asked.
+# Temporary refusals. The answer of a gateway does not tell whether the server behind it has processed the request.
 _NOT_NOW = {408, 425, 429, 500, 503}
 _SERVER_FAULT, _NEVER = 500, {501, 505}
 _LASTING = (StreamDamaged, TooManyProducers)
@@ -25,7 +26,7 @@ MAX_MULTIPLIER = 1000
 
 
 class Retry(Struct, frozen=True):
-    """How often a request is made, and how long is waited in between: from half of a delay to all of it, by chance."""
+    """How often a request is sent, and the delays between: exponential, with a jitter of up to half of each."""
 
     max_attempts: float = 8
     first_delay_secs: float = 0.1
@@ -33,7 +34,7 @@ class Retry(Struct, frozen=True):
     multiplier: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense."""
+        """Check the bounds."""
         if not self.max_attempts >= 1:
             raise ValueError(f"max_attempts must be at least 1, got {self.max_attempts}")
         if not (self.first_delay_secs > 0 and isfinite(self.first_delay_secs)):
@@ -44,16 +45,16 @@ class Retry(Struct, frozen=True):
             raise ValueError(f"multiplier must be from 1 to {MAX_MULTIPLIER}, got {self.multiplier}")
 
     def delay_secs(self, failures: int, chance: float) -> float:
-        """Give the pause after so many failures in a row; `chance` is a random number from 0 to 1."""
+        """Give the delay after this number of failures in a row; `chance` is a random number from 0 to 1."""
         longest = min(self.first_delay_secs * self.multiplier ** min(failures - 1, 64), self.max_delay_secs)
         return longest * (1 + chance) / 2
 
 
 class Attempts:
-    """The attempts at one request, or at one position of a reader that begins anew with each answer."""
+    """The attempts at one request; a reader counts anew after each answer."""
 
     def __init__(self, retry: Retry, what: str, random: Callable[[], float], *, repeatable: bool = True) -> None:
-        """Count from now on. `repeatable` says that a request does no harm if it happens twice."""
+        """Begin to count. `repeatable` says that the request does no harm if it is processed twice."""
         self._retry = retry
         self._what = what
         self._random = random
@@ -64,13 +65,13 @@ class Attempts:
         """Whether an attempt may have succeeded though it was not answered."""
 
     def succeeded(self, *, patient: bool = False) -> None:
-        """Begin anew. Whoever waits for news is patient for ever, once the server has answered."""
+        """Count anew. A `patient` reader that was answered once goes on for ever."""
         self._failures = 0
         if patient:
             self._max_attempts = inf
 
     def delay_after(self, failure: Failure) -> float:
-        """Give how long to wait before the next attempt, or raise if there is none."""
+        """Give the delay before the next attempt, or raise the failure if there is none."""
         self._failures += 1
         certain = _certainly_nothing_happened(failure)
         self.uncertain |= not certain
@@ -85,7 +86,7 @@ class Attempts:
         return max(self._retry.delay_secs(self._failures, self._random()), _retry_after_secs(failure))
 
     def _patient_with(self, failure: Failure) -> bool:
-        """Tell whether something else answers where the stream has answered before: it will do so again."""
+        """Tell whether something else answers at the URL of a stream that was read before: that is temporary."""
         return isinstance(failure, NotAStream) and self._max_attempts == inf
 
     def _given_up(self, failure: Failure) -> Exception:
@@ -116,10 +117,10 @@ def _retry_after_secs(failure: Failure) -> float:
 
 
 def _secs_until(then: str, now: str) -> float:
-    """Give how long it is until a date (RFC 9110 §10.2.3), by the clock of the server that named it."""
+    """Give the time until a date (RFC 9110 §10.2.3) by the clock of the server, which its `Date` tells."""
     try:
         return (parsedate_to_datetime(then) - parsedate_to_datetime(now)).total_seconds()
-    except (ValueError, TypeError):  # no dates, or one of them without a zone
+    except (ValueError, TypeError):  # not dates, or one of them has no zone
         return 0.0
 
 

@@ -1,10 +1,10 @@
-"""Tuning of the client: timeouts and sizes that users do not set. Only tests choose others."""
+"""Timeouts and sizes of the client that users do not set. Only tests choose others."""
 
 from msgspec import Struct
 
 
 class ClientTuning(Struct, frozen=True, kw_only=True):
-    """Timeouts and bounds of a client. Everything that sends requests has them from its transport."""
+    """Timeouts and bounds of a client, which everything gets from the transport."""
 
     first_event_secs: float = 5.0
     """An event stream begins with a control event. If none comes in this time, a proxy on the way buffers events."""
@@ -14,16 +14,16 @@ class ClientTuning(Struct, frozen=True, kw_only=True):
     max_fruitless: int = 3
     """A follower falls back to long-polls after this many event streams in a row without an event."""
     hasty_secs: float = 0.1
-    """A live answer without news that came sooner than this did not wait: the next request is delayed."""
+    """A live answer without news that comes sooner did not wait for any: the next request is delayed."""
     save_secs: float = 1.0
     """How often a reader saves its position within a page, where it saves positions."""
     page_bytes: int = 1024 * 1024
-    """How much of a stream is asked for at a time. Servers that do not know `max_bytes` give more."""
+    """The size of pages that are requested. Servers that do not know `max_bytes` may send larger ones."""
     list_page_entries: int = 1000
     max_waiting_changes: int = 100_000
-    """How many changes are kept for an iterator that does not take them."""
+    """How many changes are queued for a slow iterator."""
     state_close_secs: float = 1.0
-    """How long `close` of a materialiser waits for its follower, which may be waiting for an answer."""
+    """How long `close` of a materialiser waits for its follower to end."""
 
 
 DEFAULT_TUNING = ClientTuning()
