@@ -5,8 +5,7 @@ later; or it is a refusal of the protocol's own class, and no repetition will he
 """
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +18,7 @@ from everbrook.client.models import decode_document, head_of
 from everbrook.client.page import page_of
 from everbrook.client.refusals import header_of
 from everbrook.client.retry import may_succeed_later
-from everbrook.client.wire.request import ConnectionBroken
+from everbrook.client.wire.request import ConnectionBroken, RequestOptions
 from everbrook.protocol.errors import (
     AlreadyClaimed,
     Fenced,
@@ -158,20 +157,9 @@ class Leases:
         content = msgspec.json.encode(body)
         return await self._ask("POST", f"{self._subscription}/{action}", headers=headers, content=content)
 
-    async def _ask(
-        self,
-        method: str,
-        url: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content: bytes | None = None,
-        timeout_secs: float | None = None,
-    ) -> AsyncAnswer:
+    async def _ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncAnswer:
         try:
-            return await self._transport.ask(
-                method, url, query=query, headers=headers, content=content, timeout_secs=timeout_secs
-            )
+            return await self._transport.ask(method, url, **options)
         except (ConnectionBroken, ProtocolError) as failure:
             if not may_succeed_later(failure):
                 raise

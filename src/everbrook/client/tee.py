@@ -7,7 +7,7 @@ The stream says which client it is; everything else is the same text on both sid
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from typing import Any, TypeVar, overload
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from everbrook.client._async import recorder as _async
 from everbrook.client._async.sources import AsyncSource
@@ -23,29 +23,24 @@ Encode = Callable[[Any], object]
 EncodeError = Callable[[BaseException], object]
 
 
+class RecordingOptions(TypedDict, total=False):
+    """The options of `tee` and `record`, whose defaults stand there."""
+
+    encode: Encode
+    encode_error: EncodeError
+    create: bool
+    linger_secs: float
+
+
 @overload
 def tee(
-    events: AsyncSource[T],
-    stream: AsyncStream[Any],
-    *,
-    encode: Encode = ...,
-    encode_error: EncodeError = ...,
-    create: bool = ...,
-    detach: bool = ...,
-    linger_secs: float = ...,
+    events: AsyncSource[T], stream: AsyncStream[Any], *, detach: bool = ..., **options: Unpack[RecordingOptions]
 ) -> AsyncGenerator[T, None]: ...
 
 
 @overload
 def tee(
-    events: Source[T],
-    stream: Stream[Any],
-    *,
-    encode: Encode = ...,
-    encode_error: EncodeError = ...,
-    create: bool = ...,
-    detach: bool = ...,
-    linger_secs: float = ...,
+    events: Source[T], stream: Stream[Any], *, detach: bool = ..., **options: Unpack[RecordingOptions]
 ) -> Generator[T, None, None]: ...
 
 
@@ -75,26 +70,12 @@ def tee(
 
 @overload
 def record(
-    events: AsyncSource[Any],
-    stream: AsyncStream[Any],
-    *,
-    encode: Encode = ...,
-    encode_error: EncodeError = ...,
-    create: bool = ...,
-    linger_secs: float = ...,
+    events: AsyncSource[Any], stream: AsyncStream[Any], **options: Unpack[RecordingOptions]
 ) -> Coroutine[Any, Any, None]: ...
 
 
 @overload
-def record(
-    events: Source[Any],
-    stream: Stream[Any],
-    *,
-    encode: Encode = ...,
-    encode_error: EncodeError = ...,
-    create: bool = ...,
-    linger_secs: float = ...,
-) -> None: ...
+def record(events: Source[Any], stream: Stream[Any], **options: Unpack[RecordingOptions]) -> None: ...
 
 
 def record(

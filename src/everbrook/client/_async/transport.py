@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 from urllib.parse import quote, urlencode
 
 from everbrook.client._async import parts
@@ -17,7 +17,7 @@ from everbrook.client.errors import ClientError, NotAStream, Redirected
 from everbrook.client.refusals import refusal_of
 from everbrook.client.retry import Attempts, Retry
 from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning
-from everbrook.client.wire.request import ConnectionBroken, Request
+from everbrook.client.wire.request import ConnectionBroken, Request, RequestOptions
 from everbrook.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Value = str | Callable[[], str | Awaitable[str]]
-Content = bytes | None
 Ending: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 _UNAUTHORIZED, _REFUSED = 401, 400
@@ -124,20 +123,13 @@ class AsyncTransport:
         return Attempts(self.retry, what, random.random, repeatable=repeatable)
 
     async def request(
-        self,
-        method: str,
-        url: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content: Content = None,
-        attempts: Attempts | None = None,
+        self, method: str, url: str, *, attempts: Attempts | None = None, **options: Unpack[RequestOptions]
     ) -> AsyncAnswer:
         """Send a request until it is answered. A refusal is raised as an error of its own class."""
         attempts = attempts or self.attempts(f"{method} {url}")
         while True:
             try:
-                return await self.ask(method, url, query=query, headers=headers, content=content)
+                return await self.ask(method, url, **options)
             except (ConnectionBroken, ProtocolError) as failure:
                 await self.pause(attempts.delay_after(failure), failure)
 
@@ -146,40 +138,21 @@ class AsyncTransport:
         logger.info("trying again in %.1f s: %s", delay_secs, str(failure) or type(failure).__name__)
         await sleep(delay_secs)
 
-    async def ask(
-        self,
-        method: str,
-        url: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content: Content = None,
-        timeout_secs: float | None = None,
-    ) -> AsyncAnswer:
+    async def ask(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncAnswer:
         """Send a request once, and read the answer."""
-        async with self.open(
-            method, url, query=query, headers=headers, content=content, timeout_secs=timeout_secs
-        ) as response:
+        async with self.open(method, url, **options) as response:
             await response.aread()
             return response
 
     @asynccontextmanager
-    async def open(
-        self,
-        method: str,
-        url: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        content: Content = None,
-        timeout_secs: float | None = None,
-    ) -> AsyncIterator[AsyncAnswer]:
+    async def open(self, method: str, url: str, **options: Unpack[RequestOptions]) -> AsyncIterator[AsyncAnswer]:
         """Send a request once, for an answer whose body is read as it arrives. A token that was refused is renewed."""
-        request, answer = await self._send(method, url, query, headers, content, timeout_secs)
-        if answer.status_code == _UNAUTHORIZED and callable(self._token) and "Authorization" not in (headers or {}):
+        request, answer = await self._send(method, url, options)
+        own_token = "Authorization" not in (options.get("headers") or {})
+        if answer.status_code == _UNAUTHORIZED and callable(self._token) and own_token:
             await answer.aclose()
             self._forget(request.headers.get("Authorization"))
-            request, answer = await self._send(method, url, query, headers, content, timeout_secs)
+            request, answer = await self._send(method, url, options)
         try:
             if answer.status_code >= _REFUSED:
                 raise refusal_of(answer.status_code, answer.headers, await answer.aread(), f"{method} {url}")
@@ -188,27 +161,19 @@ class AsyncTransport:
         finally:
             await answer.aclose()
 
-    async def _send(
-        self,
-        method: str,
-        url: str,
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str] | None,
-        content: Content,
-        timeout_secs: float | None,
-    ) -> tuple[Request, AsyncAnswer]:
+    async def _send(self, method: str, url: str, options: RequestOptions) -> tuple[Request, AsyncAnswer]:
         wire = self._wire
         at_home = origin_of(url) == origin_of(self._home)
         credentials = await self.credentials() if at_home else {}
-        given = {**(await _resolved(self._params) if at_home else {}), **(query or {})}
+        given = {**(await _resolved(self._params) if at_home else {}), **(options.get("query") or {})}
         request = Request(
             method,
             # In a URL, a server need not read `+` as a space, as it does in a form.
             f"{url}?{urlencode(given, quote_via=quote)}" if given else url,
-            {**credentials, **(headers or {})},
-            content,
+            {**credentials, **(options.get("headers") or {})},
+            options.get("content"),
             self.timeout_secs,
-            timeout_secs or self.timeout_secs,
+            options.get("timeout_secs") or self.timeout_secs,
         )
         try:
             return request, await wire.send(request)

@@ -11,6 +11,7 @@ ConnectionBroken    the request may have been done or not
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import TypedDict
 
 from msgspec import Struct
 
@@ -25,6 +26,16 @@ class NotConnected(ConnectionBroken):
 
 class AnswerLate(ConnectionBroken):
     """Nothing arrived within the timeout."""
+
+
+class RequestOptions(TypedDict, total=False):
+    """What a request may have besides its method and URL."""
+
+    query: Mapping[str, str] | None
+    headers: Mapping[str, str] | None
+    content: bytes | None
+    timeout_secs: float | None
+    """The longest wait for a part of the answer."""
 
 
 class Request(Struct, frozen=True):
