@@ -1,6 +1,6 @@
-"""Generations: answers that are made in the background, each into a stream of its own, whoever reads it meanwhile.
+"""Generations: answers that are made in the background, each written to its own stream.
 
-The rule: one stream, one generation. Whoever asks for it again joins the one that runs, or gets what it left.
+The rule: a stream has one generation. A repeated request reads the one that runs, or what it has written.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ _running: set[asyncio.Task[None]] = set()
 
 
 class GenerationAbandoned(Exception):
-    """Nothing comes any more, and nothing says that it has ended: the process that made the answer is gone."""
+    """A generation wrote nothing for too long and did not end: its process is gone."""
 
 
 async def generate(
     events: AsyncSource[Any], stream: AsyncStream[Any], recording: Recording, *, ttl_secs: int | None = None
 ) -> bool:
-    """Begin to record events in the background, and say so; or say that somebody has begun already."""
+    """Begin to record events in the background. Gives False if the stream exists, so that another request has begun."""
     try:
         await stream.create(ttl_secs=ttl_secs, exist_ok=False)
     except StreamExists:
         await _dismiss(events)
         return False
-    # Two may believe that they have created it, if the answer to one of them was lost: the claim lets only one write.
+    # Two requests may both seem to have created the stream if an answer was lost: the claim lets only one write.
     ours = msgspec.structs.replace(recording, create=False, claim=True)
     task = asyncio.create_task(_run(events, stream, ours), name=f"generation of {stream.name}")
     _running.add(task)
@@ -40,9 +40,9 @@ async def generate(
 
 
 async def drain(timeout_secs: float | None = None) -> None:
-    """Wait for every generation that runs in this process; after the timeout, stop those that are left.
+    """Wait for the generations of this process, and cancel those that still run after the timeout.
 
-    For the end of an application: one that is stopped says so in its stream, so that nobody waits for the rest.
+    Call it when an application ends: a cancelled generation ends its stream with that, so its readers stop waiting.
     """
     if not _running:
         return
@@ -54,11 +54,11 @@ async def drain(timeout_secs: float | None = None) -> None:
 
 
 async def _run(events: AsyncSource[Any], stream: AsyncStream[Any], recording: Recording) -> None:
-    """Record to the end. There is nobody to raise an error to, so the loop is told, which logs it."""
+    """Record to the end. No caller waits for it, so an error goes to the exception handler of the loop."""
     try:
         await record(events, stream, recording)
     except (StreamClosed, StaleEpoch):
-        # Somebody closed the stream, which is how a generation is stopped from elsewhere, or writes it instead.
+        # Another program closed the stream, which stops the generation, or it writes the stream instead.
         return
     except Exception as error:  # noqa: BLE001 - it is recorded, and told to the loop
         where = "could not be recorded" if isinstance(error, ProtocolError | ClientError) else "failed"
@@ -68,7 +68,7 @@ async def _run(events: AsyncSource[Any], stream: AsyncStream[Any], recording: Re
 
 
 async def _dismiss(events: object) -> None:
-    """Let go of events that are not needed. A coroutine that is never awaited would complain."""
+    """Close events that are not needed. Python warns about a coroutine that is never awaited."""
     close = getattr(events, "aclose", None) or getattr(events, "close", None)
     if close is not None and asyncio.iscoroutine(given := close()):
         await given

@@ -1,7 +1,7 @@
-"""The key set of a server, fetched when it is needed and kept (§6.5).
+"""The key set of a server, which is fetched when it is needed and cached (§6.5).
 
-The rule: a stranger's requests cause at most one fetch a minute, whatever keys they name; and a server that is down
-takes nothing away: the set that is known goes on being used.
+The rule: forged requests cause at most one fetch a minute, whatever keys they name, and the cached set stays in use
+while the server is down.
 """
 
 import base64
@@ -34,7 +34,7 @@ _KEY_BYTES = 32
 
 
 class KeysUnavailable(Exception):
-    """No key set was ever fetched, and none can be fetched now: nothing can be verified."""
+    """There is no cached key set, and none can be fetched now, so nothing can be verified."""
 
 
 class _Jwk(Struct):
@@ -50,7 +50,7 @@ class _JwkSet(Struct):
 
 
 class KeySet(dict[str, bytes]):
-    """Ed25519 public keys by their `kid`. Keys of other kinds are passed over."""
+    """Ed25519 public keys by their `kid`. Other keys are ignored."""
 
     @classmethod
     def parse(cls, document: Mapping[str, object]) -> Self:
@@ -81,7 +81,7 @@ def _parse_key(entry: msgspec.Raw) -> Mapping[str, bytes]:
 
 
 class KnownKeys:
-    """What is known of a server's keys, and whether it is time to ask again. It fetches nothing itself."""
+    """The cached key set, and the decision when to fetch it again. It does no input or output."""
 
     def __init__(self) -> None:
         self.keys: KeySet | None = None
@@ -90,23 +90,23 @@ class KnownKeys:
         self._learnt_at = float("-inf")
 
     def due(self, kid: str, now: float) -> bool:
-        """Whether to ask the server before a signature under this key is judged."""
+        """Whether to fetch the key set before a signature under this key is checked."""
         if self.keys is None:
             return now - self._asked_at >= RETRY_SECS
         wanted = kid not in self.keys or now - self._learnt_at >= MAX_AGE_SECS
         return wanted and now - self._asked_at >= REFRESH_SECS
 
     def asking(self, now: float) -> None:
-        """Note that the server is being asked."""
+        """Record that the key set is being fetched."""
         self._asked_at = now
 
     def learn(self, text: bytes, now: float) -> None:
-        """Take a key set in. One that cannot be read changes nothing."""
+        """Cache a key set. An invalid one raises ValueError and changes nothing."""
         self.keys = KeySet.decode(text)
         self._learnt_at = now
 
     def known(self) -> KeySet:
-        """Give the newest set that was ever learnt."""
+        """Give the cached set."""
         if self.keys is None:
             raise KeysUnavailable(f"the server's keys could not be fetched: {self.failure}") from self.failure
         return self.keys

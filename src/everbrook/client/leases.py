@@ -1,7 +1,7 @@
-"""A pull-wake subscription over HTTP, as one of its workers sees it: claims, acks, and the streams to be read (§7.2).
+"""The requests of a pull-wake worker: claims, acks, and reads of its streams (§7.2).
 
-The rule: every answer is one of three. It is what was asked for; it is `Unreachable`, and the same request may succeed
-later; or it is a refusal of the protocol's own class, and no repetition will help.
+The rule: a request has one of three outcomes. It succeeds; it raises `Unreachable`, and may succeed later; or it raises
+a refusal of the protocol, and no repetition will help.
 """
 
 import asyncio
@@ -34,18 +34,18 @@ from everbrook.protocol.errors import (
 from everbrook.protocol.json_text import decode_mended
 
 POLL_TIMEOUT_SECS = 90.0
-# A heartbeat comes after each such part of a lease: two may fail.
+# A lease is renewed after each quarter of its time, so two renewals may fail.
 HEARTBEATS = 4
 
 _values = msgspec.json.Decoder(list[Any])
 
 
 class LeaseLost(Exception):
-    """The lease ran out or was taken away. What was not acked is given to a worker again (§7.3)."""
+    """The lease ran out or was taken over. Messages that were not acked go to another worker (§7.3)."""
 
 
 class PendingStream(Struct, frozen=True):
-    """A stream with news: what follows `acked_offset`, up to `tail_offset` and maybe more."""
+    """A stream with new messages, from `acked_offset` to at least `tail_offset`."""
 
     path: str
     acked_offset: str
@@ -53,7 +53,7 @@ class PendingStream(Struct, frozen=True):
 
 
 class Lease(Struct, frozen=True):
-    """The right to work on one wake, until it runs out. Every ack begins it anew."""
+    """The exclusive right to work on one wake, for a time. Every ack renews it."""
 
     wake_id: str
     generation: int
@@ -63,9 +63,9 @@ class Lease(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True):
-    """A piece of a stream. `offset` is where it begins, `next_offset` what is acked when it was handled.
+    """A part of a stream, from `offset` to `next_offset`, which is acked when the batch is handled.
 
-    It begins later than the last one ended only where the stream was cut meanwhile.
+    There is a gap to the batch before it only if the stream was cut meanwhile.
     """
 
     stream: str
@@ -76,12 +76,12 @@ class Batch(Struct, frozen=True):
 
     @property
     def messages(self) -> list[Any]:
-        """The messages of a JSON stream. Of other streams there are only bytes."""
+        """The messages of a JSON stream. Other streams have only `data`."""
         return decode_mended(_values.decode, self.data)
 
 
 class WakeEvent(Struct, frozen=True):
-    """A message in the wake stream, as far as it matters."""
+    """The part of a wake message that a worker needs."""
 
     subscription_id: str = ""
 
@@ -96,7 +96,7 @@ class Leases:
         self._wakes = root.stream(wake_stream)
 
     async def claim(self, worker: str) -> Lease | None:
-        """Ask for the lease, or give None if there is nothing to do or somebody else does it."""
+        """Claim the lease. Gives None if there is no work, or another worker has the lease."""
         try:
             answer = await self._post("claim", {"worker": worker})
         except (AlreadyClaimed, NoPendingWork):
@@ -104,18 +104,18 @@ class Leases:
         return decode_document(answer.content, Lease, f"{self._subscription}/claim")
 
     async def ack(self, lease: Lease, acks: dict[str, str], *, done: bool = False) -> None:
-        """Say how far each stream was processed, and keep the lease, or give it back with `done`."""
+        """Ack streams up to offsets, and renew the lease, or release it with `done`."""
         listed = [{"stream": stream, "offset": offset} for stream, offset in acks.items()]
         try:
             await self._report(lease, "ack", {"acks": listed, "done": done})
         except InvalidAck:
             if not acks:
                 raise
-            # A stream was deleted while it was processed: there is nothing left to be acked of it.
+            # A stream was deleted while it was processed, so it can't be acked.
             await self.ack(lease, {}, done=done)
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; what was not acked makes another wake."""
+        """Release the lease. Messages that were not acked cause another wake."""
         await self._report(lease, "release", {})
 
     async def _report(self, lease: Lease, action: str, body: dict[str, object]) -> None:
@@ -126,7 +126,7 @@ class Leases:
             raise LeaseLost(refusal.detail) from refusal
 
     async def read(self, path: str, offset: str) -> Batch | None:
-        """Read what follows an offset, as much as the server gives at once, or None if the stream is gone."""
+        """Read one page after an offset, or give None if the stream is gone."""
         try:
             bound = str(self._transport.tuning.page_bytes)
             answer = await self._ask("GET", self._root.stream(path), query={"offset": offset, "max_bytes": bound})
@@ -140,11 +140,11 @@ class Leases:
         return Batch(path, headers.get("Content-Type", ""), answer.content, offset, next_offset)
 
     async def wake_tail(self) -> str:
-        """Give where the next wake will be written."""
+        """Give the offset of the next wake."""
         return head_of((await self._ask("HEAD", self._wakes)).headers).offset
 
     async def poll(self, offset: str, cursor: str) -> tuple[list[WakeEvent], str, str]:
-        """Wait for wakes after an offset. Gives them, where to go on, and the cursor to send next (§10.1)."""
+        """Wait for wakes after an offset. Gives them, the next offset, and the next cursor (§10.1)."""
         query = {"offset": offset, "live": "long-poll"} | ({"cursor": cursor} if cursor else {})
         answer = await self._ask("GET", self._wakes, query=query, timeout_secs=POLL_TIMEOUT_SECS)
         page = page_of(offset, answer.status_code, answer.headers, answer.content)
@@ -167,7 +167,7 @@ class Leases:
 
 
 async def keep_up(leases: Leases, lease: Lease) -> None:
-    """Begin the lease anew again and again. Ends by raising LeaseLost."""
+    """Renew the lease until it is lost, which raises LeaseLost."""
     loop = asyncio.get_running_loop()
     lease_secs = lease.lease_ttl_ms / 1000
     pause_secs = lease_secs / HEARTBEATS
@@ -185,7 +185,7 @@ async def keep_up(leases: Leases, lease: Lease) -> None:
 
 
 def _events(body: bytes) -> list[WakeEvent]:
-    """Read wakes. What somebody else wrote among them counts as none, which is worth a look as well."""
+    """Decode wakes. Foreign messages count as a wake of no subscription, so the worker only looks for work."""
     try:
         return msgspec.json.decode(body, type=list[WakeEvent])
     except (ValueError, RecursionError):

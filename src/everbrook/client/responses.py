@@ -8,10 +8,10 @@
     async def resume(id: str, request: Request):
         return DurableResponse.resume(client.stream(f"answers/{id}"), request)
 
-The rule: a response only reads. What makes the answer writes to the stream in the background, whoever reads.
+The rule: a response only reads. The generation writes to the stream in the background, with or without readers.
 
-Each message is a Server-Sent Event, whose id says where to go on behind it; behind the last one comes an event `end`.
-An `EventSource` sends the last id when it comes back, and is told by status 204 when there is nothing left to come for.
+Each message is a Server-Sent Event whose id is the position after it; the last event is `end`. An `EventSource` sends
+the last id when it reconnects, and gets status 204 when the answer is complete.
 """
 
 import asyncio
@@ -94,14 +94,14 @@ def messages_of(page: Page) -> list[bytes]:
 
 
 class Resumed:
-    """Leaves out what a reader has had already, and says of each message where to come back to behind it."""
+    """Skips the messages that a reader has had, and gives the position after each new one."""
 
     def __init__(self, position: Position) -> None:
         self.position = position
         self._to_pass = position.passed
 
     def take(self, page: Page) -> Iterator[tuple[Position, bytes]]:
-        """Give what is new in the next page."""
+        """Give the new messages of the next page, each with the position after it."""
         messages = messages_of(page)
         for count, message in enumerate(messages, 1):
             last = count == len(messages)
@@ -113,13 +113,13 @@ class Resumed:
 
 
 class Options(TypedDict, total=False):
-    """What can be said of any response here."""
+    """The options of every response."""
 
     location: str
-    """Where readers find the stream; its own URL unless given."""
+    """The `Location` for readers; the URL of the stream unless given."""
     abandoned_after_secs: float
-    """How long nothing may come before the answer counts as abandoned, and is closed with an error. Longer than the
-    longest thought: whatever makes the answer is stopped too, if it still lives."""
+    """After how long without a message the answer counts as abandoned, and is closed with an error. This must be longer
+    than any pause of the model: a generation that still runs is stopped by it."""
     headers: Mapping[str, str]
     background: BackgroundTask
 
@@ -162,7 +162,7 @@ class DurableResponse(StreamingResponse):
 
     @classmethod
     def resume(cls, stream: AsyncStream[Any], request: Request, **options: Unpack[Options]) -> Self:
-        """Answer with what is behind `Last-Event-ID`, or the parameter `offset`, or with all of it, and what comes."""
+        """Answer with the messages after `Last-Event-ID` or the parameter `offset`, or with all, and follow."""
         response = cls.__new__(cls)
         response._prepare(stream, options)  # noqa: SLF001 - its other constructor
         response._sent = request.headers.get("Last-Event-ID") or request.query_params.get("offset")  # noqa: SLF001
@@ -180,11 +180,11 @@ class DurableResponse(StreamingResponse):
 
     @staticmethod
     def encode_error(error: BaseException) -> bytes:
-        """Write what ended an answer, unless `encode_error` is given: nothing of an error's text goes to a browser."""
+        """Encode the error that ended an answer, without its text, which a browser must not see."""
         return encode_failure_discreetly(error)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request. Errors before the first page are the endpoint's; of later ones the reader sees an end."""
+        """Answer a request. Errors before the first page are raised to the endpoint; later ones end the response."""
         if self._start is not None:
             await self._start()
         try:
@@ -205,11 +205,11 @@ class DurableResponse(StreamingResponse):
             await self.background()
 
     async def _over(self, first: Page, position: Position) -> bool:
-        """Tell whether a reader that comes back has had everything, the end included."""
+        """Tell whether a reader that reconnects has read everything, including the end."""
         return first.closed and position.ended
 
     def refusal(self, refusal: ProtocolError) -> Response:
-        """Answer a reader that comes back to nothing."""
+        """Answer a reader that reconnects to a stream that is gone or never was."""
         problem = {"status": refusal.status, "code": refusal.code, "detail": refusal.detail}
         return JSONResponse(problem, refusal.status, media_type="application/problem+json")
 
@@ -231,7 +231,7 @@ class DurableResponse(StreamingResponse):
             page = coming.result()
 
     async def _signs_of_life(self, coming: "asyncio.Future[Any]") -> AsyncGenerator[bytes, None]:
-        """Say now and then that somebody is there, until the next page has come."""
+        """Send keep-alive comments until the next page comes."""
         began = monotonic()
         try:
             while not (await asyncio.wait({coming}, timeout=min(self.keep_alive_secs, self._abandoned_after_secs)))[0]:
@@ -239,17 +239,17 @@ class DurableResponse(StreamingResponse):
                     await self._abandon()
                 yield KEEP_ALIVE
         finally:
-            # Whoever closes the pages next must not find somebody in them.
+            # A generator can't be closed while it runs, so this waits until the task has left it.
             coming.cancel()
             await asyncio.wait({coming})
 
     async def _abandon(self) -> None:
-        # Whoever came first has closed it, or what makes the answer lives after all and has just ended.
+        # Another response has closed it, or the generation has just ended.
         with suppress(StreamClosed):
             await self._stream.close(self.encode_error(GenerationAbandoned("nothing has come for too long")))
 
     def beginning(self) -> bytes:
-        """Write what comes first: how soon a reader is to come back."""
+        """Write the beginning: after how long a reader reconnects."""
         return RETRY
 
     def event(self, position: Position, message: bytes) -> bytes:

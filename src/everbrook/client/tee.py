@@ -3,7 +3,7 @@
     async for event in tee(events, stream):     # an AsyncStream
         ...
 
-The stream says which client it is; everything else is the same text on both sides.
+The stream decides whether the sync or the async side is used.
 """
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
@@ -59,9 +59,9 @@ def tee(
     `events` may be an iterator, a context that gives one (`agent.run_stream_events(…)`, `messages.stream(…)`), an
     awaitable of one (`chat.completions.create(…, stream=True)`) or a function that gives one of these.
 
-    An error of theirs is recorded as the last message and raised. A caller who leaves (`break`, a cancelled task) stops
-    them, and that is recorded; with `detach=True` they go on in the background, and the stream gets all of them.
-    An error of the stream's is raised, and stops them: closing the stream from elsewhere is a way to do that.
+    An error of the events is recorded as the last message and raised. A caller who leaves (`break`, a cancelled task)
+    stops them, and that is recorded; with `detach=True` they continue in the background, and the stream gets all of
+    them. An error of the stream stops them and is raised: so another program can stop them by closing the stream.
     """
     if isinstance(stream, AsyncStream):
         return _async.tee(events, stream, _async.Recording(encode, encode_error, create, linger_secs), detach=detach)
@@ -87,7 +87,7 @@ def record(
     create: bool = True,
     linger_secs: float = 0.005,
 ) -> Any:
-    """Do what `tee` does, to the end, for events that nobody else wants."""
+    """Record all events as `tee` does, without passing them on."""
     if isinstance(stream, AsyncStream):
         return _async.record(events, stream, _async.Recording(encode, encode_error, create, linger_secs))
     return _sync.record(events, stream, _sync.Recording(encode, encode_error, create, linger_secs))

@@ -1,7 +1,7 @@
-"""Receiving webhooks: telling whether a request was signed by the server, just now, and never came before (§12.10).
+"""Verification of webhooks: signed by the server, recent, and not replayed (§12.10).
 
-The rule: a body is believed only as the exact bytes that came, under a key of the server's own set, once. A header
-that could be spelled in two ways is refused, so one signature is one memory.
+The rule: a body is accepted once, as the exact bytes received, under a key of the server's key set. A header that could
+be spelled in two ways is refused, so that a replay can't be disguised.
 
     receiver = Receiver(Jwks("https://server.example/v1/stream/__ds/jwks.json"))
     receiver.check(request_body, request_headers["Webhook-Signature"])   # raises SignatureInvalid
@@ -40,7 +40,7 @@ Clock = Callable[[], float]
 
 
 class Reason(StrEnum):
-    """Why a signature is not believed."""
+    """Why a signature is refused."""
 
     MALFORMED = "malformed"
     STALE = "stale"
@@ -50,7 +50,7 @@ class Reason(StrEnum):
 
 
 class SignatureInvalid(Exception):
-    """A request was not signed by the server, or not just now, or was here before. Answer it 401 and do nothing."""
+    """A request was not signed by the server, or not recently, or is a replay. Answer it 401 and ignore it."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
         """Give `reason` to a program and `detail` to a person."""
@@ -133,10 +133,10 @@ def _malformed(detail: str) -> SignatureInvalid:
 
 
 class Replays:
-    """The signatures that were seen within the tolerance, a bounded number of them.
+    """A bounded set of the signatures that were seen within the tolerance.
 
-    Once one is forgotten, for its age or because there are too many, everything signed no later than it counts as
-    stale: under a flood, or when the clock is set back, the window gets shorter, and nothing gets in twice.
+    When one is forgotten, because of its age or of the bound, everything signed at its time or before counts as stale.
+    So under a flood, or after the clock was set back, the window is shorter, and no replay is admitted.
     """
 
     def __init__(self, tolerance_secs: float, remembered: int = REMEMBERED) -> None:
@@ -153,7 +153,7 @@ class Replays:
         return len(self._seen)
 
     def admit(self, signed: Signature, now: float) -> None:
-        """Remember a signature that was verified, or raise SignatureInvalid if it was here before."""
+        """Remember a verified signature, or raise SignatureInvalid if it is a replay."""
         with self._lock:
             while self._by_time and self._by_time[0].timestamp < now - self._tolerance_secs:
                 self._forget_oldest()

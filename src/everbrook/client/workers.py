@@ -1,7 +1,7 @@
-"""Pull-wake workers: they wait for wakes of a subscription, claim them, and hand what is new to a function (§7.2).
+"""Pull-wake workers: they wait for wakes of a subscription, claim them, and hand new messages to a function (§7.2).
 
-The rule: what was handled is acked, and nothing else. A worker that dies, fails or loses its lease leaves the rest to
-whoever claims next, so everything is handled at least once, and a batch may come twice.
+The rule: only handled messages are acked. A worker that dies, fails or loses its lease leaves the rest to the next
+claim, so every message is handled at least once, and a batch may come twice.
 
     async def handle(batch: Batch) -> None: ...
 
@@ -57,7 +57,7 @@ DEFAULT_TUNING = WorkerTuning()
 
 
 class HandlerFailed(Exception):
-    """A handler raised something, whatever it was: it says nothing of the server that the worker speaks to."""
+    """A handler raised an error, which has nothing to do with the server that the worker speaks to."""
 
 
 class AsyncWorker:
@@ -79,9 +79,9 @@ class AsyncWorker:
         """Work on a subscription below a stream root, such as `https://host/v1/stream`.
 
         `handler` gets one batch after the other. It is cancelled when the lease is lost; when it raises, the rest is
-        released and tried again later. `name` is what others are told of who holds the lease. `headers` go with every
-        request, but that acks have an `Authorization` of their own. A `client` makes the requests if it is given, and
-        stays its owner's; so does a `transport`, which has a token and headers already.
+        released and tried again later. Other workers are told its `name` while it holds the lease. `headers` are sent
+        with every request, except that acks have their own `Authorization`. A `client` sends the requests if it is
+        given, and its owner closes it; the same goes for a `transport`, which has a token and headers already.
         """
         self._place = (Root(base_url.rstrip("/"), "/__ds"), subscription_id, wake_stream)
         self._subscription_id = subscription_id
@@ -95,17 +95,17 @@ class AsyncWorker:
         self._failures = 0
 
     def stop(self) -> None:
-        """Let `run` return when the batch under way is handled and acked."""
+        """Let `run` return when the current batch is handled and acked."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Work until `stop`. A server that is away is waited for; a subscription that is not there is raised."""
+        """Work until `stop`. It waits for a server that is away, and raises if there is no such subscription."""
         async with self._leases() as leases:
             tail: str | None = None
             cursor = ""
             while not self._stop.is_set():
                 try:
-                    # The tail comes first: whatever wakes after it is polled, whatever did before it is claimed.
+                    # The tail is read before the claim: later wakes are polled from there, earlier ones claimed now.
                     tail = tail or await leases.wake_tail()
                     await self._work(leases)
                     tail, cursor = await self._unless_stopped(self._next_wake(leases, tail, cursor)) or (tail, cursor)
@@ -175,7 +175,7 @@ class AsyncWorker:
         return acks
 
     async def _batches(self, leases: Leases, lease: Lease) -> AsyncIterator[Batch]:
-        """Read each stream from where it was acked to where its tail was. What comes after that makes another wake."""
+        """Read each stream from its acked offset to the tail at the claim. Later messages cause another wake."""
         for stream in lease.streams:
             offset = stream.acked_offset
             while offset < stream.tail_offset:
@@ -186,7 +186,7 @@ class AsyncWorker:
                 offset = batch.next_offset
 
     async def _insist(self, lease: Lease, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Make a request that belongs to a lease until it is answered, or the lease is over."""
+        """Repeat a request of a lease until it is answered or the lease has run out."""
         loop = asyncio.get_running_loop()
         good_until = loop.time() + lease.lease_ttl_ms / 1000
         while True:
@@ -198,7 +198,7 @@ class AsyncWorker:
             await self._unless_stopped(asyncio.sleep(self._tuning.pauses.first_delay_secs))
 
     async def _handle(self, leases: Leases, lease: Lease, batch: Batch) -> None:
-        """Call the handler while the lease is kept up; without a lease there is nothing to be handled."""
+        """Call the handler while the lease is renewed. If the lease is lost, the handler is cancelled."""
         handling = asyncio.ensure_future(self._handler(batch))
         keeping = asyncio.ensure_future(keep_up(leases, lease))
         try:
@@ -226,7 +226,7 @@ class AsyncWorker:
             await asyncio.wait(tasks)
 
     async def _pause(self, error: Exception | None) -> None:
-        """Wait before the next attempt, about twice as long each time, and never beyond `stop`."""
+        """Wait before the next attempt with exponential back-off, or until `stop`."""
         self._failures += 1
         delay_secs = self._tuning.pauses.delay_secs(self._failures, random.random())  # noqa: S311
         if error:
@@ -234,7 +234,7 @@ class AsyncWorker:
         await self._unless_stopped(asyncio.sleep(delay_secs))
 
     async def _release(self, leases: Leases, lease: Lease) -> None:
-        """Give the rest back at once, if that can be done; otherwise the lease will run out."""
+        """Release the lease, so that the rest can be claimed at once; if that fails, the lease runs out."""
         try:
             async with asyncio.timeout(self._tuning.release_timeout_secs):
                 await leases.release(lease)
@@ -243,7 +243,7 @@ class AsyncWorker:
 
 
 class Worker:
-    """The same for a plain function, which is called in a thread beside the one that keeps the lease up."""
+    """A worker for a plain function, which is called in a thread while another one renews the lease."""
 
     def __init__(
         self,
@@ -290,12 +290,12 @@ class Worker:
                 await self._shared.close()
 
     def stop(self) -> None:
-        """Let `run` return when the batch under way is handled and acked. Any thread may call it, or a signal."""
+        """Let `run` return when the current batch is handled and acked. Threads and signal handlers may call it."""
         loop = self._loop
         if loop is None:
             self._worker.stop()
         else:
-            with suppress(RuntimeError):  # it has just ended by itself
+            with suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(self._worker.stop)
 
     async def _handle(self, batch: Batch) -> None:
@@ -303,8 +303,8 @@ class Worker:
         try:
             await asyncio.wait((running,))
         except asyncio.CancelledError:
-            # Two batches at a time would surprise a handler, so one that outlives its lease is waited for. Nobody asks
-            # any more whether it failed, as one does that an interrupt stops too.
+            # A handler must not get two batches at a time, so one that outlives its lease is waited for. Its error is
+            # dropped, because the lease is lost or the program is interrupted.
             await asyncio.wait((running,))
             running.exception()
             raise

@@ -1,4 +1,4 @@
-"""Forms: what the columns of a table are, and how they come out of the messages.
+"""Forms: the columns of a table, and how they are made of messages.
 
 Raw:       offset, next_offset, time, value: each message as it is, of any stream
 Given:     _offset, _time, and the fields that were asked for, in the types that were asked for
@@ -30,7 +30,7 @@ class ColumnMismatch(ValueError):
 
 
 class Form(Protocol):
-    """Makes batches of pieces. If it `surveys`, it has to see all of them before it knows its columns."""
+    """Makes record batches of pieces. If it `surveys`, it must see all pieces before it knows its columns."""
 
     surveys: bool
 
@@ -39,7 +39,7 @@ class Form(Protocol):
     def survey(self, piece: Piece) -> pa.Array | None: ...
     def batch(self, piece: Piece, parsed: pa.Array | None = None) -> pa.RecordBatch: ...
     def alone(self) -> "Form":
-        """Give a form for a part of the messages, which knows nothing of the others."""
+        """Give a form for a part of the messages, with the columns of that part."""
 
 
 def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
@@ -62,7 +62,7 @@ def form_of(kind: Kind, columns: Columns | None, *, raw: bool) -> Form:
 
 
 def _once(names: Sequence[str]) -> list[str]:
-    """Refuse a name that comes twice: two columns of one name can't be told apart."""
+    """Refuse a name that comes twice."""
     twice = next((name for name, times in Counter(names).items() if times > 1), None)
     if twice is not None:
         raise ValueError(f"columns must name each column once, got {twice!r} twice")
@@ -124,7 +124,7 @@ class Given(_Known):
 
 
 def _column(values: list[Any], field: pa.Field, piece: Piece) -> pa.Array:
-    """Put one column together value by value, and say which message is in the way if one is."""
+    """Convert one column value by value, and name the first message that does not fit."""
     picked = [value.get(field.name) if isinstance(value, dict) else None for value in values]
     try:
         return _cast(picked, field.type)
@@ -152,7 +152,7 @@ def _fits(value: object, type_: pa.DataType) -> bool:
 
 
 class Inferred:
-    """All fields of the messages, or some of them, in the types that they turn out to have."""
+    """All fields of the messages, or some of them, in inferred types."""
 
     surveys = True
 
@@ -167,7 +167,7 @@ class Inferred:
         return Inferred(self._names)
 
     def survey(self, piece: Piece) -> pa.Array | None:
-        """Take note of what is in a piece. What comes out on the way may be passed to `batch`."""
+        """Add the shape of a piece. The array that this may give can be passed to `batch`, which is then faster."""
         self._seen = True
         array, shape = parse(piece.messages, self._shape)
         if self._names is not None and not shape.record:
@@ -211,7 +211,7 @@ class Inferred:
 
 
 def _picked(piece: Piece, names: Sequence[str]) -> list[dict[str, Any] | None]:
-    """Decode messages, and leave of each only what was asked for, if it has any of it."""
+    """Decode messages, and pick the named fields of each; None where it has none of them."""
     return [
         {name: value[name] for name in names if name in value} or None if isinstance(value, dict) else None
         for value in decode(piece.messages)
@@ -219,7 +219,7 @@ def _picked(piece: Piece, names: Sequence[str]) -> list[dict[str, Any] | None]:
 
 
 def _placed(fields: list[pa.Field]) -> pa.Schema:
-    """Columns behind those of the place. A field of the same name as one of these gets another."""
+    """Put the columns after `_offset` and `_time`. A field with one of these names is renamed."""
     taken = _TAKEN | {field.name for field in fields}
     return pa.schema(
         [*_PLACE, *(field.with_name(_free(field.name, taken)) if field.name in _TAKEN else field for field in fields)]

@@ -1,7 +1,7 @@
-"""Pieces: the messages of one answer, with what is told of each, as columns.
+"""Pieces: the messages of one answer as columns, with their offsets and times.
 
-Of a server that knows frames it is the offset, the next offset and the time of each message, and their bytes are taken
-over as they are. Of any other it is what its pages give: the messages of JSON, and where a page begins.
+A server with the extension frames gives the offsets and time of each message, and the bytes are used without a copy.
+The pages of other servers give only the messages of JSON, and the offsets of whole pages.
 """
 
 from array import array
@@ -25,7 +25,7 @@ _NOTHING = array("Q")
 
 
 class Piece(Struct, frozen=True, kw_only=True):
-    """Messages that follow each other. Where frames have no times, these are not known."""
+    """Consecutive messages. If the frames have no times, the times are null."""
 
     frames: Frames
     exact: bool = True
@@ -78,12 +78,12 @@ class Piece(Struct, frozen=True, kw_only=True):
 
 
 def _numbers(values: "array[int]", type_: pa.DataType) -> pa.Array:
-    """Take a column of 64-bit numbers over without copying it."""
+    """Wrap 64-bit numbers as a column without a copy."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def _padded(told: list[str], count: int, *, behind: bool = True) -> pa.Array:
-    """What is told of the first or the last message of a page, and nothing of the others."""
+    """Make a column with one value for the first or last message of a page, and nulls for the others."""
     unknown: list[str | None] = [None] * (count - 1)
     return pa.array([*told, *unknown] if behind else [*unknown, *told], OFFSET)
 
