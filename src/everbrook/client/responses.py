@@ -164,16 +164,16 @@ class DurableResponse(StreamingResponse):
     def resume(cls, stream: AsyncStream[Any], request: Request, **options: Unpack[Options]) -> Self:
         """Answer with the messages after `Last-Event-ID` or the parameter `offset`, or with all, and follow."""
         response = cls.__new__(cls)
-        response._prepare(stream, options)  # noqa: SLF001 - its other constructor
-        response._sent = request.headers.get("Last-Event-ID") or request.query_params.get("offset")  # noqa: SLF001
+        sent = request.headers.get("Last-Event-ID") or request.query_params.get("offset")
+        cls._prepare(response, stream, options, sent)
         return response
 
-    def _prepare(self, stream: AsyncStream[Any], options: Options) -> None:
+    def _prepare(self, stream: AsyncStream[Any], options: Options, sent: str | None = None) -> None:
         if not isinstance(stream, AsyncStream):
             raise TypeError(f"a response needs a stream of an AsyncClient, got {stream!r}")
         self._stream = stream
         self._start = None
-        self._sent = None
+        self._sent = sent
         self._abandoned_after_secs = options.get("abandoned_after_secs", inf)
         headers = {**self.own_headers, "Location": options.get("location") or stream.url, **options.get("headers", {})}
         super().__init__((), headers=headers, media_type="text/event-stream", background=options.get("background"))
