@@ -1,15 +1,18 @@
 """The key set of a server: when it is fetched, and what of it is used (§6.5)."""
 
 import asyncio
+import base64
 from collections.abc import Callable
 
 import httpx2
 import msgspec
 import pytest
+from hypothesis import given, strategies as st
 
 from everbrook.client import Jwks
-from everbrook.client.jwks import MAX_SET_BYTES, AsyncJwks, KeySet, KeysUnavailable
+from everbrook.client.jwks import MAX_SET_BYTES, AsyncJwks, KeySet, KeysUnavailable, format_base64url, parse_base64url
 from tests.client.keys import KEY, NOW, OTHER, URL, Key, Publisher, jwks, published
+from tests.protocol.generated import generated
 
 Knowing = Callable[[str, float], KeySet]
 
@@ -140,3 +143,17 @@ def test_a_key_without_a_use_signs() -> None:
 def test_what_is_no_key_set_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match="must be a JSON object with a list of keys"):
         KeySet.decode(text)
+
+
+@generated
+@given(st.binary())
+def test_base64url_that_is_written_is_read_back(data: bytes) -> None:
+    text = format_base64url(data)
+    assert parse_base64url(text) == data
+    assert base64.urlsafe_b64decode(text + "==") == data
+
+
+@pytest.mark.parametrize("text", ["A", "AB", "AA==", "AA=", "A A", "+/+/", "AAA\n", "ä", "=", "AA\x00A", "A" * 5])
+def test_another_spelling_of_base64url_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be unpadded base64url"):
+        parse_base64url(text)

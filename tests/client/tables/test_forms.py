@@ -8,8 +8,8 @@ import pytest
 from everbrook.client.content import Kind
 from everbrook.client.tables.forms import ColumnMismatch, Columns, form_of
 from everbrook.client.tables.shapes import MAX_FIELDS
+from tests.client.tables.json_values import Value
 from tests.client.tables.jsonl import joined, piece
-from tests.client.tables.values import Value
 
 MESSAGES = [{"n": 1, "s": "x"}, {"n": 2.5, "at": "2024-01-01T00:00:00Z"}]
 

@@ -12,8 +12,8 @@ from hypothesis import given, strategies as st
 from everbrook.client.errors import InvalidAnswer
 from everbrook.client.tables.json_columns import build, conform, decode, parse, parse_as, text_of
 from everbrook.client.tables.shapes import Shape, shape_of
+from tests.client.tables.json_values import Value, alike, records, rows
 from tests.client.tables.jsonl import joined
-from tests.client.tables.values import Value, alike, records, rows
 from tests.protocol.generated import generated
 
 

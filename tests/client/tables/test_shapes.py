@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from everbrook.client.tables.shapes import MAX_DEPTH, MAX_FIELDS, Shape, merge, shape_of
-from tests.client.tables.values import records, rows
+from tests.client.tables.json_values import records, rows
 from tests.protocol.generated import generated
 
 

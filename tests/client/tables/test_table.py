@@ -13,8 +13,8 @@ from everbrook.client.content import Kind
 from everbrook.client.tables.forms import form_of
 from everbrook.client.tables.pieces import Piece
 from everbrook.client.tables.table import SHOWN_ROWS, Table
+from tests.client.tables.json_values import Value, alike, records, rows
 from tests.client.tables.jsonl import pieces
-from tests.client.tables.values import Value, alike, records, rows
 from tests.protocol.generated import generated
 
 START = "0000000000000000"
