@@ -95,11 +95,11 @@ class AsyncClient:
         return AsyncStream(self._transport, self._server.streams, name, Codec(type), content_type)
 
     def list(self, prefix: str = "", *, after: str = "") -> AsyncIterator[StreamInfo]:
-        """List the streams whose names begin with `prefix`, in order, from behind the name `after`."""
+        """List the streams whose names begin with `prefix`, in order, beginning after the name `after`."""
         return parts.list_streams(self._transport, self._server.streams, prefix, after)
 
     async def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
-        """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
+        """List the streams that changed since a `token` was given, or all of them. Pass the new token the next time."""
         return await parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "AsyncBucket":

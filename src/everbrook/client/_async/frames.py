@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 async def read_frames(
     transport: AsyncTransport, url: str, offset: str, start: Mapping[str, str], until: str | None, incarnation: str
 ) -> AsyncIterator[Frames]:
-    """Read what is there of one incarnation of a stream, page by page: without one, that of the first page."""
+    """Read the stored messages of one incarnation of a stream, page by page; by default that of the first page."""
     bounds = {"format": "frames"} | ({} if until is None else {"until": until})
     query = begin_query(offset, start)
     while True:

@@ -41,7 +41,7 @@ class AsyncBucket:
         return f"<{type(self).__name__} {self._root.url}>"
 
     async def create(self, *, retention: str | None = None, exist_ok: bool = True) -> bool:
-        """Create the bucket, with a policy for its streams that have none. Tells whether it was not there before."""
+        """Create the bucket, with a default retention for its streams. Tells whether it was created now."""
         headers = {"Stream-Retention": retention} if retention else {}
         attempts = self._transport.attempts(f"PUT {self._root.url}")
         try:
@@ -80,7 +80,7 @@ class AsyncBucket:
         return list_streams(self._transport, self._root, prefix, after)
 
     async def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
-        """List the streams of the bucket that moved since a `token` was given, or all of them."""
+        """List the streams of the bucket that changed since a `token` was given, or all of them."""
         return await list_changes(self._transport, self._root, token, prefix)
 
     def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
@@ -127,7 +127,7 @@ class AsyncSubscription:
         return decode_document(answer.content, SubscriptionInfo, self._url)
 
     async def delete(self) -> None:
-        """Delete the subscription. Whatever a worker says afterwards is refused."""
+        """Delete the subscription. Later requests of its workers are refused."""
         attempts = self._transport.attempts(f"DELETE {self._url}")
         try:
             await self._transport.request("DELETE", self._url, attempts=attempts)
@@ -141,14 +141,14 @@ class AsyncSubscription:
         await self._transport.request("POST", f"{self._url}/streams", headers=_JSON, content=body)
 
     async def remove(self, *streams: str) -> None:
-        """Take streams back."""
+        """Unlink streams."""
         for stream in streams:
             await self._transport.request("DELETE", self._root.linked(self.id, stream))
 
     async def worker(self, handler: "AsyncHandler", *, name: str | None = None) -> "AsyncWorker":
-        """Make a worker that hands what is new to a function. `run` it, here and anywhere else.
+        """Make a worker that hands new messages to a function. `run` it here, and any number of others elsewhere.
 
-        It asks with the token, headers and parameters of this client.
+        It sends the token, headers and parameters of this client.
         """
         wake_stream = (await self.read()).wake_stream
         if wake_stream is None:
@@ -168,7 +168,7 @@ async def list_streams(transport: AsyncTransport, root: Root, prefix: str, after
 
 
 async def list_changes(transport: AsyncTransport, root: Root, token: str | None, prefix: str) -> Changes:
-    """List what moved since a token, or everything with a token to go on with."""
+    """List the streams that changed since a token, or all streams with a token for the next time."""
     if token is None:
         return await _everything(transport, root, prefix)
     moved: list[StreamInfo] = []
@@ -181,7 +181,7 @@ async def list_changes(transport: AsyncTransport, root: Root, token: str | None,
 
 
 async def _everything(transport: AsyncTransport, root: Root, prefix: str) -> Changes:
-    """List all streams. The first page's token counts: what moves after it is told again rather than not at all."""
+    """List all streams, with the token of the first page, so that a change during the listing is not missed."""
     first = await _streams(transport, root, {"prefix": prefix})
     streams = list(first.streams)
     if first.has_more and first.next_cursor is not None:

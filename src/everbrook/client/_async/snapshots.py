@@ -47,12 +47,12 @@ class AsyncSnapshots:
                 raise
 
     async def _is_latest(self, offset: str, data: bytes) -> bool:
-        """Tell whether a snapshot is there that was sent without an answer."""
+        """Tell whether a snapshot was published although the answer was lost."""
         found = await self.latest()
         return found is not None and (found.offset, found.data) == (offset, data)
 
     async def latest(self) -> Snapshot | None:
-        """Fetch the latest snapshot, if there is one. One that was replaced in between is asked for again."""
+        """Fetch the latest snapshot, if there is one. If it is replaced meanwhile, fetch the new one."""
         for _ in range(MAX_REPLACEMENTS):
             if (location := await self._location()) is None:
                 return None
@@ -61,7 +61,7 @@ class AsyncSnapshots:
         raise InvalidAnswer(f"{self._url}/snapshot led {MAX_REPLACEMENTS} times to a snapshot that is not there")
 
     async def _location(self) -> str | None:
-        """Ask where the latest snapshot is. It is on the same server: no other is sent this one's token."""
+        """Find the URL of the latest snapshot, on the same server only: another must not see the token."""
         here = f"{self._url}/snapshot"
         try:
             await self._transport.request("GET", here)

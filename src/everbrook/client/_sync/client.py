@@ -96,11 +96,11 @@ class Client:
         return Stream(self._transport, self._server.streams, name, Codec(type), content_type)
 
     def list(self, prefix: str = "", *, after: str = "") -> Iterator[StreamInfo]:
-        """List the streams whose names begin with `prefix`, in order, from behind the name `after`."""
+        """List the streams whose names begin with `prefix`, in order, beginning after the name `after`."""
         return parts.list_streams(self._transport, self._server.streams, prefix, after)
 
     def changes(self, token: str | None = None, *, prefix: str = "") -> Changes:
-        """List the streams that moved since a `token` was given, or all of them. Pass the new token the next time."""
+        """List the streams that changed since a `token` was given, or all of them. Pass the new token the next time."""
         return parts.list_changes(self._transport, self._server.streams, token, prefix)
 
     def bucket(self, name: str) -> "Bucket":

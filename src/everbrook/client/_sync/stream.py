@@ -7,7 +7,7 @@
     for message in stream.follow():
         print(message)
 
-Reads resume by themselves; what has to be written exactly once goes through a producer.
+Reads resume after broken connections. To write exactly once, use a producer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -46,12 +46,12 @@ NOTHING: Any = object()
 
 
 class Stream(Generic[T]):
-    """A handle of a stream. It holds no connection; making one asks the server nothing."""
+    """A handle of a stream. It holds no connection, and making one sends no request."""
 
     def __init__(
         self, transport: Transport, root: Root, name: str, codec: Codec[T], content_type: str | None = None
     ) -> None:
-        """Stand for the stream `name` below `root`. Its content type is asked for when it is needed and not known."""
+        """Stand for the stream `name` below `root`. An unknown content type is requested when it is needed."""
         self.name = name
         self.url = root.stream(name)
         self._transport = transport
@@ -64,7 +64,7 @@ class Stream(Generic[T]):
         return f"<{type(self).__name__} {self.url}>"
 
     def _repr_html_(self) -> str:
-        """Show what is known without asking the server."""
+        """Show what is known without a request."""
         known = {"name": self.name, "url": self.url, "content_type": self._content_type}
         return format_record(type(self).__name__, known)
 
@@ -81,7 +81,7 @@ class Stream(Generic[T]):
         retention: str | None = None,
         exist_ok: bool = True,
     ) -> Head:
-        """Create the stream, of JSON unless said otherwise. One that exists with the same configuration is fine."""
+        """Create the stream, of JSON by default. A stream that exists with the same configuration is no error."""
         chosen = content_type or self._content_type or (JSON if data is NOTHING else content_type_for(data))
         headers = creation_headers(chosen, ttl_secs, expires_at, retention, closed=closed)
         kind = kind_of(chosen)
@@ -98,7 +98,7 @@ class Stream(Generic[T]):
         expires_at: Moment | None = None,
         closed: bool = False,
     ) -> "Stream[T]":
-        """Create a stream that begins as this one, up to an offset or to its tail, and goes its own way (§4.2)."""
+        """Create a fork: a stream that begins with this one, up to an offset or to its tail (§4.2)."""
         fork = Stream(self._transport, self._root, name, self._codec)
         headers = creation_headers(None, ttl_secs, expires_at, None, closed=closed)
         headers["Stream-Forked-From"] = path_of(self.url)
@@ -147,11 +147,11 @@ class Stream(Generic[T]):
     # Writing
 
     def append(self, value: Any, *, seq: str | None = None, if_match: str | None = None, close: bool = False) -> str:
-        """Append one message, and give the offset behind it.
+        """Append one message, and give the offset after it.
 
-        `seq` orders writers (`Stream-Seq`); `if_match` is the offset at which the stream must end for this to happen;
-        `close` ends the stream with it. If the connection breaks before the answer this raises AppendUncertain: what
-        has to be there exactly once is sent through a `producer`.
+        `seq` orders writers (`Stream-Seq`); `if_match` is the offset at which the stream must end, or it is refused;
+        `close` closes the stream with it. If the connection breaks before the answer, this raises AppendUncertain: to
+        store a message exactly once, send it through a `producer`.
         """
         content_type = self._type()
         message = self._codec.encode(kind_of(content_type), value)
@@ -161,7 +161,7 @@ class Stream(Generic[T]):
         return self._appender.append(content_type, message, headers)
 
     def extend(self, values: Iterable[Any]) -> str:
-        """Append many messages, as many at once as fit in a request, and give the offset behind them.
+        """Append many messages in as few requests as possible, and give the offset after them.
 
         The messages of a text or binary stream are joined: only in JSON streams each stays one of its own.
         """
@@ -181,7 +181,7 @@ class Stream(Generic[T]):
         return offset or self.head().offset
 
     def close(self, value: Any = NOTHING) -> str:
-        """End the stream, with a last message if one is given, and give its final offset. Reading it goes on."""
+        """Close the stream, with a last message if one is given, and give its final offset. It stays readable."""
         if value is not NOTHING:
             return self.append(value, close=True)
         response = self._transport.request("POST", self.url, headers={"Stream-Closed": "true"})
@@ -200,11 +200,11 @@ class Stream(Generic[T]):
         linger_secs: float = 0.005,
         max_in_flight: int = 5,
     ) -> "Producer[T]":
-        """Make a writer whose messages arrive exactly once and in order, whatever breaks (§5.2.1).
+        """Make a writer whose messages are stored exactly once and in order, over broken connections (§5.2.1).
 
-        `id` names the writer over its restarts. With `resume`, each message has a position in its source, and another
-        run goes on behind the `position` of the one before. `auto_claim` takes over from whoever used that id before,
-        in a new epoch, and knows nothing of what was written.
+        `id` identifies the writer over its restarts. With `resume`, each message has a position in its source, and the
+        next run continues after the `position` of the last one. `auto_claim` takes over from the previous writer with
+        this id in a new epoch, without knowing what that has written.
         """
         batching = parts.Batching(max_batch_bytes, max_batch_items, linger_secs, max_in_flight)
         return self._producer(batching, id=id, epoch=epoch, seq=seq, auto_claim=auto_claim, resume=resume)
@@ -233,7 +233,7 @@ class Stream(Generic[T]):
         at: Moment | int | None = None,
         skip: int | None = None,
     ) -> "Reader[T]":
-        """Read what is there: from an offset `until` another, the `last` n messages, or what came `at` a time."""
+        """Read the stored messages: from an offset `until` another, the `last` n, or from those `at` a time."""
         return self._reader(offset, start_query(last, at, skip), until=until, mode=None)
 
     def follow(
@@ -247,7 +247,7 @@ class Stream(Generic[T]):
         offsets: "Offsets | None" = None,
         on_snapshot: Callable[[Snapshot], Any] | None = None,
     ) -> "Reader[T]":
-        """Read what is there and then what comes, until the stream is closed. Broken connections go unnoticed.
+        """Read the stored messages and then new ones until the stream is closed, over broken connections.
 
         `offset` may be `now`. `offsets` is where the position is kept for the next run. If what comes next is not
         retained any more, `on_snapshot` gets the snapshot that stands for it; without it, OffsetGone is raised.
@@ -274,7 +274,7 @@ class Stream(Generic[T]):
         skip: int | None = None,
         incarnation: str = "",
     ) -> "Iterator[Frames]":
-        """Read what is there as pages of messages with the offset and the time of each, whatever they are.
+        """Read the stored messages of any stream as pages with the offset and the time of each message.
 
         The bounds are those of `read`. If the stream has another incarnation than the one that is named, it raises
         `StreamRewound`.
@@ -299,7 +299,7 @@ class Stream(Generic[T]):
     def table(
         self, offset: str = BEGINNING, *, until: str | None = None, columns: "Columns | None" = None, raw: bool = False
     ) -> "Table":
-        """Make a table of what is there, for Arrow, pandas, polars and DuckDB (`pip install 'everbrook[frames]'`).
+        """Make a table of the stored messages for Arrow, pandas, polars or DuckDB (`pip install 'everbrook[frames]'`).
 
         Messages of JSON become columns: all of them, or the `columns` of these names, or of these names and types.
         A `raw` table, and one of any other stream, has each message as it is, with its offsets and its time.
@@ -324,7 +324,7 @@ class Stream(Generic[T]):
         if_none_match: bool = False,
         incarnation: str = "",
     ) -> None:
-        """Publish what the messages before an offset add up to. What lies before it is dropped, unless it is kept.
+        """Publish a snapshot: what the messages before an offset add up to. They are then cut, unless they are kept.
 
         `if_match` is the ETag of the snapshot that this replaces; `if_none_match` means that there must be none. A
         stream of another `incarnation` than the named one refuses it.
@@ -341,13 +341,13 @@ class Stream(Generic[T]):
         return self._snapshots.latest()
 
     def delete_snapshot(self, offset: str) -> None:
-        """Delete a snapshot from which nothing was cut."""
+        """Delete a snapshot before which nothing was cut."""
         self._snapshots.delete(offset)
 
     def cut(self, offset: str) -> None:
-        """Drop what lies before an offset, which a snapshot must cover."""
+        """Cut the messages before an offset, which a snapshot must cover."""
         self._snapshots.cut(offset)
 
     def bootstrap(self) -> "Bootstrap[T]":
-        """Fetch the snapshot and every message after it, all as of one moment."""
+        """Fetch the snapshot and every message after it, as of one moment."""
         return cast("Bootstrap[T]", self._snapshots.bootstrap(self._codec))
