@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.cli.test_read import following, lines_of
 from tests.client.faults.proxy import Proxy
 
 
@@ -51,8 +52,24 @@ def test_an_append_asks_once_for_the_stream(
     assert requests(proxy, run, "append", stream, "1", *options) == expected
 
 
-def test_a_tail_that_follows_asks_once_for_the_stream(proxy: Proxy, run: Run, values: str) -> None:
-    assert requests(proxy, run, "tail", values, "-f") == ["HEAD", "GET"]
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_tail_that_follows_gets_each_page_once(proxy: Proxy, run: Run, values: str, options: tuple[str, ...]) -> None:
+    assert requests(proxy, run, "tail", values, "-f", *options) == ["HEAD", "GET"]
+
+
+def test_a_tail_for_programs_reads_what_is_there_only_with_its_times(proxy: Proxy, run: Run, stream: str) -> None:
+    run("create", stream)
+    run("append", stream, "1", "2")
+    proxy.requests.clear()
+    with following(stream, "-n", "2", "--json") as process:
+        lines_of(process, 2)
+        run("append", stream, "3")
+        lines_of(process, 1)
+        targets = [request.target for request in proxy.requests if request.method == "GET"]
+    frames = [target for target in targets if "format=frames" in target]
+    assert targets[0] == frames[0]
+    assert not any("offset=0000000000000000" in target or "last=" in target for target in targets[1:]), targets
+    assert len(frames) == 2, targets
 
 
 @pytest.mark.parametrize("line", [("read",), ("read", "--json"), ("tail", "--json"), ("read", "--last", "2", "--json")])
@@ -63,6 +80,7 @@ def test_a_read_gets_each_page_once(proxy: Proxy, run: Run, values: str, line: t
 def test_a_bootstrap_gets_each_page_once(proxy: Proxy, run: Run, values: str) -> None:
     # The first GET asks for a snapshot.
     assert requests(proxy, run, "bootstrap", "--json", values) == ["HEAD", "GET", "GET"]
+    assert requests(proxy, run, "bootstrap", "-f", "--json", values) == ["HEAD", "GET", "GET"]
 
 
 def test_an_export_describes_each_stream_once(proxy: Proxy, run: Run, values: str) -> None:

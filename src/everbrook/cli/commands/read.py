@@ -115,16 +115,25 @@ def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json
     from everbrook.client.content import Kind, kind_of
 
     mode: Mode = "long-poll" if kind_of(head.content_type) is Kind.TEXT else "auto"
+    if as_json:
+        return _from_earliest(bounds, lambda given: _follow_described(stream, head, given, mode))
+    return _from_earliest(bounds, lambda given: map(_plain, stream.follow(mode=mode, **given).pages()))
 
-    def follow(given: dict[str, Any]) -> Iterator[Printed]:
-        for page in stream.follow(mode=mode, **given).pages():
-            if not as_json:
-                yield _plain(page)
-            elif page.data:
-                # Only a read that does not wait tells the offset and the time of each message.
-                yield from _described(stream.frames(page.offset, until=page.next_offset), head)
 
-    return _from_earliest(bounds, follow)
+def _follow_described(stream: "Stream[Any]", head: "Head", given: dict[str, Any], mode: "Mode") -> Iterator[Printed]:
+    """Read what is there once, with its times, and then each page that is appended.
+
+    A read that waits does not tell times, so it only says that there is a page, which is then read with them.
+    """
+    end = None
+    if given.get("offset") != NOW:
+        for lines, end in _described(stream.frames(**given), head):
+            yield lines, end
+    if head.closed and end == head.offset:
+        return
+    for page in stream.follow(mode=mode, **(given if end is None else {"offset": end})).pages():
+        if not page.empty:
+            yield from _described(stream.frames(page.offset, until=page.next_offset), head)
 
 
 def _from_earliest(bounds: Bounds, pages_of: Command) -> Iterator[Printed]:
