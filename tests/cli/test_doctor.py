@@ -11,8 +11,6 @@ import pytest
 
 from everbrook.cli.commands.machine_checks import Finding, check_clock, check_damage, check_programs, check_storage
 from everbrook.cli.commands.server_checks import check_port
-from everbrook.cli.connection import DEFAULT_URL
-from everbrook.client import DEFAULT_URL as CLIENTS_DEFAULT_URL
 from everbrook.settings import load_settings
 from tests.cli.conftest import Ran, Run
 from tests.server.server_process import serving
@@ -183,10 +181,6 @@ def test_programs_that_are_missing_are_named() -> None:
 def test_nothing_is_left_behind(run: Run, folder: Path) -> None:
     run("doctor")
     assert list(folder.iterdir()) == []
-
-
-def test_the_usual_url_is_the_same_everywhere() -> None:
-    assert DEFAULT_URL == CLIENTS_DEFAULT_URL
 
 
 # Stores

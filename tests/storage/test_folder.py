@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.file_lock import LockHeld
 from everbrook.storage import FILE_DURABLE, DurableStorage, MemoryStorage, OsDisk, Storage, StoreError
-from everbrook.storage.disk import LockHeld, OsLock, lost_lock
+from everbrook.storage.disk import OsLock, lost_lock
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_second_lock_names_the_process_of_the_first(path: Path) -> None:
     lock = OsLock(path)
     with pytest.raises(LockHeld) as refused:
         OsLock(path)
-    assert refused.value.owner == str(os.getpid())
+    assert refused.value.owner == os.getpid()
     lock.release()
     OsLock(path).release()
 

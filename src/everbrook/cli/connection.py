@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from everbrook.cli.terminal.output import Command
+from everbrook.client.environment import DEFAULT_URL, TOKEN, URL, server_url
 
 if TYPE_CHECKING:
     import ssl
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
     from everbrook.client._sync.wire import Wire
     from everbrook.client.models import Head
 
-DEFAULT_URL = "http://127.0.0.1:4437"
-URL = "EVERBROOK_URL"
-OFFSET_DIGITS = 16
-TOKEN = "EVERBROOK_TOKEN"  # noqa: S105 - the name of a variable
 CA = "EVERBROOK_CA"
 CLIENT_CERT = "EVERBROOK_CLIENT_CERT"
 CLIENT_KEY = "EVERBROOK_CLIENT_KEY"
@@ -60,7 +57,11 @@ def offset_option(name: str, text: str, *, required: bool = False) -> Callable[[
 
 
 def _pad(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
-    return text.zfill(OFFSET_DIGITS) if text and text.isascii() and text.isdigit() else text
+    if not (text and text.isascii() and text.isdigit()):
+        return text
+    from everbrook.protocol.offset import OFFSET_DIGITS
+
+    return text.zfill(OFFSET_DIGITS)
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
@@ -75,7 +76,7 @@ def _given(name: str) -> str | None:
 
 def given_url(usual: str = DEFAULT_URL) -> str:
     """Give the URL, for what speaks HTTP by itself. Without one, it is the usual one."""
-    return _given("url") or os.environ.get(URL) or usual
+    return server_url(_given("url"), default=usual)
 
 
 def given_token() -> str | None:

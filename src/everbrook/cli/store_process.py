@@ -3,7 +3,6 @@
 A process is sent a signal only if it is seen to take it: any other process would end by it.
 """
 
-import fcntl
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 
 from everbrook.cli.terminal.flags import FLAGS, Command, layer_flags, read_flags
+from everbrook.file_lock import find_owner
 from everbrook.settings import Settings, StorageMode, load_layers
 
 PROCESSES = Path("/proc")
@@ -42,14 +42,7 @@ def find_holder(settings: Settings) -> int | None:
     folder = settings.storage.store_dir
     if not (folder / MANIFEST).is_file():
         raise click.ClickException(f"there is no store in {folder}")
-    if not (folder / LOCK).is_file():
-        return None
-    with (folder / LOCK).open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return int(lock.read() or 0)
-    return None
+    return find_owner(folder / LOCK)
 
 
 def ask(process: int, number: signal.Signals, does: str) -> None:

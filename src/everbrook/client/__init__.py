@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from everbrook.lazy_imports import lazy_imports
 
 if TYPE_CHECKING:
-    from everbrook.client.address import DEFAULT_URL as DEFAULT_URL
+    from everbrook.client.environment import DEFAULT_URL as DEFAULT_URL
     from everbrook.client.jwks import Jwks as Jwks
     from everbrook.client.read_state import Mode as Mode
     from everbrook.client.webhooks import Reason as Reason, Receiver as Receiver, SignatureInvalid as SignatureInvalid
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_imports(
     __name__,
     {
-        ".address": "DEFAULT_URL",
+        ".environment": "DEFAULT_URL",
         ".read_state": "Mode",
         ".jwks": "Jwks",
         ".webhooks": "Reason Receiver SignatureInvalid",

@@ -1,13 +1,10 @@
 """Where things are: the URL of the server, and those of streams, buckets, lists and subscriptions below it."""
 
-import os
 from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-DEFAULT_URL = "http://127.0.0.1:4437"
-URL_VARIABLE = "EVERBROOK_URL"
 _STREAMS = "/v1/stream"
 _BUCKETS = "/ds"
 
@@ -56,15 +53,6 @@ class Server(Struct, frozen=True):
     def bucket(self, name: str) -> Root:
         """Give the root of a bucket."""
         return Root(f"{self.buckets}/{_quoted('a bucket', name, '')}", "")
-
-
-def server_url(given: str | None, *variables: str) -> str:
-    """Give the URL of the server: the given one, else that of the environment, else the default.
-
-    Of the `variables` the first that is set counts, and `EVERBROOK_URL` after them.
-    """
-    named = (os.environ.get(variable) for variable in (*variables, URL_VARIABLE))
-    return given or next(filter(None, named), DEFAULT_URL)
 
 
 def parse_server(url: str) -> Server:

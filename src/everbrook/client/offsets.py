@@ -4,9 +4,10 @@ The saved text has no spaces: the offset, and after an `@` the incarnation of th
 """
 
 import os
-import threading
 from pathlib import Path
 from typing import Any, Protocol
+
+from everbrook.atomic_file import replace_file
 
 
 class Offsets(Protocol):
@@ -45,13 +46,4 @@ class FileOffsets:
 
     def save(self, offset: str) -> None:
         """Write the offset. A crash leaves the old one or the new one."""
-        # Another process or thread that saves here at the same time has its own draft.
-        draft = self._path.with_name(f"{self._path.name}.{os.getpid()}.{threading.get_ident()}.new")
-        try:
-            with draft.open("w", encoding="utf-8") as file:
-                file.write(f"{offset}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._path)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(self._path, f"{offset}\n".encode(), durable=True)

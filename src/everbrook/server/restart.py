@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 import msgspec
 from msgspec import Struct
 
+from everbrook.atomic_file import replace_file
 from everbrook.settings import Settings, StorageMode
 
 if TYPE_CHECKING:
@@ -84,10 +85,8 @@ class Reporter:
         if not self.attempt:
             return
         report = Report(self.attempt, phase, os.getpid(), message)
-        draft = self._path.with_suffix(".new")
         with contextlib.suppress(OSError):
-            draft.write_bytes(msgspec.json.encode(report))
-            draft.replace(self._path)
+            replace_file(self._path, msgspec.json.encode(report))
 
 
 async def prove(settings: Settings, command: Sequence[str] | None, tuning: "RestartTuning") -> None:

@@ -10,7 +10,6 @@ left alone.
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from enum import IntEnum
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from everbrook.settings.fields import ENV_PREFIX, ENV_SEPARATOR, FIELDS, SECTION
 from everbrook.settings.log_filter import LogFilter, parse_filter
 from everbrook.settings.schema import Settings
 from everbrook.settings.sections.observe import LogLevel, RequestLog
+from everbrook.suggestions import suggest
 
 PROJECT_FILE = "everbrook.toml"
 PYPROJECT = "pyproject.toml"
@@ -104,13 +104,13 @@ def _read_tables(tables: Mapping[str, object], layer: Layer, source: str) -> lis
         if section == MARKER and table is True:
             continue
         if section not in SECTIONS:
-            raise SettingsError(source, f"unknown section [{section}]{_suggest(section, SECTIONS)}")
+            raise SettingsError(source, f"unknown section [{section}]{suggest(section, SECTIONS)}")
         if not isinstance(table, dict):
             raise SettingsError(source, f"{section} must be a section, got {table!r}")
         for key, value in table.items():
             name = f"{section}.{key}"
             if name not in FIELDS:
-                raise SettingsError(source, f"unknown setting {name}{_suggest(name, FIELDS)}")
+                raise SettingsError(source, f"unknown setting {name}{suggest(name, FIELDS)}")
             found.append(Given(name, value, layer, source))
     return found
 
@@ -122,7 +122,7 @@ def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
         if not variable.startswith(ENV_PREFIX) or ENV_SEPARATOR not in variable:
             continue
         if variable not in fields:
-            raise SettingsError(variable, f"{_unknown_variable(variable)}{_suggest(variable, fields)}")
+            raise SettingsError(variable, f"{_unknown_variable(variable)}{suggest(variable, fields)}")
         yield Given(fields[variable].name, environ[variable], Layer.ENVIRONMENT, variable)
 
 
@@ -152,11 +152,6 @@ def _unknown_variable(variable: str) -> str:
     if section.lower() not in SECTIONS:
         return f"unknown section {section!r}"
     return f"unknown setting {key!r} in section {section!r}"
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    nearest = get_close_matches(name, known, n=1)
-    return f"; did you mean {nearest[0]}?" if nearest else ""
 
 
 CONFIG_DIR = "config"

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from everbrook.client.content import Kind, kind_of
 from everbrook.client.tables.pieces import Piece
+from everbrook.protocol.offset import OFFSET_DIGITS
 
 MAX_ROWS = 50_000
 MAX_BYTES = 8 * 1024 * 1024
 TIME = pa.timestamp("us", "UTC")
-_OFFSET_DIGITS = 16
 
 Numbers = NDArray[np.uint64]
 
@@ -139,7 +139,7 @@ def _text(value: bytes, of_bytes: bool) -> str | None:  # noqa: FBT001 - one of 
 
 
 def _padded(numbers: Numbers) -> pa.Array:
-    return pc.utf8_lpad(_int64(numbers.astype(np.int64)).cast(pa.string()), _OFFSET_DIGITS, "0")
+    return pc.utf8_lpad(_int64(numbers.astype(np.int64)).cast(pa.string()), OFFSET_DIGITS, "0")
 
 
 # `pyarrow.array` would do the same, but loads pandas first, which takes a second of every new worker.

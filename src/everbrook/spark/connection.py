@@ -20,8 +20,9 @@ from everbrook.client._sync.resources import list_changes
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport
 from everbrook.client._sync.wire import Answer
-from everbrook.client.address import parse_server, server_url
+from everbrook.client.address import parse_server
 from everbrook.client.content import Codec
+from everbrook.client.environment import server_url
 from everbrook.client.errors import Unsupported
 from everbrook.client.models import Changes, Head, ProducerHead, StreamPage, head_of, producer_head_of
 from everbrook.client.retry import Retry

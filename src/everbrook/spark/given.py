@@ -4,8 +4,9 @@ Each is taken once, by the name of the documentation; what nobody takes is a mis
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
+
+from everbrook.suggestions import find_nearest
 
 T = TypeVar("T")
 
@@ -63,10 +64,9 @@ class GivenOptions:
                 raise InvalidOption(f"the {self._of} has no option {name!r}. {self._hint(name)}")
 
     def _hint(self, name: str) -> str:
-        by_lower = {known.lower(): known for known in self._known}
-        close = get_close_matches(name, by_lower, n=1)
-        if close:
-            return f"Did you mean {by_lower[close[0]]}?"
+        nearest = find_nearest(name, self._known)
+        if nearest:
+            return f"Did you mean {nearest}?"
         return f"It has {', '.join(sorted(self._known))}"
 
 

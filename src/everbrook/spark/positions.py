@@ -16,12 +16,13 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Struct
 
+from everbrook.protocol.offset import OFFSET_DIGITS
+
 EARLIEST, LATEST = "earliest", "latest"
 BEGINNING = "-1"
 """The offset from which a stream is read as a whole."""
 VERSION_KEY, VERSION, STARTING = "", "1", "1 starting"
 
-_OFFSET_DIGITS = 16
 _IN_INCARNATION = re.compile(r"(.*)@([^@#!]*)(?:#([^@#!]+))?(!?)", re.DOTALL)
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -82,13 +83,13 @@ def _compact(offset: str) -> str:
     """Drop zeros. The numbers of other servers, which may be of any length, are marked and stay as they are."""
     if not (offset.isascii() and offset.isdecimal()):
         return offset
-    return str(int(offset)) if len(offset) == _OFFSET_DIGITS else f"={offset}"
+    return str(int(offset)) if len(offset) == OFFSET_DIGITS else f"={offset}"
 
 
 def _expanded(text: str) -> str:
     if text.startswith("="):
         return text[1:]
-    return text.zfill(_OFFSET_DIGITS) if text.isascii() and text.isdecimal() else text
+    return text.zfill(OFFSET_DIGITS) if text.isascii() and text.isdecimal() else text
 
 
 def _base36(number: int | None) -> str:
@@ -153,7 +154,7 @@ def _place(name: str, given: str | int) -> str:
     if isinstance(given, int):
         if given < 0:
             raise ValueError(f"must have offsets that are not negative, and has {given} for {name!r}")
-        return str(given).zfill(_OFFSET_DIGITS)
+        return str(given).zfill(OFFSET_DIGITS)
     return given.lower() if given.lower() in {EARLIEST, LATEST} else _expanded(given)
 
 
@@ -161,9 +162,9 @@ def number_of(offset: str) -> int | None:
     """Give the bytes before an offset, if it is one of Everbrook, where offsets count bytes."""
     if offset == BEGINNING:
         return 0
-    return int(offset) if len(offset) == _OFFSET_DIGITS and offset.isascii() and offset.isdecimal() else None
+    return int(offset) if len(offset) == OFFSET_DIGITS and offset.isascii() and offset.isdecimal() else None
 
 
 def offset_of(number: int) -> str:
     """Write an offset of Everbrook."""
-    return f"{number:0{_OFFSET_DIGITS}d}"
+    return f"{number:0{OFFSET_DIGITS}d}"

@@ -16,6 +16,7 @@ import msgspec
 import psycopg
 
 from everbrook import Client
+from everbrook.atomic_file import replace_file
 from everbrook.client.errors import ClientError
 from everbrook.protocol.errors import ProtocolError
 from everbrook.stack.site import EVENTS_STREAM, INTERVAL_SECS, POSTGRES_URL, SERVER_URL
@@ -74,9 +75,7 @@ class Heartbeat:
             return Progress(1, f"heartbeat-{uuid4()}")
 
     def _save(self) -> None:
-        beside = self._file.with_suffix(".new")
-        beside.write_bytes(msgspec.json.encode(self.progress))
-        beside.replace(self._file)
+        replace_file(self._file, msgspec.json.encode(self.progress))
 
 
 def beat_for_ever(heartbeat: Heartbeat, interval_secs: float) -> None:

@@ -11,6 +11,8 @@ from signal import SIGINT, SIGTERM
 
 import psutil  # type: ignore[import-untyped]
 
+from everbrook.atomic_file import replace_file
+
 _NAME = "processes.json"
 _END_TIMEOUT_SECS = 20.0
 
@@ -54,9 +56,7 @@ class Processes:
         return births if isinstance(births, dict) else {}
 
     def _write(self) -> None:
-        beside = self._file.with_suffix(".new")
-        beside.write_text(json.dumps(self._births))
-        beside.replace(self._file)
+        replace_file(self._file, json.dumps(self._births).encode())
 
 
 def _alive(record: tuple[str, float]) -> psutil.Process | None:

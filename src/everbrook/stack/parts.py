@@ -3,7 +3,6 @@
 A part is a process with a name and a URL. A new one joins `PARTS`, and nothing else changes.
 """
 
-import difflib
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from everbrook.stack.errors import DataUnusable, WrongParts
 from everbrook.stack.postgres import HOST, Postgres, require_free
 from everbrook.stack.schema import make_database, make_streams, make_tables
 from everbrook.stack.site import EVENTS_STREAM, PROGRESS_STREAM, STACK_DIR, Site
+from everbrook.suggestions import suggest
 
 
 class State(StrEnum):
@@ -331,16 +331,11 @@ def choose(
     names = [part.name for part in parts]
     for name in sorted(added | left_out):
         if name not in names:
-            raise WrongParts(_unknown(name, names))
+            hint = suggest(name, names)
+            raise WrongParts(f"there is no part {name!r}: the parts are {', '.join(names)}{hint}")
     if added & left_out:
         raise WrongParts(f"{', '.join(sorted(added & left_out))}: both with and without it")
     wanted = (set(names) - OPTIONAL | added) - left_out
     if not wanted:
         raise WrongParts("no part is left to start")
     return [part for part in parts if part.name in wanted]
-
-
-def _unknown(name: str, names: list[str]) -> str:
-    near = difflib.get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else ""
-    return f"there is no part {name!r}: the parts are {', '.join(names)}{hint}"

@@ -1,6 +1,5 @@
 """Where a stack is: its data folder with the lock on it, its ports, and the URLs by which its parts find each other."""
 
-import fcntl
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 from urllib.parse import quote
 
+from everbrook.file_lock import LockHeld, find_owner, take_lock
 from everbrook.stack.errors import DataUnusable
 from everbrook.stack.postgres import HOST, PASSWORD, USER
 
@@ -24,6 +24,7 @@ ITEMS_STREAM = "pg-items"
 EVENTS_STREAM = "session-events"
 PROGRESS_STREAM = "pipeline-progress"
 INTERVAL_SECS = 5.0
+_LOCK = "stack.lock"
 
 
 class Told(TypedDict, total=False):
@@ -86,51 +87,25 @@ def postgres_url(port: int) -> str:
     return f"postgresql://{USER}:{PASSWORD}@{HOST}:{port}/{DATABASE}"
 
 
-_NAME = "stack.lock"
-
-
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
     """Hold the data folder, which is made if it is missing. The file says who holds it."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(data_dir / _NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = take_lock(data_dir / _LOCK)
+    except LockHeld as held:
+        raise DataUnusable(
+            f"a stack runs from {data_dir} already (process {held.owner or 'unknown'}): stop it with "
+            f"`everbrook down --data-dir {shlex.quote(str(data_dir))}`, or give another --data-dir"
+        ) from held
     except OSError as error:
         raise DataUnusable(f"{data_dir} can't be written to: {error.strerror}") from error
     try:
-        _take(descriptor, data_dir)
-        os.truncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, data_dir: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise DataUnusable(
-            f"a stack runs from {data_dir} already (process {_written(descriptor)}): stop it with "
-            f"`everbrook down --data-dir {shlex.quote(str(data_dir))}`, or give another --data-dir"
-        ) from error
-
-
 def holder(data_dir: Path) -> int | None:
-    """Give the process of the stack that runs from a folder, or None if none does."""
-    try:
-        descriptor = os.open(data_dir / _NAME, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return _written(descriptor)
-    finally:
-        os.close(descriptor)
-    return None
-
-
-def _written(descriptor: int) -> int | None:
-    text = os.pread(descriptor, 20, 0)
-    return int(text) if text.isdigit() else None
+    """Give the process of the stack that runs from a folder, or None if none does or it is not known."""
+    return find_owner(data_dir / _LOCK) or None

@@ -8,6 +8,8 @@ import os
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from everbrook.file_lock import take_lock
+
 
 class File(Protocol):
     """A file that is written."""
@@ -51,14 +53,6 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Release the descriptor."""
-
-
-class LockHeld(Exception):
-    """Another process holds a lock. `owner` is the process id that it has written into the lock file."""
-
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"held by process {owner}")
-        self.owner = owner
 
 
 class Lock(Protocol):
@@ -208,23 +202,11 @@ class OsLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = self._locked()
+        self._descriptor = take_lock(path)
         while not self.held():
             # Another process removed or replaced the file between opening and locking it.
             os.close(self._descriptor)
-            self._descriptor = self._locked()
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, str(os.getpid()).encode(), 0)
-
-    def _locked(self) -> int:
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(descriptor, 32, 0).decode() or "unknown"
-            os.close(descriptor)
-            raise LockHeld(owner) from None
-        return descriptor
+            self._descriptor = take_lock(path)
 
     def held(self) -> bool:
         try:

@@ -9,7 +9,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from everbrook.storage.disk import Disk, Lock, LockHeld
+from everbrook.file_lock import LockHeld
+from everbrook.storage.disk import Disk, Lock
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -62,7 +63,9 @@ def lock_folder(disk: Disk, folder: Path) -> Lock:
     try:
         return disk.lock(folder / LOCK)
     except LockHeld as held:
-        raise StoreError(f"{folder} is in use by another server (process {held.owner}): stop it first") from None
+        raise StoreError(
+            f"{folder} is in use by another server (process {held.owner or 'unknown'}): stop it first"
+        ) from None
 
 
 def find_manifest(disk: Disk, folder: Path) -> Manifest | None:

@@ -12,7 +12,10 @@ from everbrook.spark.options import Selection
     [
         ({}, "which streams"),
         ({"stream": "a", "whenLogIs": "0"}, "the option whenLogIs must be a number above 0, got '0'"),
-        ({"stream": "a", "every": "soon"}, "the option every must be a time such as 30s, 10m, 1h or 1d, got 'soon'"),
+        (
+            {"stream": "a", "every": "soon"},
+            "the option every must be a number and a unit, such as 90s, 15m, 1h or 7d, got 'soon'",
+        ),
         ({"stream": "a", "history": "cut"}, "the option history must be keep or drop, got 'cut'"),
         ({"stream": "a", "function": "fold"}, "must name a module and a function in it"),
         ({"stream": "a", "deadLetters": "b"}, "set invalid to skip too"),

@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from everbrook.cli.durations import parse_duration
 from everbrook.cli.exits import NOT_THERE
-from everbrook.cli.terminal.flags import Command, layer_flags
+from everbrook.cli.terminal.flags import Command, layer_flags, parse_duration
 from everbrook.cli.terminal.output import align, complain, format_time, json_option, note, print_json
 from everbrook.settings import load_settings
 

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from everbrook.cli.connection import DEFAULT_URL, given_context, given_url, server_options
+from everbrook.cli.connection import given_context, given_url, server_options
 from everbrook.cli.terminal.flags import FLAGS, layer_flags, read_flags
 from everbrook.cli.terminal.output import json_option, print_json
+from everbrook.client.environment import DEFAULT_URL
 
 if TYPE_CHECKING:
     from everbrook.cli.commands.machine_checks import Finding

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import click
 
-from everbrook.cli.durations import parse_duration
-from everbrook.cli.terminal.flags import layer_flags
+from everbrook.cli.terminal.flags import layer_flags, parse_duration
 from everbrook.cli.terminal.output import json_option, note, print_json
 from everbrook.settings import AuthSettings, load_settings
 

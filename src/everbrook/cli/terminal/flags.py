@@ -10,6 +10,7 @@ from typing import Any
 import click
 from msgspec import Struct
 
+from everbrook.durations import parse_duration_ms
 from everbrook.settings.fields import FIELDS, format_value
 from everbrook.settings.load import Given, Layer
 
@@ -89,3 +90,14 @@ def read_flags(parameters: Mapping[str, str | None]) -> list[Given]:
         for flag in FLAGS
         if (value := parameters[flag.parameter]) is not None
     ]
+
+
+def parse_duration(text: str) -> int:
+    """Read a duration, in whole seconds. Click calls the type of an option by the name of this function."""
+    try:
+        duration_ms = parse_duration_ms(text, "s")
+    except ValueError as error:
+        raise click.BadParameter(f"{error}, got {text[:40]!r}") from error
+    if duration_ms % 1000:
+        raise click.BadParameter(f"must be whole seconds, got {text[:40]!r}")
+    return duration_ms // 1000

@@ -15,8 +15,9 @@ from everbrook.client._async import parts
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client._async.transport import AsyncTransport, Value
 from everbrook.client._async.wire import AsyncWire
-from everbrook.client.address import parse_server, server_url
+from everbrook.client.address import parse_server
 from everbrook.client.content import JSON, Codec
+from everbrook.client.environment import server_url
 from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
 from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning

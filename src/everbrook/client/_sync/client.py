@@ -16,8 +16,9 @@ from everbrook.client._sync import parts
 from everbrook.client._sync.stream import Stream
 from everbrook.client._sync.transport import Transport, Value
 from everbrook.client._sync.wire import Wire
-from everbrook.client.address import parse_server, server_url
+from everbrook.client.address import parse_server
 from everbrook.client.content import JSON, Codec
+from everbrook.client.environment import server_url
 from everbrook.client.models import BucketInfo, Changes, StreamInfo
 from everbrook.client.retry import Retry
 from everbrook.client.timeouts import DEFAULT_TUNING, ClientTuning

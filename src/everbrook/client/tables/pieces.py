@@ -17,10 +17,10 @@ from everbrook.client.errors import InvalidAnswer
 from everbrook.client.page import Page
 from everbrook.protocol.frames import Frames
 from everbrook.protocol.json_text import MAX_LEVELS, any_too_deep, split_array
+from everbrook.protocol.offset import OFFSET_DIGITS
 
 TIME = pa.timestamp("ms", "UTC")
 OFFSET = pa.string()
-_OFFSET_DIGITS = 16
 _NOTHING = array("Q")
 
 
@@ -40,7 +40,7 @@ class Piece(Struct, frozen=True, kw_only=True):
     @property
     def next_offset(self) -> str:
         """Where the next piece begins."""
-        return f"{self.frames.ends[-1]:0{_OFFSET_DIGITS}d}" if self.exact else self.ends
+        return f"{self.frames.ends[-1]:0{OFFSET_DIGITS}d}" if self.exact else self.ends
 
     @property
     def messages(self) -> bytes:
@@ -52,14 +52,14 @@ class Piece(Struct, frozen=True, kw_only=True):
     def offsets(self) -> pa.Array:
         """Where each message begins."""
         if self.exact:
-            first = pa.array([f"{self.frames.first:0{_OFFSET_DIGITS}d}"], OFFSET)
+            first = pa.array([f"{self.frames.first:0{OFFSET_DIGITS}d}"], OFFSET)
             return pa.concat_arrays([first, self.next_offsets()[:-1]])
         return _padded([self.begins], len(self))
 
     def next_offsets(self) -> pa.Array:
         """Where each message ends, and the next one begins."""
         if self.exact:
-            return pc.utf8_lpad(_numbers(self.frames.ends, pa.int64()).cast(OFFSET), _OFFSET_DIGITS, "0")
+            return pc.utf8_lpad(_numbers(self.frames.ends, pa.int64()).cast(OFFSET), OFFSET_DIGITS, "0")
         return _padded([self.ends], len(self), behind=False)
 
     def times(self) -> pa.Array:

@@ -5,16 +5,15 @@ the new one. A server keeps what it has read until there is something better. A 
 once, and the old one stays valid.
 """
 
-import fcntl
 import logging
-import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from everbrook import file_lock
+from everbrook.atomic_file import replace_file
 from everbrook.server.tuning import AUTH_TUNING, WatchTuning
 from everbrook.settings import SettingsError
 
@@ -36,31 +35,13 @@ def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
 def locked(path: Path) -> Iterator[None]:
     """Keep other processes from changing a file meanwhile. Its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_CREAT | os.O_RDWR, OWNER_ONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock.locked(path.with_name(f".{path.name}.lock"), wait=True, mode=OWNER_ONLY):
         yield
-    finally:
-        os.close(lock)
 
 
 def write(path: Path, text: bytes) -> None:
     """Replace a file by one that only its owner may read. It is durable when this returns."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with os.fdopen(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER_ONLY), "wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    replace_file(path, text, mode=OWNER_ONLY, durable=True)
 
 
 class WatchedFile(Generic[T]):

@@ -1,19 +1,17 @@
 """What users may say of a fold: which streams, when each is due, and what becomes of what was folded."""
 
 import os
-import re
 from collections.abc import Mapping
 
 from msgspec import Struct
 
+from everbrook.durations import parse_duration_ms
 from everbrook.protocol.subscriptions.pattern import GlobTrie
 from everbrook.spark.given import GivenOptions, InvalidOption, one_of, parse_count
 from everbrook.spark.options import OF_SPARK, Selection, ServerOptions, selection_of, server_of
 
 MAX_STREAMS = 10_000
 MIN_RATIO_BYTES = 64 * 1024
-_DURATION = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,3})?)\s*(?P<unit>ms|s|m|h|d)", re.ASCII)
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class Policy(Struct, frozen=True):
@@ -99,15 +97,6 @@ def parse_ratio(text: str) -> float:
     if 0 < ratio < float("inf"):
         return ratio
     raise ValueError("must be a number above 0")
-
-
-def parse_duration_ms(text: str) -> int:
-    """Read a time such as `10m`."""
-    found = _DURATION.fullmatch(text.strip().lower())
-    duration_ms = round(float(found["count"]) * _UNIT_MS[found["unit"]]) if found else 0
-    if duration_ms <= 0:
-        raise ValueError("must be a time such as 30s, 10m, 1h or 1d")
-    return duration_ms
 
 
 def parse_function(text: str) -> str:

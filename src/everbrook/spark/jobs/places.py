@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from everbrook.client import address
+from everbrook.client import environment
 from everbrook.spark.jobs.errors import OutOfReach
 from everbrook.spark.jobs.tables import hide_password
 
@@ -32,7 +32,7 @@ class Place(Struct, frozen=True):
 
 def server_url(given: str | None) -> str:
     """Give where streams are: as a file says, else as the environment does."""
-    return address.server_url(given, "DS_SERVER_URL")
+    return environment.server_url(given, "DS_SERVER_URL")
 
 
 def database_url(given: str | None) -> str:

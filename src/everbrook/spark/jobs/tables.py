@@ -1,12 +1,13 @@
 """From a table of TOML to a struct: every key is known, and every value is of its type, or the error names the key."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import inspect
+
+from everbrook.suggestions import find_nearest
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -55,9 +56,9 @@ def require_known(given: Iterable[str], known: Iterable[str], key: str) -> None:
 def suggest(name: str, known: Iterable[str]) -> str:
     """Say which of the known names was meant, or which there are."""
     known = sorted(known)
-    nearest = get_close_matches(name, known, n=1)
+    nearest = find_nearest(name, known)
     if nearest:
-        return f"; did you mean {nearest[0]}?"
+        return f"; did you mean {nearest}?"
     return f"; there are {', '.join(known)}" if known else ""
 
 

@@ -1,14 +1,13 @@
 """When a job takes its next batch: as soon as something is there, every so often, or once for all that is there now."""
 
-import re
 from typing import Any
 
 from msgspec import Struct
 
+from everbrook.durations import UNIT_MS, parse_duration_ms
+
 CONTINUOUS, AVAILABLE_NOW = "continuous", "available-now"
-_EVERY = re.compile(r"every\s+(?P<count>\d+(?:\.\d+)?)\s*(?P<unit>ms|s|m|h)")
 _LONGEST_MS = 365 * 24 * 3_600_000
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 
 
 class Trigger(Struct, frozen=True):
@@ -30,8 +29,11 @@ def parse_trigger(text: str) -> Trigger:
     words = text.strip().lower()
     if words in {CONTINUOUS, AVAILABLE_NOW}:
         return Trigger(ends=words == AVAILABLE_NOW)
-    found = _EVERY.fullmatch(words)
-    every_ms = round(float(found["count"]) * _UNIT_MS[found["unit"]]) if found else 0
+    pause = words.removeprefix("every")
+    try:
+        every_ms = parse_duration_ms(pause) if pause != words and pause[:1].isspace() else 0
+    except ValueError:
+        every_ms = 0
     if not 0 < every_ms <= _LONGEST_MS:
         raise ValueError(
             f'must be "{CONTINUOUS}", "{AVAILABLE_NOW}", or a pause such as "every 5s" of up to a year, got {text!r}'
@@ -42,6 +44,6 @@ def parse_trigger(text: str) -> Trigger:
 def format_trigger(trigger: Trigger) -> str:
     """Write a trigger as `parse_trigger` reads it."""
     if trigger.every_ms is not None:
-        unit = next(unit for unit in ("h", "m", "s", "ms") if trigger.every_ms % _UNIT_MS[unit] == 0)
-        return f"every {trigger.every_ms // _UNIT_MS[unit]}{unit}"
+        unit = next(unit for unit in ("h", "m", "s", "ms") if trigger.every_ms % UNIT_MS[unit] == 0)
+        return f"every {trigger.every_ms // UNIT_MS[unit]}{unit}"
     return AVAILABLE_NOW if trigger.ends else CONTINUOUS

@@ -5,11 +5,12 @@ begin that one in the middle. Two runs of one query take turns, batch by batch: 
 written it.
 """
 
-import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from everbrook.file_lock import take_lock
 from everbrook.spark.lake.errors import TableMismatch, told_of
 
 _QUERIES = "_queries"
@@ -40,7 +41,8 @@ def held(folder: Path, query: str) -> Iterator[None]:
     lock = folder / _QUERIES / f".{query}"
     with told_of(folder):
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("ab")
-        fcntl.flock(file, fcntl.LOCK_EX)
-    with file:
+        descriptor = take_lock(lock, wait=True)
+    try:
         yield
+    finally:
+        os.close(descriptor)

@@ -4,13 +4,13 @@ The rule: a folder with the name of a backup is complete. A backup that is being
 when all its files are on the disk. The next run continues the `.partial` of a run that was killed.
 """
 
-import fcntl
 import os
 import shutil
 from pathlib import Path
 
 import msgspec
 
+from everbrook.file_lock import LockHeld, take_lock
 from everbrook.storage.backups.backup import (
     LIST,
     MANIFEST,
@@ -41,11 +41,9 @@ class Destination:
         self.partial = folder / PARTIAL
         folder.mkdir(parents=True, exist_ok=True)
         self._require_backups_only()
-        self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
+            self._lock = take_lock(folder / LOCK)
+        except LockHeld:
             raise BackupError(f"another backup into {folder} is under way: wait until it has ended") from None
         self._file_system = open_file_system(folder)
         for left in folder.glob(f"{_REMOVING}*"):
