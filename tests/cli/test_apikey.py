@@ -20,7 +20,7 @@ def test_a_key_is_printed_alone_and_works(run: Run, file: str) -> None:
     identity = ApiKeys(file).identify(ran.out.strip().encode())
     assert len(identity.grants) == 2
     assert identity.expires_at_secs is not None
-    assert "only time" in ran.err
+    assert "only this once" in ran.err
 
 
 def test_a_list_tells_everything_but_secrets(run: Run, file: str) -> None:

@@ -102,7 +102,7 @@ def test_streams_are_chosen(run: Run, source: str, chosen: list[str], streams: l
 def test_a_file_that_is_there_is_not_touched(run: Run, source: str, archive: Path) -> None:
     before = archive.read_bytes()
     ran = run("export", "--all", "--url", source, "-o", "archive")
-    assert (ran.code, "--resume goes on with it, --force replaces it" in ran.err) == (2, True)
+    assert (ran.code, "--resume continues it, --force replaces it" in ran.err) == (2, True)
     assert archive.read_bytes() == before
 
 
@@ -156,7 +156,7 @@ def test_a_whole_stream_that_was_made_anew_is_told_of(run: Run, target: str) -> 
     run("rm", "s", "--url", target)
     run("create", "s", "--url", target)
     ran = run("export", "s", "--url", target, "-o", "archive", "--resume")
-    assert (ran.code, "s was made anew since it was exported: export it to another file" in ran.err) == (1, True)
+    assert (ran.code, "s was re-created since it was exported: export it to another file" in ran.err) == (1, True)
 
 
 def test_pretty_json_is_the_same_in_one_line(run: Run, target: str) -> None:
@@ -288,7 +288,7 @@ def test_an_import_that_ends_early_says_how_far_it_came(
         pytest.raises(Unreachable),
     ):
         import_streams(client, "archive", verify=False)
-    told = "imported 1 streams, 1 of them new, and appended 1 messages; it ended in b: run it again to go on there"
+    told = "imported 1 streams, 1 of them new, and appended 1 messages; it stopped in b: run it again to continue there"
     assert told in capsys.readouterr().err
 
 
@@ -297,7 +297,7 @@ def test_a_stream_that_has_expired_is_left_out(run: Run, target: str, folder: Pa
     expired = json.dumps(line | {"expires_at": "2020-01-01T00:00:00Z"})
     (folder / "archive").write_text(f'{expired}\n{{"end":"0000000000000000","messages":0}}\n')
     ran = run("import", "archive", "--url", target)
-    assert (ran.code, "s expired at 2020-01-01T00:00:00Z: it is left out" in ran.err) == (0, True)
+    assert (ran.code, "s expired at 2020-01-01T00:00:00Z: it is not imported" in ran.err) == (0, True)
     assert run("ls", "--url", target).out == ""
 
 
@@ -343,7 +343,7 @@ def test_an_archive_does_not_say_which_server_it_is_imported_to(run: Run, target
     [
         ((), 2, "say what to export"),
         (("s", "--all"), 2, "name streams, or give --prefix or --all, not both"),
-        (("--all", "--bucket", "b"), 2, "--all goes neither"),
+        (("--all", "--bucket", "b"), 2, "--all can't be combined"),
         (("s", "--resume"), 2, "--resume and --force are for a file"),
         (("s", "-o", "no/folder/f"), 2, "can't be written"),
         (("nothing",), 3, "there is no such stream"),
@@ -359,5 +359,5 @@ def test_a_wrong_export_is_one_line(run: Run, source: str, line: tuple[str, ...]
 def test_resume_leaves_a_file_that_is_no_archive_alone(run: Run, source: str, folder: Path) -> None:
     (folder / "diary").write_text("Dear diary\n")
     ran = run("export", "--all", "--url", source, "-o", "diary", "--resume")
-    assert (ran.code, "diary is not an archive to go on with: line 1" in ran.err) == (2, True)
+    assert (ran.code, "diary is not an archive that can be continued: line 1" in ran.err) == (2, True)
     assert (folder / "diary").read_text() == "Dear diary\n"

@@ -54,7 +54,7 @@ def test_without_a_yes_the_store_stays_as_it_was(
     answer(monkeypatch, text)
     ran = run("repair", "data")
     assert (ran.code, ran.out) == (1, "")
-    assert "data/acid is as it was" in ran.err
+    assert "data/acid is unchanged" in ran.err
     assert journal_file(store).read_bytes() == before
 
 

@@ -59,7 +59,7 @@ def test_the_file_is_for_its_owner_alone(run: Run, file: str) -> None:
 @pytest.mark.parametrize(
     "arguments, code, said",
     [
-        ([], 2, "what is to be signed?"),
+        ([], 2, "nothing to sign"),
         (["/metrics"], 2, "there is nothing at"),
         (["/v1/stream/__ds/streams"], 2, "a signed URL is of a stream"),
         (["/v1/stream/a b"], 2, "percent-encode"),

@@ -70,7 +70,7 @@ def test_a_token_can_name_any_key(run: Run) -> None:
         (["--scope", "write:/"], "the verbs of a scope"),
         (["--for", "soon"], "such as 90s, 15m, 1h or 7d"),
         (["--for", "0h"], "such as 90s"),
-        (["--algorithm", "ES256"], "--algorithm is for --new-keys"),
+        (["--algorithm", "ES256"], "--algorithm is only for --new-keys"),
         (["--new-keys", "k", "--algorithm", "none"], "--algorithm must be one of RS256"),
     ],
 )

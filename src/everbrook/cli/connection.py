@@ -28,12 +28,12 @@ _SECRETS = re.compile(r"//[^/?#]*@")
 
 
 def shown_url(url: str) -> str:
-    """Give a URL as it may be printed and kept: without what only the server is to know."""
+    """Give a URL without its credentials, to print or to store it."""
     return _SECRETS.sub("//…@", url)
 
 
 def server_options(command: Command) -> Command:
-    """Give a command the options that say where the server is. What stands later on the line wins."""
+    """Give a command the options of the connection. The last one on the command line wins."""
     for name, metavar, text in (
         ("client-key", "FILE", f"The private key of --client-cert, unless it is in the same file.  [{CLIENT_KEY}]"),
         ("client-cert", "FILE", f"The certificate to show to the server, if it asks for one.  [{CLIENT_CERT}]"),
@@ -48,7 +48,9 @@ def server_options(command: Command) -> Command:
 
 def bucket_option(command: Command) -> Command:
     """Give a command the option that says which bucket a stream is in."""
-    return click.option("-b", "--bucket", metavar="BUCKET", help="The bucket that it is in, if it is in one.")(command)
+    return click.option(
+        "-b", "--bucket", metavar="BUCKET", help="The bucket of the stream or subscription, if it is in one."
+    )(command)
 
 
 def offset_option(name: str, text: str, *, required: bool = False) -> Callable[[Command], Command]:
@@ -75,20 +77,22 @@ def _given(name: str) -> str | None:
 
 
 def given_url(usual: str = DEFAULT_URL) -> str:
-    """Give the URL, for what speaks HTTP by itself. Without one, it is the usual one."""
+    """Give the URL of the server, or the usual one if none is given."""
     return server_url(_given("url"), default=usual)
 
 
 def given_token() -> str | None:
-    """Give the token, for what speaks HTTP by itself."""
+    """Give the token to send, if one is given."""
     token = (_given("token") or os.environ.get(TOKEN) or "").strip()
     if not (token.isascii() and token.isprintable()):
-        raise click.UsageError("the token has characters that no token has: it must be printable ASCII, in one line")
+        raise click.UsageError(
+            "a token must be printable ASCII, in one line: --token or EVERBROOK_TOKEN has other characters"
+        )
     return token or None
 
 
 def given_context() -> "ssl.SSLContext | None":
-    """Give what TLS believes and shows, or None if that is the system's to say."""
+    """Give the TLS context for --ca and --client-cert, or None if neither is given."""
     ca, cert = _given("ca") or os.environ.get(CA), _given("client_cert") or os.environ.get(CLIENT_CERT)
     if not (ca or cert):
         return None
@@ -114,7 +118,7 @@ def _load_certificate(context: "ssl.SSLContext", path: str) -> None:
 
 
 def open_client(*, patient: bool = False) -> "AbstractContextManager[Client]":
-    """Speak to the server. Somebody who waits at a terminal wants to know soon; what runs for long is patient."""
+    """Open a client. It retries briefly, for a user who waits; a `patient` one retries as the library does."""
     _load_msgspec()
     # Imported here: help needs no client.
     from everbrook import Client, Retry
@@ -142,7 +146,7 @@ def _load_msgspec() -> None:
 
 
 def _wire() -> "httpx2.Client | Wire":
-    """Give the connections that all clients of a command share, until it ends."""
+    """Give the connections that all clients of a command share. They are closed when it ends."""
     context = click.get_current_context().find_root()
     if "everbrook.wire" not in context.meta:
         context.meta["everbrook.wire"] = wire = _opened_wire()
@@ -169,7 +173,7 @@ def _loaded(context: "ssl.SSLContext | None") -> "httpx2.Client":
 
 
 def _has_proxy() -> bool:
-    """Tell whether a proxy is set: by the environment, or by the settings of systems that have such."""
+    """Tell whether a proxy is set, in the environment or in the settings of macOS and Windows."""
     if any(name.lower().endswith("_proxy") for name in os.environ):
         return True
     if not sys.platform.startswith(("darwin", "win")):
@@ -188,9 +192,9 @@ def open_stream(name: str, bucket: str | None) -> "Iterator[Stream[Any]]":
 
 @contextmanager
 def open_described(name: str, bucket: str | None) -> "Iterator[tuple[Stream[Any], Head]]":
-    """Give a stream and its description, for a command that is patient from then on.
+    """Open a stream and its description, for a command that retries patiently from then on.
 
-    Who mistyped something wants to know soon, so the description is asked for without patience.
+    The description is requested without patience, so that a wrong name or URL is reported at once.
     """
     with open_client() as client:
         head = find_stream(client, name, bucket).head()
@@ -199,7 +203,7 @@ def open_described(name: str, bucket: str | None) -> "Iterator[tuple[Stream[Any]
 
 
 def find_stream(client: "Client", name: str, bucket: str | None, content_type: str | None = None) -> "Stream[Any]":
-    """Give the stream of a name, which may be in a bucket. Its content type is given where it is known."""
+    """Give the stream of a name. A `content_type` that is known already saves a request."""
     try:
         return root_of(client, bucket).stream(name, content_type=content_type)
     except ValueError as error:
@@ -207,5 +211,5 @@ def find_stream(client: "Client", name: str, bucket: str | None, content_type: s
 
 
 def root_of(client: "Client", bucket: str | None) -> "Client | Bucket":
-    """Give what has streams: a bucket, or the server itself."""
+    """Give the bucket, or the client itself for streams that are in none."""
     return client if bucket is None else client.bucket(bucket)

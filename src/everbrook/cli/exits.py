@@ -47,16 +47,16 @@ _ADVICE = {
 
 
 class Ending(NamedTuple):
-    """The exit code of a failure, and what is said of it."""
+    """The exit code of a failure, and its message."""
 
     code: int
     message: str
 
 
 def explain(error: Exception) -> Ending | None:
-    """Say how a command ends by an error, or None if the error is a bug of ours.
+    """Give exit code and message of an error, or None if the error is a bug.
 
-    An error can only be of a class that somebody has imported, so nothing is imported to tell which it is.
+    Classes are named, not imported: an error can only be of a class whose module is loaded already.
     """
     for place, ending_of in _KNOWN.items():
         module, _, name = place.partition(":")
@@ -69,7 +69,7 @@ def explain(error: Exception) -> Ending | None:
 
 
 def _raised_in(error: Exception) -> str:
-    """Give the module that raised an error: what our client finds wrong with a value is not a bug of ours."""
+    """Give the module that raised an error. A ValueError of the client is about a value of the user, and no bug."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -87,7 +87,7 @@ def _refusal(error: Exception) -> Ending:
 
 
 def _words(error: Exception) -> str:
-    """Give what the server said. The answer to a HEAD has no words, so then it is what was asked for."""
+    """Give the words of the server. The response to a HEAD has no body, so its error names the request instead."""
     detail: str = getattr(error, "detail", "")
     if detail and not detail.startswith("the server answered"):
         return detail

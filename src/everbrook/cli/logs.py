@@ -10,7 +10,7 @@ from everbrook.settings import LogFormat, LogLevel
 from everbrook.settings.log_filter import LogFilter
 
 TOLD = "everbrook.told"
-"""The logger of what the server says to the person who started it."""
+"""The logger for messages to the person who started the server."""
 
 LEVELS = {
     LogLevel.OFF: logging.CRITICAL + 10,

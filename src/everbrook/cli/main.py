@@ -17,7 +17,7 @@ from everbrook.cli.terminal.output import PROGRAM, complain
 
 
 class Entry(NamedTuple):
-    """A command: the module and the name in it, and what a list of commands says of it."""
+    """Where a command is (`module:name` below `cli/commands/`), and its line in the list of commands."""
 
     place: str
     summary: str
@@ -92,7 +92,7 @@ class Commands(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a command, and notice here if nobody reads what it printed."""
+        """Run a command. Output is flushed here, so that a closed pipe is an error of the command."""
         result: object = super().invoke(ctx)
         if sys.stdout is not None:  # somebody may have closed it
             sys.stdout.flush()

@@ -17,7 +17,7 @@ PROCESSES = Path("/proc")
 
 
 def store_flags(command: Command) -> Command:
-    """Give a command the flags that say which store is meant."""
+    """Give a command the flags that choose a store."""
     for flag in reversed(FLAGS):
         if flag.setting.startswith("storage."):
             command = flag.add_to(command)
@@ -27,7 +27,7 @@ def store_flags(command: Command) -> Command:
 def store_settings(
     profile: str | None, config_file: Path | None, flags: dict[str, str | None], instead: str
 ) -> Settings:
-    """Load the settings of a store. `instead` says what to do where there is none."""
+    """Load the settings of a store. `instead` is the advice for memory mode, which has none."""
     unset: dict[str, str | None] = dict.fromkeys(flag.parameter for flag in FLAGS)
     settings = load_layers(profile=profile, config_file=config_file, flags=read_flags(unset | flags)).settings
     if settings.storage.mode is StorageMode.MEMORY:
@@ -49,22 +49,22 @@ def ask(process: int, number: signal.Signals, does: str) -> None:
     """Send a signal to the server that has a store."""
     if not takes(process, number):
         raise click.ClickException(
-            f"process {process} has the store, and is not seen to take {number.name}: "
-            f"only a server that `everbrook serve` has started, and that is ready, {does} by a signal"
+            f"process {process} has the store, and no handler for {number.name}: "
+            f"only a server that `everbrook serve` has started, and that is ready, {does} on a signal"
         )
     try:
         os.kill(process, number)
     except OSError as error:
-        raise click.ClickException(f"process {process} can't be told: {error.strerror}") from error
+        raise click.ClickException(f"process {process} can't be sent {number.name}: {error.strerror}") from error
 
 
 def takes(process: int, number: signal.Signals) -> bool:
-    """Tell whether a process has a handler for a signal. Without /proc nobody knows."""
+    """Tell whether a process has a handler for a signal; False on systems without /proc."""
     return bool(int(_status(process).get("SigCgt", "0"), 16) >> (number - 1) & 1)
 
 
 def is_alive(process: int) -> bool:
-    """Tell whether a process goes on. One that has ended may be listed until its parent has asked for its exit code."""
+    """Tell whether a process runs. A zombie, which its parent has yet to wait for, does not."""
     return not _status(process).get("State", "Z").startswith("Z")
 
 

@@ -44,13 +44,15 @@ class Sink(Protocol):
 @click.argument("name", metavar="STREAM")
 @click.argument("arguments", metavar="[MESSAGE]...", nargs=-1)
 @bucket_option
-@click.option("--file", "files", type=INPUT, multiple=True, help="Append what a file has; - is standard input.")
-@click.option("--lines", is_flag=True, help="Each line is a message, which keeps its end; a MESSAGE gets one.")
-@click.option("--binary", is_flag=True, help="A message is whatever arrived at once.")
-@click.option("--json", "as_json", is_flag=True, help="The messages are JSON, and so is what is printed.")
+@click.option("--file", "files", type=INPUT, multiple=True, help="Append the content of a file; - is standard input.")
+@click.option("--lines", is_flag=True, help="Each line is a message, with its line end; a MESSAGE gets one.")
+@click.option("--binary", is_flag=True, help="Each chunk of input is a message, as it arrives.")
+@click.option("--json", "as_json", is_flag=True, help="The messages are JSON; print JSON too.")
 @offset_option("--if-match", "Append only if the stream ends there.")
-@click.option("--producer", metavar="ID", help="Append exactly once: the same command again goes on where it was.")
-@click.option("--anew", is_flag=True, help="With --producer: append another input than before, from its beginning.")
+@click.option(
+    "--producer", metavar="ID", help="Append exactly once: the same command, run again, continues where it stopped."
+)
+@click.option("--anew", is_flag=True, help="With --producer: append a new input, from its beginning.")
 @server_options
 def append(
     name: str, bucket: str | None, arguments: tuple[str, ...], files: tuple[str, ...], **how: Unpack[How]
@@ -75,9 +77,9 @@ def append(
 
 def _check(how: How) -> None:
     if how["binary"] and (how["lines"] or how["as_json"]):
-        raise click.UsageError("--binary goes neither with --lines nor with --json")
+        raise click.UsageError("--binary can't be combined with --lines or --json")
     if how["if_match"] and how["producer"]:
-        raise click.UsageError("--if-match and --producer don't go together")
+        raise click.UsageError("--if-match and --producer can't be combined")
     if how["anew"] and not how["producer"]:
         raise click.UsageError("--anew needs --producer")
 
@@ -94,7 +96,7 @@ def _is_json(content_type: str, how: How) -> bool:
 
 
 def _batches(arguments: tuple[str, ...], files: tuple[str, ...], how: How, *, json: bool) -> Iterator[list[bytes]]:
-    """Give what is to be appended, as it comes."""
+    """Give the messages to append, as they arrive."""
     if arguments:
         yield [message_of(argument, json=json, lines=how["lines"]) for argument in arguments]
     for path in files or (() if arguments else ("-",)):
@@ -158,14 +160,14 @@ class Plain:
 
 
 class Produced:
-    """Sends what an earlier run of the same command has not, through a producer, which retries broken requests.
+    """Sends what earlier runs of the same command have not sent, through a producer, which retries broken requests.
 
     The position of a message is the number of input bytes up to its end, and a digest of them, so that another input is
     detected.
     """
 
     def __init__(self, stream: "Stream[Any]", producer: "Producer[Any]", *, anew: bool, divisible: bool) -> None:
-        """Begin `anew`, or skip what the producer has appended. Of a `divisible` message a part may be skipped."""
+        """Begin `anew`, or skip what the producer has appended. Part of a `divisible` message may be skipped."""
         self.offset = ""
         self._stream = stream
         self._producer = producer

@@ -30,7 +30,7 @@ FIRST = format_line(ArchiveLine(VERSION))
 
 
 class Begun(Struct):
-    """A stream that is not whole yet: where its lines begin, what it is, and how far it came."""
+    """A stream that is not complete yet: where its lines begin, its description, and how far it came."""
 
     at_byte: int
     stream: StreamLine
@@ -123,15 +123,15 @@ class ArchivePipe:
         self._file.write(lines)
 
     def position(self) -> int:
-        """Give nothing of use."""
+        """Positions of a pipe are not known."""
         return 0
 
     def rewind(self, _at_byte: int) -> bool:
-        """Tell that lines can't be taken back."""
+        """Lines in a pipe can't be taken back."""
         return False
 
     def close(self) -> None:
-        """Hand over what is left."""
+        """Flush the rest."""
         self._file.flush()
 
 

@@ -123,7 +123,7 @@ class _Snapshot(_Bytes):
 
 
 class _Key(Struct):
-    """Just enough of a line to tell what it is."""
+    """The keys that tell the kind of a line."""
 
     archive: Raw | UnsetType = UNSET
     stream: Raw | UnsetType = UNSET

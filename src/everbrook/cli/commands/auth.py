@@ -5,6 +5,8 @@ made: the file has only its hash.
 """
 
 import time
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -19,19 +21,36 @@ from everbrook.settings import load_settings
 if TYPE_CHECKING:
     from everbrook.server.auth.signed_urls import UrlKeyFile
 
+ROOTS = ("/v1/stream/", "/ds/")
 TITLES = ("id", "created", "expires", "scopes", "note")
 
 
-def file_options(command: Command) -> Command:
-    """Give a command the options that say which file is meant."""
+def key_file(setting: str) -> Callable[[Command], Command]:
+    """Give a command the options that choose a file of keys, and pass it the `path`."""
     option = click.option(
         "--file",
         "file",
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        help="The file of keys.  [default: auth.api_keys_path]",
+        help=f"The file of keys.  [default: auth.{setting}]",
     )
-    return layer_flags(option(command))
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def with_path(*, file: Path | None, profile: str | None, config_file: Path | None, **others: object) -> object:
+            return command(path=file or _configured_path(setting, profile, config_file), **others)
+
+        return layer_flags(option(with_path))
+
+    return decorate
+
+
+def _configured_path(setting: str, profile: str | None, config_file: Path | None) -> Path:
+    configured: str = getattr(load_settings(profile=profile, config_file=config_file).auth, setting)
+    if not configured:
+        variable = f"DS_AUTH__{setting.upper()}"
+        raise click.UsageError(f"no file of keys is named: set auth.{setting} ({variable}), or pass --file")
+    return Path(configured)
 
 
 @click.group()
@@ -40,24 +59,24 @@ def apikey() -> None:
 
 
 @apikey.command()
-@click.option("--scope", "scopes", multiple=True, required=True, metavar="SCOPE", help="What it allows. Again.")
 @click.option(
-    "--for", "lifetime", type=parse_duration, metavar="DURATION", help="How long it is good.  [until revoked]"
+    "--scope", "scopes", multiple=True, required=True, metavar="SCOPE", help="What the key allows; repeatable."
 )
-@click.option("--note", "remark", default="", metavar="TEXT", help="What it is for.")
-@file_options
+@click.option(
+    "--for", "lifetime", type=parse_duration, metavar="DURATION", help="How long the key is valid.  [until revoked]"
+)
+@click.option("--note", "remark", default="", metavar="TEXT", help="What the key is for, for people.")
+@key_file("api_keys_path")
 @json_option
 def create(
     scopes: tuple[str, ...],
     lifetime: int | None,
     remark: str,
     *,
-    file: Path | None,
-    profile: str | None,
-    config_file: Path | None,
+    path: Path,
     as_json: bool,
 ) -> None:
-    """Make a key and print it. It can't be printed again.
+    """Make an API key and print it. The key can't be printed again.
 
     A scope is verbs and a path: read+append:/v1/stream/chats.
     """
@@ -65,7 +84,6 @@ def create(
     from everbrook.server.auth.key_file import edit
 
     now = int(time.time())
-    path = _api_keys_path(file, profile, config_file)
     try:
         key, stored = make_key(" ".join(scopes), now, now + lifetime if lifetime else None, remark)
         edit(path, lambda text: format_file((parse_file(text) if text else ApiKeyFile()).add(stored)))
@@ -75,17 +93,16 @@ def create(
         print_json({"id": stored.id, "key": key, "scopes": stored.scopes, "expires_at_secs": stored.expires_at_secs})
         return
     click.echo(key)
-    note(f"this is the only time that the key is shown; `everbrook apikey revoke {stored.id}` takes it back")
+    note(f"the key is shown only this once; `everbrook apikey revoke {stored.id}` revokes it")
 
 
 @apikey.command(name="list")
-@file_options
+@key_file("api_keys_path")
 @json_option
-def list_keys(*, file: Path | None, profile: str | None, config_file: Path | None, as_json: bool) -> None:
-    """List the keys, without their secrets, which nobody has."""
+def list_keys(*, path: Path, as_json: bool) -> None:
+    """List the keys, without their secrets, which the file does not hold."""
     from everbrook.server.auth.api_keys import ApiKey, parse_file
 
-    path = _api_keys_path(file, profile, config_file)
     try:
         keys = parse_file(path.read_bytes()).keys
     except FileNotFoundError:
@@ -111,15 +128,14 @@ def list_keys(*, file: Path | None, profile: str | None, config_file: Path | Non
 
 @apikey.command()
 @click.argument("key_id", metavar="ID")
-@file_options
+@key_file("api_keys_path")
 @json_option
-def revoke(key_id: str, *, file: Path | None, profile: str | None, config_file: Path | None, as_json: bool) -> None:
-    """Take a key back: from now on it is refused."""
+def revoke(key_id: str, *, path: Path, as_json: bool) -> None:
+    """Revoke a key: from now on it is refused."""
     from everbrook.server.auth.api_keys import ApiKeyFile, format_file, parse_file
     from everbrook.server.auth.key_file import edit
 
-    path = _api_keys_path(file, profile, config_file)
-    # Whoever pastes the whole key means its id, and should not find the secret in an error message.
+    # A user may paste the whole key instead of its id. Its secret must not be repeated in an error message.
     key_id = key_id.split("_")[1] if key_id.startswith("eb_") and "_" in key_id[3:] else key_id
     try:
         edit(path, lambda text: format_file((parse_file(text) if text else ApiKeyFile()).remove(key_id)))
@@ -132,54 +148,23 @@ def revoke(key_id: str, *, file: Path | None, profile: str | None, config_file: 
         print_json({"id": key_id, "revoked": True})
 
 
-def _api_keys_path(file: Path | None, profile: str | None, config_file: Path | None) -> Path:
-    if file is not None:
-        return file
-    configured = load_settings(profile=profile, config_file=config_file).auth.api_keys_path
-    if not configured:
-        raise click.UsageError("which file? Set auth.api_keys_path (DS_AUTH__API_KEYS_PATH), or pass --file")
-    return Path(configured)
-
-
-LIFETIME = "1h"
-ROOTS = ("/v1/stream/", "/ds/")
-
-
 @click.command()
 @click.argument("target", metavar="URL-OR-PATH", required=False)
 @click.option(
-    "--for", "lifetime", type=parse_duration, default=LIFETIME, metavar="DURATION", help="How long it is good.  [1h]"
+    "--for", "lifetime", type=parse_duration, default="1h", metavar="DURATION", help="How long the URL is valid.  [1h]"
 )
-@click.option("--new-key", is_flag=True, help="Sign with a new key from now on. URLs of the others stay good.")
-@click.option("--drop-key", metavar="ID", help="Forget a key: the URLs that it signed are refused from now on.")
-@click.option(
-    "--file",
-    "file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="The file of keys.  [default: auth.url_keys_path]",
-)
-@layer_flags
+@click.option("--new-key", is_flag=True, help="Sign with a new key from now on. URLs of other keys stay valid.")
+@click.option("--drop-key", metavar="ID", help="Remove a key: URLs that it signed are refused from now on.")
+@key_file("url_keys_path")
 @json_option
-def sign(  # noqa: PLR0913 - an option each
-    target: str | None,
-    lifetime: int,
-    *,
-    new_key: bool,
-    drop_key: str | None,
-    file: Path | None,
-    profile: str | None,
-    config_file: Path | None,
-    as_json: bool,
-) -> None:
-    """Print URL-OR-PATH with a signature: it can be read by anybody who has it, and nothing else can be done with it.
+def sign(target: str | None, lifetime: int, *, new_key: bool, drop_key: str | None, path: Path, as_json: bool) -> None:
+    """Print URL-OR-PATH with a signature: whoever has the URL can read that stream, and do nothing else.
 
     URL-OR-PATH is that of a stream: http://…/v1/stream/NAME, /ds/BUCKET/NAME, or the NAME of a stream alone. Parameters
     such as offset and live may be added later.
     """
-    path = _url_keys_path(file, profile, config_file)
     if target is None and not (new_key or drop_key):
-        raise click.UsageError("what is to be signed? Give the URL or the path of a stream")
+        raise click.UsageError("nothing to sign: give the URL or the path of a stream")
     try:
         if new_key:
             _add_key(path)
@@ -214,16 +199,18 @@ def _sign(file: "UrlKeyFile", target: str, expires_at_secs: int) -> str:
 
 
 def _url(target: str) -> str:
-    """Give what was meant: the name of a stream alone stands for its path."""
+    """Give the URL or path to sign. The name of a stream alone stands for its path."""
     if not target.isascii() or not target.isprintable() or "#" in target or " " in target:
-        raise click.UsageError("a URL is printable ASCII without blanks and fragment: percent-encode the rest")
+        raise click.UsageError(
+            f"a URL must be printable ASCII without spaces and fragment, got {target[:80]!r}: percent-encode the rest"
+        )
     if "signature=" in target:
-        raise click.UsageError("the URL has a signature already")
+        raise click.UsageError("the URL has a signature already: give it without one")
     return target if "://" in target or target.startswith("/") else ROOTS[0] + target
 
 
 def _server_path(path: str) -> str:
-    """Give the path as the server sees it: a proxy in front of it may have more."""
+    """Give the path as the server sees it: a proxy in front may add a prefix."""
     starts = [found for root in ROOTS if (found := path.find(root)) >= 0]
     return path[min(starts) :] if starts else path
 
@@ -261,12 +248,3 @@ def _drop_key(path: Path, key_id: str) -> None:
         return format_file(UrlKeyFile(tuple(key for key in kept if key.id != key_id)))
 
     edit(path, without)
-
-
-def _url_keys_path(file: Path | None, profile: str | None, config_file: Path | None) -> Path:
-    if file is not None:
-        return file
-    configured = load_settings(profile=profile, config_file=config_file).auth.url_keys_path
-    if not configured:
-        raise click.UsageError("which file? Set auth.url_keys_path (DS_AUTH__URL_KEYS_PATH), or pass --file")
-    return Path(configured)

@@ -34,10 +34,17 @@ LEASE_SECS = 30
 
 @click.command()
 @click.argument("places", metavar="[URL] DEST", nargs=-1, required=True)
-@click.option("--data-dir", metavar="DIR", type=click.Path(path_type=Path), help="Copy a store that no server uses.")
-@click.option("--keep", metavar="N", type=click.IntRange(min=1), help="Then remove all backups in DEST but the last N.")
-@click.option("--full", is_flag=True, help="Take nothing over from earlier backups: copy every byte.")
-@click.option("--max-rate", metavar="MB", type=click.FloatRange(1, 1e6), help="Read so many MB a second at most.")
+@click.option(
+    "--data-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Copy the store in DIR, which no server may be using.",
+)
+@click.option(
+    "--keep", metavar="N", type=click.IntRange(min=1), help="Afterwards remove all backups in DEST but the last N."
+)
+@click.option("--full", is_flag=True, help="Copy every byte, also what earlier backups have.")
+@click.option("--max-rate", metavar="MB", type=click.FloatRange(1, 1e6), help="Read at most MB megabytes per second.")
 @click.option("--check/--no-check", "checked", default=True, help="Read the copy as `check` does.  [default: check]")
 @json_option
 @server_options
@@ -124,7 +131,7 @@ class Pinned(NamedTuple):
 
 
 def _server(url: str, given_up: Event) -> AbstractContextManager[Pinned]:
-    """Take a server, to pin its store. Only this thread knows what the command line says of it."""
+    """Prepare to pin the store of a server. Only the main thread has the options of the command line."""
     from everbrook.cli.commands.backup_source import ServerSource
 
     source = ServerSource(url, given_token(), given_context(), LEASE_SECS, given_up)
@@ -176,7 +183,7 @@ def _copy(
 
 
 def _manifest(pinned: Pinned, copy: "StoreCopy") -> "Manifest":
-    """Say what was copied."""
+    """Describe the backup, for its manifest."""
     from everbrook.storage.backups.backup import FORMAT, Manifest
 
     return Manifest(
@@ -196,7 +203,7 @@ def _manifest(pinned: Pinned, copy: "StoreCopy") -> "Manifest":
 def _facts(
     path: Path, manifest: "Manifest", report: "Report | None", gone: list[Path], secs: float
 ) -> dict[str, object]:
-    """Say what was done, for programs."""
+    """Give the result as JSON keys."""
     from everbrook.storage.backups.backup import format_name
 
     return {
@@ -230,7 +237,7 @@ def _describe(facts: dict[str, object]) -> "Iterator[str]":
 @click.command()
 @click.argument("source", metavar="DEST", type=click.Path(path_type=Path))
 @click.argument("data_dir", metavar="DATA_DIR", type=click.Path(path_type=Path))
-@click.option("--at", metavar="TIME", help="Take the last backup that is not younger, such as 20261116T04.")
+@click.option("--at", metavar="TIME", help="Take the last backup made until then, such as 20261116T04.")
 @json_option
 def restore(source: Path, data_dir: Path, at: str | None, *, as_json: bool) -> None:
     """Make the data folder DATA_DIR, which must be new or empty, of the last backup in DEST.

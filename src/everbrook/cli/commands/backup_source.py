@@ -85,7 +85,7 @@ class ServerSource:
         return self
 
     def _require_sense(self, begun: Begun) -> None:
-        """Refuse what would become the name of a folder here and is none: this may be anybody's server."""
+        """Refuse names that are unsafe as names of folders here: the server is not trusted."""
         try:
             require_store(begun.store)
             format_name(begun.taken_at_ms)
@@ -95,7 +95,7 @@ class ServerSource:
             raise InvalidAnswer(f"{self.url} does not answer as a server that can be backed up: {begun}")
 
     def _renew(self) -> None:
-        """Say again and again that the backup goes on. If it does not, whoever asks for something is told."""
+        """Renew the lease. If that fails for too long, the next request for data gets the error."""
         while not self._ended.wait(self.begun.lease_secs / 4):
             with suppress(httpx2.HTTPError):
                 self._http.get(self._root + self._place)
@@ -176,6 +176,6 @@ class ServerSource:
 
 
 def _pause_secs(response: httpx2.Response, attempt: int) -> float:
-    """Give how long to wait: as long as the server says, within reason."""
+    """Give the pause before the next attempt: `Retry-After`, up to a bound, or an exponential one."""
     said = response.headers.get("retry-after", "")
     return min(float(said) if said.isdigit() else 0.2 * 2**attempt, MAX_PAUSE_SECS)

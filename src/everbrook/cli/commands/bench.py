@@ -37,7 +37,7 @@ class Size(TypedDict):
     metavar="N",
     default=3.0,
     show_default=True,
-    help="How long each case takes.",
+    help="The duration of each case.",
 )
 @click.option(
     "--connections",
@@ -45,7 +45,7 @@ class Size(TypedDict):
     default=16,
     show_default=True,
     metavar="N",
-    help="How many ask or follow.",
+    help="How many connections append, read or follow.",
 )
 @click.option(
     "--bytes",

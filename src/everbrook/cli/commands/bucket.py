@@ -20,8 +20,8 @@ def bucket() -> None:
 
 @bucket.command()
 @click.argument("name", metavar="BUCKET")
-@click.option("--retention", metavar="POLICY", help="What its streams keep unless they say so themselves.")
-@click.option("--exist-ok", is_flag=True, help="Don't mind if it is there.")
+@click.option("--retention", metavar="POLICY", help="The retention of its streams that have none of their own.")
+@click.option("--exist-ok", is_flag=True, help="Succeed if the bucket exists.")
 @json_option
 @server_options
 def create(name: str, retention: str | None, *, exist_ok: bool, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def create(name: str, retention: str | None, *, exist_ok: bool, as_json: bool) -
 
 @bucket.command()
 @click.argument("prefix", default="")
-@click.option("-l", "--long", "detailed", is_flag=True, help="Print a table of what is known of each.")
+@click.option("-l", "--long", "detailed", is_flag=True, help="Print a table with details.")
 @json_option
 @server_options
 def ls(prefix: str, *, detailed: bool, as_json: bool) -> None:
@@ -58,7 +58,7 @@ def ls(prefix: str, *, detailed: bool, as_json: bool) -> None:
 @json_option
 @server_options
 def show_bucket(name: str, *, as_json: bool) -> None:
-    """Print what is known of BUCKET."""
+    """Print the metadata of BUCKET."""
     with open_client() as client:
         found = client.bucket(name).head()
     if as_json:

@@ -49,7 +49,7 @@ def check(folder: Path, *, as_json: bool) -> int:
 
 @contextmanager
 def progress_bar(label: str) -> "Iterator[Progress]":
-    """Show how far it is, if somebody is looking."""
+    """Show a progress bar, if standard error is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _read_bytes, _total_bytes: None
         return
@@ -63,7 +63,7 @@ def progress_bar(label: str) -> "Iterator[Progress]":
 
 
 def facts_of(report: "Report") -> dict[str, object]:
-    """Say what was found, for programs."""
+    """Give the findings of a check as JSON keys."""
     return {
         "folder": str(report.folder),
         "mode": str(report.mode),
@@ -84,7 +84,7 @@ def _stream_facts(stream: "DamagedStream") -> dict[str, object]:
 
 
 def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterator[str]":
-    """Say what was found, the damage last, where it is read, and at most `most_damages` of it."""
+    """Write the findings of a check. The damage comes last, next to the prompt, and at most `most_damages` of it."""
     tally = report.tally
     journal = f"; changes still in the journal: {tally.records}" if tally.records else ""
     yield f"{report.folder}: {report.mode}, streams: {tally.streams}, their bytes: {tally.stream_bytes}{journal}"
@@ -100,7 +100,7 @@ def format_report(report: "Report", most_damages: int = MOST_DAMAGES) -> "Iterat
 
 
 def consequence_of(report: "Report") -> str:
-    """Say what a server does with a damaged store."""
+    """Say how a server treats a damaged store."""
     if report.refusals:
         return report.refusals[0].text
     if report.streams:
@@ -111,11 +111,11 @@ def consequence_of(report: "Report") -> str:
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins.")
 @click.option("--drop", is_flag=True, help="Delete damaged streams instead of cutting them before the damage.")
 @json_option
 def repair(folder: Path, *, yes: bool, drop: bool, as_json: bool) -> int:
-    """Show what the store in DIR, a data folder that no server uses, has lost; ask, and make the rest whole.
+    """Show what the store in DIR, a data folder that no server uses, has lost; ask, and repair the rest.
 
     A damaged stream keeps what is before the damage, and gets a new incarnation: its readers and producers begin anew.
     Damaged bytes are kept in lost+found/ in DIR. Take a copy of DIR first, if there is room for one. A repair that was
@@ -150,7 +150,7 @@ def _repair(repairing: "Repair", store: Path, *, yes: bool, drop: bool, as_json:
     for line in (*format_damage(report), *format_plan(report, drop=drop)):
         click.echo(line, err=True)
     if not yes and not click.confirm("Repair it?", err=True):
-        note(f"{store} is as it was")
+        note(f"{store} is unchanged")
         return REFUSED
     done: list[str] = []
     with progress_bar(f"repairing {store}") as progress:
@@ -173,12 +173,12 @@ def _show(report: "Report", done: list[str], *, as_json: bool) -> None:
 
 
 def format_damage(report: "Report") -> "Iterator[str]":
-    """Say what is damaged, as `everbrook check` does."""
+    """Write the damage as `everbrook check` does."""
     return (line for line in format_report(report) if "everbrook repair" not in line)
 
 
 def format_plan(report: "Report", *, drop: bool) -> "Iterator[str]":
-    """Say what a repair will cost."""
+    """Write what a repair will lose."""
     from everbrook.protocol.errors import quoted
 
     if not report.base_readable:

@@ -33,7 +33,7 @@ ATTEMPTS = 5
 
 
 class StreamMoved(Exception):
-    """A stream was cut or made anew while it was exported."""
+    """A stream was cut or re-created while it was exported."""
 
 
 class Source:
@@ -64,11 +64,11 @@ class Source:
         raise StreamMoved(f"{self.title} was cut while it was exported: export it again, to a file")
 
     def rewind(self) -> bool:
-        """Take back what was written of it."""
+        """Remove what was written of the stream."""
         return self._archive.rewind(self._at_byte)
 
     def _resumed(self) -> Begun | None:
-        """Give what an interrupted export has of the stream, if it is still the same."""
+        """Give how far an interrupted export came with the stream, if the stream is still the same."""
         begun, self._archive.progress.begun = self._archive.progress.begun, None
         if begun is None:
             return None
@@ -125,7 +125,7 @@ class Source:
 
 
 class Choice(TypedDict):
-    """What is to be exported, and what becomes of a file that is there."""
+    """Which streams are exported, and how an existing file is treated."""
 
     names: tuple[str, ...]
     bucket: str | None
@@ -147,16 +147,16 @@ class Exported(Struct):
 @click.command()
 @click.argument("names", metavar="[STREAM]...", nargs=-1)
 @bucket_option
-@click.option("--prefix", metavar="PREFIX", help="The streams whose names begin so.")
-@click.option("--all", "everything", is_flag=True, help="All streams, and all buckets with theirs.")
+@click.option("--prefix", metavar="PREFIX", help="Export the streams whose names begin with PREFIX.")
+@click.option("--all", "everything", is_flag=True, help="Export all streams, those of all buckets included.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to; standard output unless given.",
+    help="The file to write; standard output unless given.",
 )
-@click.option("--resume", is_flag=True, help="Go on with a FILE that an interrupted export left.")
+@click.option("--resume", is_flag=True, help="Continue a FILE that an interrupted export left.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 @json_option
 @server_options
@@ -192,14 +192,14 @@ def _check(output: Path | None, how: Choice) -> None:
     if how["names"] and (how["prefix"] is not None or how["everything"]):
         raise click.UsageError("name streams, or give --prefix or --all, not both")
     if how["everything"] and (how["bucket"] or how["prefix"] is not None):
-        raise click.UsageError("--all goes neither with --bucket nor with --prefix")
+        raise click.UsageError("--all can't be combined with --bucket or --prefix")
     if not (how["names"] or how["everything"] or how["bucket"] or how["prefix"] is not None):
         raise click.UsageError("say what to export: names of streams, --prefix, --bucket or --all")
     if output is None:
         if how["resume"] or how["force"]:
             raise click.UsageError("--resume and --force are for a file: name it with --output")
     elif output.exists() and output.stat().st_size and not (how["resume"] or how["force"]):
-        raise click.UsageError(f"{output} is there already: --resume goes on with it, --force replaces it")
+        raise click.UsageError(f"{output} exists already: --resume continues it, --force replaces it")
 
 
 def _open(output: Path | None, *, force: bool) -> Archive:
@@ -215,7 +215,7 @@ def _open(output: Path | None, *, force: bool) -> Archive:
     except OSError as error:
         raise click.UsageError(f"{output} can't be written: {error.strerror}") from error
     except InvalidArchive as error:
-        raise click.UsageError(f"{output} is not an archive to go on with: {error}") from error
+        raise click.UsageError(f"{output} is not an archive that can be continued: {error}") from error
 
 
 def _export(client: "Client", archive: Archive, how: Choice) -> Exported:
@@ -232,7 +232,7 @@ def _export(client: "Client", archive: Archive, how: Choice) -> Exported:
                 continue
             if created_at_ms is not None:
                 exported.failed += 1
-                complain(f"{info.name} was made anew since it was exported: export it to another file", REFUSED)
+                complain(f"{info.name} was re-created since it was exported: export it to another file", REFUSED)
                 continue
             _count(exported, Source(client, archive, bucket, info, advance))
     if archive.progress.begun is not None:
@@ -255,11 +255,11 @@ def _count(exported: Exported, source: Source) -> None:
             raise
         exported.failed += 1
         source.rewind()
-        complain(f"{source.title} is left out: {ending.message}", ending.code)
+        complain(f"{source.title} is not exported: {ending.message}", ending.code)
 
 
 def _chosen_buckets(client: "Client", how: Choice) -> "list[BucketInfo | None]":
-    """Give where streams are to be exported from: buckets, or None for the streams that are in none."""
+    """Give the buckets to export from; None stands for the streams that are in no bucket."""
     if how["everything"]:
         return [None, *client.buckets()]
     return [None if how["bucket"] is None else client.bucket(how["bucket"]).head()]
@@ -280,7 +280,7 @@ def _write_buckets(archive: Archive, buckets: "list[BucketInfo | None]") -> None
 def _chosen(
     client: "Client", buckets: "list[BucketInfo | None]", how: Choice
 ) -> "Iterator[tuple[str | None, StreamInfo]]":
-    """Give what is to be exported, in order."""
+    """Give the streams to export, in order."""
     for bucket in (None if each is None else each.name for each in buckets):
         if how["names"]:
             yield from ((bucket, _find(client, bucket, name)) for name in how["names"])

@@ -44,7 +44,7 @@ class Imported(Struct):
 
 @click.command(name="import")
 @click.argument("path", metavar="[FILE]", type=INPUT, default="-")
-@click.option("--verify", is_flag=True, help="Compare also the streams that seem to be there as a whole.")
+@click.option("--verify", is_flag=True, help="Also compare streams that seem to be complete.")
 @json_option
 @server_options
 def import_(path: str, *, verify: bool, as_json: bool) -> int:
@@ -79,7 +79,7 @@ def _summary(done: Imported) -> str:
 
 @contextmanager
 def _telling_what_was_done(work: "_Import") -> Iterator[None]:
-    """Say how far an import came that ends early, and how to go on with it."""
+    """If the import ends early, report how far it came and how to continue."""
     try:
         yield
     except click.ClickException:
@@ -87,7 +87,7 @@ def _telling_what_was_done(work: "_Import") -> Iterator[None]:
     except Exception:
         if work.title:
             work.count()
-            note(f"{_summary(work.done)}; it ended in {work.title}: run it again to go on there")
+            note(f"{_summary(work.done)}; it stopped in {work.title}: run it again to continue there")
         raise
 
 
@@ -116,7 +116,7 @@ def _parsed(text: bytes, number: int) -> Line:
 
 
 def _require_name(line: StreamLine) -> None:
-    """Refuse what the client takes for a URL: a file must not say which server is written to, and given the token."""
+    """Refuse names that the client would take for a URL: a file must not choose the server that gets the token."""
     if line.stream.lower().startswith(("http://", "https://", "/")):
         raise ValueError(f"a stream is named by its path below the stream root, got {line.stream!r}")
 
@@ -137,7 +137,7 @@ class _Import:
         self.done = Imported()
 
     def take(self, line: Line) -> None:
-        """Do what a line says."""
+        """Apply a line."""
         if isinstance(line, BucketLine):
             self._client.bucket(line.bucket).create(retention=line.retention)
             return
@@ -148,7 +148,7 @@ class _Import:
 
     @contextmanager
     def _passing_over(self) -> Iterator[None]:
-        """Tell of a stream that the server refuses, or has unlike the archive, and go on with the others."""
+        """Report a stream that is refused, or differs from the archive, and continue with the others."""
         from everbrook.cli.commands.import_target import Unlike
         from everbrook.protocol.errors import ProtocolError
 
@@ -163,7 +163,7 @@ class _Import:
 
     def _refused(self, detail: str) -> str:
         if self._target is None:
-            return f"{self.title} is refused: {detail}; nothing of it is imported"
+            return f"{self.title} is refused: {detail}; none of it is imported"
         position = self._target.position
         return f"{self.title} is refused from {position} on: {detail}; what is before that is imported"
 
@@ -186,7 +186,7 @@ class _Import:
         _require_name(line)
         self.title, self._skipping = line.title, False
         if line.expires_at and datetime.fromisoformat(line.expires_at) <= datetime.now(UTC):
-            note(f"{line.title} expired at {line.expires_at}: it is left out")
+            note(f"{line.title} expired at {line.expires_at}: it is not imported")
             self.done.expired += 1
             self._skipping = True
             return

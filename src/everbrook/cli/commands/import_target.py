@@ -68,7 +68,7 @@ class Target:
         return created if created.created else self._stream.head()
 
     def _find_alike(self, error: StreamExists) -> "Head":
-        """Find a stream that differs only in being closed already, or in being a fork: its bytes are what counts."""
+        """Accept a stream that differs only in being closed, or in being a fork: only its bytes matter."""
         head, line = self._stream.head(), self._line
         expires_at = head.expires_at and format_moment(head.expires_at)
         there = (head.content_type, head.ttl_secs, expires_at, head.retention)
@@ -123,7 +123,7 @@ class Target:
 
     @property
     def position(self) -> str:
-        """Where the stream goes on: the offset, in the archive, of the first message that is not there."""
+        """Where the import continues: the offset, in the archive, of the first message that the stream lacks."""
         return f"{self._tail + self._shift:016}"
 
     def flush(self) -> None:
@@ -158,7 +158,7 @@ class Target:
             self.flush()
 
     def _look_again(self) -> None:
-        """See what is there now: what an append that was not answered left, another import, or somebody else."""
+        """Read the state of the stream again: an unanswered append, or another writer, may have changed it."""
         self._compared_from = self._tail
         head = self._stream.head()
         self._tail, self._closed = int(head.offset), head.closed

@@ -75,7 +75,7 @@ def rotate(profile: str | None, config_file: Path | None, *, as_json: bool, **fl
 
 
 def _in_store(settings: Settings, act: "Callable[[Engine], T]") -> T:
-    """Do something with a store that nobody uses, and return when it is durable."""
+    """Run a function on a store that no server uses, and return when its changes are durable."""
     # Imported here: the other commands need neither an event loop nor storage.
     import asyncio
 
@@ -105,7 +105,7 @@ async def _in_engine(settings: Settings, act: "Callable[[Engine], T]") -> T:
     finally:
         engine.close()
     if failure:
-        raise click.ClickException(f"the store took nothing: {failure.detail}")
+        raise click.ClickException(f"the store did not store the change: {failure.detail}")
     return done
 
 
@@ -143,7 +143,7 @@ def _facts(engine: "Engine") -> list[dict[str, object]]:
 
 
 def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:
-    """Say what each published key is good for."""
+    """Write a line for each published key."""
     from everbrook.server.webhooks.secrets import format_kid
 
     published = [key for key in ring.retired if now_secs < key.published_until_secs]

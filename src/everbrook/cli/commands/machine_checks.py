@@ -44,7 +44,7 @@ class Finding(Struct, frozen=True):
 
 
 def check_versions() -> Finding:
-    """Name what matters when somebody asks for help."""
+    """Name the versions that matter for a bug report."""
     packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     python = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     return Finding("versions", "ok", f"everbrook {version('everbrook')}, {python}, {packages}")
@@ -83,7 +83,7 @@ def check_storage(
 
 
 def check_damage(settings: Settings) -> Iterator[Finding]:
-    """Tell of damage that servers have found in the stores of this machine."""
+    """Report damage that servers have found in the stores of this machine."""
     from everbrook.storage.check import find_stores, known_damage
     from everbrook.storage.manifest import StoreError
 
@@ -112,7 +112,7 @@ def check_damage(settings: Settings) -> Iterator[Finding]:
 
 
 def _existing(folder: Path) -> Path:
-    """Give the folder, or what is nearest above it and there."""
+    """Give the folder, or its nearest parent that exists."""
     folder = folder.absolute()
     return next(each for each in (folder, *folder.parents) if each.exists())
 
@@ -189,7 +189,7 @@ def check_clock(clock_state: Callable[[], int] = clock_state) -> Iterator[Findin
 
 
 def check_programs(programs: Mapping[str, Sequence[str]] = PROGRAMS) -> Iterator[Finding]:
-    """Look for what `everbrook up` starts beside the server."""
+    """Look for the programs that `everbrook up` starts besides the server."""
     found = [name for name, words in programs.items() if any(map(_is_there, words))]
     missing = [name for name in programs if name not in found]
     told = f"{', '.join(found) or 'none'} found"

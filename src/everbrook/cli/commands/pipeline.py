@@ -28,7 +28,7 @@ def pipeline() -> None:
 
 @pipeline.command()
 @file_argument
-@click.option("--job", "names", multiple=True, metavar="JOB", help="Run this job only. May be given several times.")
+@click.option("--job", "names", multiple=True, metavar="JOB", help="Run this job only; repeatable.")
 @json_option
 def run(file: Path, names: tuple[str, ...], *, as_json: bool) -> int:
     """Run the jobs of FILE until they are done, or until SIGINT or SIGTERM.
@@ -79,7 +79,7 @@ def status(file: Path, *, as_json: bool) -> int:
 @pipeline.command()
 @file_argument
 @click.argument("name", metavar="JOB")
-@click.option("-y", "--yes", is_flag=True, help="Don't ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before it begins.")
 @json_option
 def reset(file: Path, name: str, *, yes: bool, as_json: bool) -> None:
     """Let JOB begin anew: drop its checkpoint, its positions, its slot and its publication.
@@ -145,10 +145,14 @@ _MEASURED = 1000
 @file_argument
 @click.argument("sql", metavar="SQL")
 @click.option(
-    "--engine", type=click.Choice(["duckdb", "spark"]), default="duckdb", show_default=True, help="Who answers."
+    "--engine",
+    type=click.Choice(["duckdb", "spark"]),
+    default="duckdb",
+    show_default=True,
+    help="The engine that runs the query.",
 )
 @json_option
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a line of names.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with a header line.")
 def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> None:
     """Answer SQL over the tables of the lake that jobs of FILE write.
 
@@ -156,7 +160,7 @@ def query(file: Path, sql: str, *, engine: str, as_json: bool, as_csv: bool) -> 
     in a table of that name with _dead_letters behind it.
     """
     if as_json and as_csv:
-        raise click.UsageError("--json and --csv are two ways to print: give one of them")
+        raise click.UsageError("--json and --csv can't be combined: give one of them")
     # Imported here: other commands need no pyarrow.
     from everbrook.spark.jobs.loading import load
     from everbrook.spark.lake.querying import ask_duckdb, ask_spark
@@ -202,7 +206,7 @@ def _is_number(rows: Sequence[Sequence[Any]], place: int) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Write what would move the cursor of a terminal as JSON does."""
+    """Escape control characters, which would move the cursor of a terminal."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

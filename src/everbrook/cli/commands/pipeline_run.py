@@ -44,12 +44,12 @@ class Shown(Protocol):
     """What a person or a program gets to see."""
 
     def note(self, event: str, words: str, **facts: object) -> None:
-        """Tell of something that concerns all jobs."""
+        """Report an event that concerns all jobs."""
 
 
 @contextmanager
 def own_stderr(folder: Path) -> Iterator[TextIO]:
-    """Give standard error for us alone: whatever else is written there goes to a file."""
+    """Yield the real standard error. Whatever else writes to descriptor 2 meanwhile goes to a file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOG_FILE
     if path.exists() and path.stat().st_size > _LARGE_BYTES:
@@ -170,7 +170,7 @@ _OF_EXTRAS = {
 
 
 class Announced(Protocol):
-    """What is known of a run while it goes on."""
+    """What is known of a run while it lasts."""
 
     board: "Board"
     metrics_port: int | None
@@ -191,7 +191,10 @@ def run_pipeline(pipeline: "Pipeline", jobs: "Mapping[str, Job]", *, as_json: bo
         lost = outcome is Outcome.LOST and not asked.is_set()
         if lost:
             why = f"was it killed, or out of memory? see {pipeline.checkpoints / LOG_FILE}"
-            shown.note("lost", f"the JVM of Spark has gone ({why}): start this again, and jobs go on where they were")
+            shown.note(
+                "lost",
+                f"the JVM of Spark has gone ({why}): run the command again, and the jobs continue where they were",
+            )
         else:
             shown.note("ended", f"ended: {outcome.value}", outcome=outcome.value)
     for state in runner.board.states() if as_json else ():
@@ -208,7 +211,7 @@ def _run(runner: Runner, pipeline: "Pipeline") -> Outcome:
         extra = _OF_EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        raise click.ClickException(f"this needs {error.name}: pip install 'everbrook[{extra}]'") from error
+        raise click.ClickException(f"{error.name} is not installed: pip install 'everbrook[{extra}]'") from error
     except Exception as error:
         if type(error).__module__.startswith("pyspark."):
             log = pipeline.checkpoints / LOG_FILE
@@ -217,7 +220,7 @@ def _run(runner: Runner, pipeline: "Pipeline") -> Outcome:
 
 
 def announce(runner: Announced, shown: Shown, began: float) -> None:
-    """Say once that all jobs run, or which of them have failed instead."""
+    """Report once that all jobs run, or which of them have failed."""
     told = threading.Event()
 
     def look(_before: "JobState", _after: "JobState") -> None:
@@ -244,7 +247,7 @@ def _signals(runner: Runner, asked: threading.Event, shown: Shown) -> Iterator[N
             os._exit(128 + number)
         asked.set()
         runner.stop()
-        shown.note("stopping", "stopping: each job finishes its batch; once more to end at once")
+        shown.note("stopping", "stopping: each job finishes its batch; a second signal ends them at once")
 
     before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -47,10 +47,12 @@ def parse_amount(_ctx: click.Context, _parameter: click.Parameter, text: str) ->
 
 def start_options(command: Command) -> Command:
     """Give a command the options that say where to begin."""
-    skip = click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Begin so many messages later.")
+    skip = click.option("--skip", type=click.IntRange(min=0), metavar="N", help="Begin N messages later.")
     last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Begin with the last N messages.")
     at = click.option(
-        "--at", metavar="TIME", help="Begin with what came at or after it: RFC 3339, or milliseconds since 1970."
+        "--at",
+        metavar="TIME",
+        help="Begin with the first message at or after TIME: RFC 3339, or milliseconds since 1970.",
     )
     offset = offset_option("--offset", "Begin at an offset.")
     return offset(at(last(skip(command))))
@@ -87,7 +89,7 @@ def read(name: str, bucket: str | None, *, as_json: bool, **bounds: Unpack[Bound
     help="The last N messages, or with +N all from the Nth on.  [default: 10]",
 )
 @offset_option("--offset", "Begin at an offset instead.")
-@click.option("-f", "--follow", is_flag=True, help="Print what is appended, until the stream is closed.")
+@click.option("-f", "--follow", is_flag=True, help="Then print what is appended, until the stream is closed.")
 @json_option
 @server_options
 def tail(name: str, bucket: str | None, amount: Bounds, offset: str | None, *, follow: bool, as_json: bool) -> None:
@@ -104,14 +106,14 @@ def tail(name: str, bucket: str | None, amount: Bounds, offset: str | None, *, f
 
 
 def read_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json: bool) -> Iterator[Printed]:
-    """Read what is there. Where nobody said where to begin, it is where the stream does."""
+    """Read up to the tail; from the earliest offset if no start is given."""
     if as_json:
         return _from_earliest(bounds, lambda given: _described(stream.frames(**given), head))
     return _from_earliest(bounds, lambda given: map(_plain, stream.read(**given).pages()))
 
 
 def follow_pages(stream: "Stream[Any]", head: "Head", bounds: Bounds, *, as_json: bool) -> Iterator[Printed]:
-    """Read what is there, and wait for more. Events can't carry every text to the byte, so that is long-polled for."""
+    """Read up to the tail and follow. Text is long-polled, because events can't carry every text unchanged."""
     from everbrook.client.content import Kind, kind_of
 
     mode: Mode = "long-poll" if kind_of(head.content_type) is Kind.TEXT else "auto"
@@ -150,7 +152,7 @@ def _from_earliest(bounds: Bounds, pages_of: Command) -> Iterator[Printed]:
         earliest = header_of(gone, "Stream-Earliest-Offset")
         if begun or earliest is None or given.get("offset", BEGINNING) != BEGINNING:
             raise
-        note(f"what was before offset {earliest} is dropped; `everbrook snapshot get` prints what it added up to")
+        note(f"messages before offset {earliest} are dropped; `everbrook snapshot get` prints what stands for them")
         yield from pages_of(given | {"offset": earliest})
 
 

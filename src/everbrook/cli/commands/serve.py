@@ -71,7 +71,12 @@ INSTEAD = "a restart would lose every stream; stop the server and start it again
 @store_flags
 @json_option
 @click.option(
-    "--timeout", "timeout_secs", metavar="SECONDS", default=120.0, show_default=True, help="How long to wait."
+    "--timeout",
+    "timeout_secs",
+    metavar="SECONDS",
+    default=120.0,
+    show_default=True,
+    help="How long to wait until the server is ready.",
 )
 def restart(
     profile: str | None, config_file: Path | None, *, as_json: bool, timeout_secs: float, **flags: str | None
@@ -94,7 +99,9 @@ def restart(
     report = _await_end(path, before, process, timeout_secs)
     took_secs = time.monotonic() - began
     if report is None:
-        return complain(f"process {process} has not said in time what became of it; its log may", UNCERTAIN)
+        return complain(
+            f"process {process} has not reported in time whether it restarted: its log may say so", UNCERTAIN
+        )
     if report.phase != "ready":
         raise click.ClickException(report.message)
     if as_json:

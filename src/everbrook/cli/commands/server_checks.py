@@ -39,7 +39,7 @@ def check_port(settings: Settings, *, timeout_secs: float = TIMEOUT_SECS) -> Ite
 
 
 def near_url(settings: Settings) -> str:
-    """Give where a server with such settings is found on this machine."""
+    """Give the URL at which this machine reaches a server with such settings."""
     near = ANYWHERE.get(settings.server.host, settings.server.host)
     scheme = "https" if settings.tls.configured else "http"
     return f"{scheme}://{f'[{near}]' if ':' in near else near}:{settings.server.port}"
@@ -55,7 +55,7 @@ def _taken(settings: Settings, error: OSError, timeout_secs: float) -> Finding:
 
 
 def _gullible() -> ssl.SSLContext:
-    """Give what believes anyone: whether somebody listens is the question, and not who. Nothing is told to them."""
+    """Give a TLS context that accepts any certificate: the only question is whether a server listens."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -63,7 +63,7 @@ def _gullible() -> ssl.SSLContext:
 
 
 def _shows(path: str, host: str, port: int, timeout_secs: float) -> bool:
-    """Tell whether a server shows the certificate in a file. One that wants to see ours first gives no other answer."""
+    """Tell whether a server shows the certificate in a file. One that requires client certificates tells no more."""
     try:
         shown = ssl.get_server_certificate((host, port), timeout=timeout_secs)
         own = Path(path).read_text()
@@ -81,7 +81,7 @@ class _Answer(Struct, frozen=True):
 
 
 def check_server(url: str, context: ssl.SSLContext | None = None) -> Iterator[Finding]:
-    """Ask the server that commands would speak to, as they would: `context` is what TLS believes and shows."""
+    """Ask the server that the other commands would use, with the TLS context that they would use."""
     answer = _asked(url, context, TIMEOUT_SECS)
     url = shown_url(url)
     if isinstance(answer, str):
@@ -184,7 +184,7 @@ def _validity(path: Path) -> Finding:
 
 
 def check_auth(settings: Settings) -> Iterator[Finding]:
-    """Say what the policy lets anyone do, and look at every file and address that it names."""
+    """Report what the policy lets anyone do, and read every file and address that it names."""
     from everbrook.server.auth.policy import cautions
 
     warned = cautions(settings, [(settings.server.host, settings.server.port)])
@@ -202,7 +202,7 @@ def check_auth(settings: Settings) -> Iterator[Finding]:
 
 
 def _summary(auth: AuthSettings) -> str:
-    """Say in words who may do what."""
+    """Summarise who may do what."""
     if not auth.configured:
         return "there is none: anyone on this machine can read, write and delete everything"
     public = f"anyone can read below {auth.public_read}" if auth.public_read else "anyone can read nothing"
@@ -218,7 +218,7 @@ def _summary(auth: AuthSettings) -> str:
 
 
 def _read(check: str, place: str, look: Callable[[], str]) -> Finding:
-    """Look at what a setting names. What is wrong with it is told without showing what it holds."""
+    """Check what a setting names. The finding never shows its content, which may be secret."""
     shown = place.partition("?")[0]
     try:
         return Finding(check, "ok", f"{shown} {look()}")

@@ -39,7 +39,7 @@ def snapshot() -> None:
 @click.option(
     "-t", "--type", "content_type", default="json", show_default=True, help="json, text, binary, or any content type."
 )
-@click.option("--keep-history", is_flag=True, help="Don't drop the messages that it stands for.")
+@click.option("--keep-history", is_flag=True, help="Keep the messages before the offset.")
 @click.option("--if-match", metavar="ETAG", help="Publish only if this is the snapshot that it replaces.")
 @json_option
 @server_options
@@ -89,7 +89,7 @@ def _facts(found: "Snapshot") -> dict[str, object]:
 
 
 def _written(data: bytes, content_type: str) -> dict[str, object]:
-    """Write bytes as what they are: JSON, text, or neither."""
+    """Write bytes under the key that fits them: value, text or base64."""
     import json
     from base64 import b64encode
 
@@ -122,7 +122,7 @@ def rm(name: str, bucket: str | None, offset: str | None, *, as_json: bool) -> i
 @click.command()
 @click.argument("name", metavar="STREAM")
 @bucket_option
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until the stream is closed.")
+@click.option("-f", "--follow", is_flag=True, help="Then print what is appended, until the stream is closed.")
 @json_option
 @server_options
 def bootstrap(name: str, bucket: str | None, *, follow: bool, as_json: bool) -> None:

@@ -64,22 +64,25 @@ def parse_moment(_ctx: click.Context, _parameter: click.Parameter, text: str | N
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is not a time such as 2030-01-31T12:00:00Z") from error
     if moment.tzinfo is None:
-        raise click.BadParameter(f"{text!r} does not say in which time zone it is: add Z for UTC")
+        raise click.BadParameter(f"{text!r} has no time zone: add Z for UTC")
     return moment
 
 
 def lifetime_options(command: Command) -> Command:
     """Give a command the options that say how long a stream lives."""
-    closed = click.option("--closed", is_flag=True, help="Create it closed.")
+    closed = click.option("--closed", is_flag=True, help="Create the stream closed.")
     expires_at = click.option(
-        "--expires-at", callback=parse_moment, metavar="TIME", help="Let it expire then, such as 2030-01-31T12:00:00Z."
+        "--expires-at",
+        callback=parse_moment,
+        metavar="TIME",
+        help="The time at which the stream expires, such as 2030-01-31T12:00:00Z.",
     )
     ttl_secs = click.option(
         "--ttl",
         "ttl_secs",
         type=click.IntRange(min=0),
         metavar="SECONDS",
-        help="Let it expire when nobody has read or written it for so long.",
+        help="Let the stream expire SECONDS after the last read or write.",
     )
     return ttl_secs(expires_at(closed(command)))
 
@@ -91,7 +94,9 @@ def lifetime_options(command: Command) -> Command:
     "-t", "--type", "content_type", default="json", show_default=True, help="json, text, binary, or any content type."
 )
 @lifetime_options
-@click.option("--retention", metavar="POLICY", help="What it keeps: max-age=SECONDS, max-bytes=N, max-messages=N.")
+@click.option(
+    "--retention", metavar="POLICY", help="What the stream retains: max-age=SECONDS, max-bytes=N, max-messages=N."
+)
 @json_option
 @server_options
 def create(
@@ -115,13 +120,13 @@ def create(
 @json_option
 @server_options
 def head(name: str, bucket: str | None, *, as_json: bool) -> None:
-    """Print what is known of STREAM without reading it. Its offset is that of its tail."""
+    """Print the metadata of STREAM without reading it. Its offset is that of its tail."""
     with open_stream(name, bucket) as stream:
         show(describe(name, stream.head()), as_json=as_json)
 
 
 def describe(name: str, found: "Head") -> dict[str, object]:
-    """Put what is known of a stream into words."""
+    """Give the metadata of a stream as JSON keys."""
     return {
         "stream": name,
         "content_type": found.content_type,
@@ -160,7 +165,7 @@ def _last(stream: "Stream[Any]", message: str) -> bytes:
 @click.command()
 @click.argument("names", metavar="STREAM...", nargs=-1, required=True)
 @bucket_option
-@click.option("-f", "--force", is_flag=True, help="Say nothing of streams that are not there.")
+@click.option("-f", "--force", is_flag=True, help="Do not report streams that do not exist.")
 @json_option
 @server_options
 def rm(names: tuple[str, ...], bucket: str | None, *, force: bool, as_json: bool) -> int:
@@ -202,13 +207,13 @@ def _failure(delete: Command) -> Ending | None:
     "--sub-offset",
     type=click.IntRange(min=0),
     metavar="N",
-    help="So many messages behind --offset, or bytes where it is not JSON.",
+    help="Fork N messages after --offset; N bytes if the stream is not JSON.",
 )
 @lifetime_options
 @json_option
 @server_options
 def fork(source: str, name: str, bucket: str | None, *, as_json: bool, **branch: Unpack[Branch]) -> None:
-    """Make STREAM, which begins with what SOURCE holds and then goes its own way. Both are in the same bucket."""
+    """Create STREAM as a fork of SOURCE: it begins with the messages of SOURCE. Both are in the same bucket."""
     with open_stream(source, bucket) as stream:
         made = stream.fork(name, **branch)
         found = made.head()
@@ -225,7 +230,7 @@ NUMBERS = frozenset({2, 3})
 @click.command()
 @click.argument("prefix", default="")
 @bucket_option
-@click.option("-l", "--long", "detailed", is_flag=True, help="Print a table of what is known of each.")
+@click.option("-l", "--long", "detailed", is_flag=True, help="Print a table with details.")
 @json_option
 @server_options
 def ls(prefix: str, bucket: str | None, *, detailed: bool, as_json: bool) -> None:
@@ -247,7 +252,7 @@ def ls(prefix: str, bucket: str | None, *, detailed: bool, as_json: bool) -> Non
 
 
 def facts_of(stream: "StreamInfo", bucket: str | None) -> dict[str, object]:
-    """Give what a list tells of a stream."""
+    """Give an entry of a list as JSON keys."""
     return {
         "stream": stream.name,
         "bucket": bucket,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import click
 
 from everbrook.cli.connection import bucket_option, open_client, root_of, server_options
-from everbrook.cli.terminal.output import align, json_option, note, print_json, show
+from everbrook.cli.terminal.output import Command, align, json_option, note, print_json, show
 
 if TYPE_CHECKING:
     from everbrook import Subscription
@@ -28,6 +28,11 @@ class Configuration(TypedDict):
     description: str | None
 
 
+def of_subscription(command: Command) -> Command:
+    """Give a command the argument ID and the options that all commands of subscriptions share."""
+    return click.argument("id_", metavar="ID")(bucket_option(json_option(server_options(command))))
+
+
 @click.group()
 def sub() -> None:
     """Create, show and delete subscriptions, and work on what they wake for."""
@@ -36,12 +41,14 @@ def sub() -> None:
 @sub.command()
 @click.argument("id_", metavar="ID")
 @bucket_option
-@click.option("--pattern", metavar="GLOB", help="Which streams: * is one segment of a path, ** any number of them.")
-@click.option("--stream", "streams", multiple=True, metavar="STREAM", help="A stream by its name; may be repeated.")
-@click.option("--webhook", metavar="URL", help="Where the server sends what has news.")
-@click.option("--wake-stream", metavar="STREAM", help="The stream that workers watch; it has to be there.")
-@click.option("--lease-ttl-ms", type=int, metavar="N", help="How long a worker may be silent.  [default: 30000]")
-@click.option("--description", metavar="TEXT", help="What it is for, for people.")
+@click.option("--pattern", metavar="GLOB", help="The streams: * matches one segment of a path, ** any number.")
+@click.option("--stream", "streams", multiple=True, metavar="STREAM", help="A stream by its name; repeatable.")
+@click.option("--webhook", metavar="URL", help="The URL to which the server sends wakes.")
+@click.option("--wake-stream", metavar="STREAM", help="The stream that workers watch; it must exist.")
+@click.option(
+    "--lease-ttl-ms", type=int, metavar="N", help="How long a worker may be silent, in milliseconds.  [default: 30000]"
+)
+@click.option("--description", metavar="TEXT", help="What the subscription is for, for people.")
 @json_option
 @server_options
 def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpack[Configuration]) -> None:
@@ -62,10 +69,7 @@ def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpa
 
 
 @sub.command(name="show")
-@click.argument("id_", metavar="ID")
-@bucket_option
-@json_option
-@server_options
+@of_subscription
 def show_subscription(id_: str, bucket: str | None, *, as_json: bool) -> None:
     """Print the subscription ID, its streams, and how far each was acked."""
     with open_client() as client:
@@ -96,10 +100,7 @@ def _facts(found: "SubscriptionInfo") -> dict[str, object]:
 
 
 @sub.command()
-@click.argument("id_", metavar="ID")
-@bucket_option
-@json_option
-@server_options
+@of_subscription
 def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
     """Delete the subscription ID. What its workers say afterwards is refused."""
     with open_client() as client:
@@ -109,11 +110,8 @@ def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
 
 
 @sub.command()
-@click.argument("id_", metavar="ID")
+@of_subscription
 @click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
-@bucket_option
-@json_option
-@server_options
 def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Link each STREAM to the subscription ID, from its tail on."""
     with open_client() as client:
@@ -123,11 +121,8 @@ def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool
 
 
 @sub.command()
-@click.argument("id_", metavar="ID")
+@of_subscription
 @click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
-@bucket_option
-@json_option
-@server_options
 def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Take each STREAM back from the subscription ID."""
     with open_client() as client:
@@ -137,11 +132,8 @@ def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: b
 
 
 @sub.command(context_settings={"ignore_unknown_options": True})
-@click.argument("id_", metavar="ID")
+@of_subscription
 @click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-@bucket_option
-@json_option
-@server_options
 def work(id_: str, command: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Run COMMAND for each batch of news of the subscription ID, until SIGINT or SIGTERM.
 
@@ -162,7 +154,7 @@ class CommandFailed(Exception):
 
 
 class Notes(logging.Handler):
-    """Says in one line what a worker logs; a traceback would be of our code, not of the command's."""
+    """Prints log records of the worker in one line. A traceback would show this code, and not the user's command."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""

@@ -14,8 +14,6 @@ from everbrook.cli.terminal.flags import layer_flags, parse_duration
 from everbrook.cli.terminal.output import json_option, note, print_json
 from everbrook.settings import AuthSettings, load_settings
 
-STACK_DIR = "EVERBROOK_STACK_DIR"
-DEFAULT_FOLDER = Path("data/stack")
 TEST_NAME = "everbrook-test"
 LIFETIME = "1h"
 
@@ -35,16 +33,35 @@ LIFETIME = "1h"
     metavar="FOLDER",
     help="Make a new key pair in this folder, and no token.",
 )
-@click.option("--sub", default="tester", show_default=True, metavar="NAME", help="Whom the token is of.")
-@click.option("--issuer", metavar="NAME", help=f"Who issued it.  [default: auth.issuer, or {TEST_NAME}]")
-@click.option("--audience", metavar="NAME", help=f"For whom it is.  [default: auth.audience, or {TEST_NAME}]")
-@click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="What it allows: read:/v1/stream/chats. Again.")
 @click.option(
-    "--for", "lifetime", type=parse_duration, default=LIFETIME, metavar="DURATION", help="How long it is good.  [1h]"
+    "--sub", default="tester", show_default=True, metavar="NAME", help="The subject of the token (claim sub)."
 )
-@click.option("--expired", is_flag=True, help="It has ended already.")
-@click.option("--kid", metavar="NAME", help="The id of the key that it names, or that a new key has.")
-@click.option("--algorithm", metavar="NAME", help="What a new key signs with.  [default: RS256]")
+@click.option(
+    "--issuer", metavar="NAME", help=f"The issuer of the token (claim iss).  [default: auth.issuer, or {TEST_NAME}]"
+)
+@click.option(
+    "--audience",
+    metavar="NAME",
+    help=f"The audience of the token (claim aud).  [default: auth.audience, or {TEST_NAME}]",
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="What the token allows, such as read:/v1/stream/chats; repeatable.",
+)
+@click.option(
+    "--for",
+    "lifetime",
+    type=parse_duration,
+    default=LIFETIME,
+    metavar="DURATION",
+    help="How long the token is valid.  [1h]",
+)
+@click.option("--expired", is_flag=True, help="Make a token that has expired.")
+@click.option("--kid", metavar="NAME", help="The id of the key that the token names, or of a new key.")
+@click.option("--algorithm", metavar="NAME", help="The signature algorithm of a new key.  [default: RS256]")
 @layer_flags
 @json_option
 def token(  # noqa: PLR0913 - an option each
@@ -71,7 +88,7 @@ def token(  # noqa: PLR0913 - an option each
         _make_keys(new_folder, algorithm, kid, as_json=as_json)
         return
     if algorithm is not None:
-        raise click.UsageError("--algorithm is for --new-keys: a key that is there signs as it was made to")
+        raise click.UsageError("--algorithm is only for --new-keys: an existing key keeps its algorithm")
     auth = load_settings(profile=profile, config_file=config_file).auth
     claims = _claims(auth, sub, issuer, audience, scopes)
     end = int(time.time()) + (-lifetime if expired else lifetime)
@@ -122,4 +139,6 @@ def _make_keys(folder: Path, algorithm: str | None, kid: str | None, *, as_json:
 
 
 def _default_folder() -> Path:
-    return Path(os.environ.get(STACK_DIR) or DEFAULT_FOLDER) / "keys"
+    from everbrook.stack.site import STACK_DIR, STACK_DIR_VARIABLE
+
+    return Path(os.environ.get(STACK_DIR_VARIABLE) or STACK_DIR) / "keys"

@@ -27,6 +27,7 @@ from everbrook.stack.site import (
     SERVER_PORT,
     SERVER_URL,
     STACK_DIR,
+    STACK_DIR_VARIABLE,
     Site,
     around_proxies,
     holder,
@@ -45,7 +46,7 @@ data_dir_option = click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     default=STACK_DIR,
-    envvar="EVERBROOK_STACK_DIR",
+    envvar=STACK_DIR_VARIABLE,
     show_default=True,
     show_envvar=True,
     metavar="FOLDER",
@@ -169,7 +170,7 @@ def _ports(chosen: set[str], *given: int) -> tuple[int, ...]:
 def _site(
     parts: list[type[Part]], data_dir: Path, hosts: tuple[str, str], ports: tuple[int, ...], interval_secs: float
 ) -> Site:
-    """Say where everything is: parts of the stack where the options put them, others where their variables say."""
+    """Describe the site: parts of the stack are where the options put them, others where their variables say."""
     from everbrook.stack.run import PLACES, outside
 
     chosen = {part.name for part in parts}
@@ -235,7 +236,7 @@ class Lines:
         click.echo(f"{part.name:<10} {state:<10} {part.url}")
 
     def note(self, words: str) -> None:
-        """Print what is not about one part's state."""
+        """Print what is not about the state of one part."""
         note(words)
 
 
@@ -256,7 +257,7 @@ class TerminalLines(Lines):
         self._under_way: dict[str, State] = {}
 
     def report(self, part: Part, state: State, reason: str) -> None:
-        """Take a change of a state, and show what is still to come."""
+        """Take a change of a state, and show which parts are still starting or stopping."""
         super().report(part, state, reason)
         self._under_way.pop(part.name, None)
         if state in _UNDER_WAY:
@@ -281,7 +282,7 @@ class TerminalLines(Lines):
 
 @contextmanager
 def lines_for(parts: int, *, as_json: bool) -> Iterator[Lines]:
-    """Choose how to speak to whoever reads standard output."""
+    """Choose the output: JSON, plain lines, or a terminal's."""
     if as_json or not sys.stdout.isatty():
         yield JsonLines(parts) if as_json else Lines(parts)
         return

@@ -86,19 +86,19 @@ def bytes_out() -> BinaryIO:
 
 
 def note(message: str) -> None:
-    """Tell a person something that is not what was asked for."""
+    """Print a note for a person, on standard error."""
     click.echo(f"{PROGRAM}: {_one_line(message)}", err=True)
 
 
 def complain(message: str, code: int) -> int:
-    """Say in one line what went wrong. Gives the exit code, for convenience."""
+    """Print an error in one line, and return the exit code."""
     prefix = click.style(f"{PROGRAM}:", fg="red") if colourful() else f"{PROGRAM}:"
     click.echo(f"{prefix} {_one_line(message)}", err=True, color=colourful() or None)
     return code
 
 
 def colourful() -> bool:
-    """Tell whether standard error shows colours, and nobody asked it not to (no-color.org)."""
+    """Tell whether standard error is a terminal with colours that are not switched off (no-color.org)."""
     return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -107,7 +107,7 @@ def _one_line(message: str) -> str:
 
 
 def leave_with_reader() -> None:
-    """Let the process end when whoever reads its output has gone, though there is nothing to be written.
+    """End the process when the reader of its output has gone, even while there is nothing to write.
 
     Otherwise `everbrook tail -f … | head -1` would wait for the message after the first.
     """
@@ -131,7 +131,7 @@ Advance = Callable[[str, int], None]
 
 @contextmanager
 def progress(what: str, total: int | None = None) -> Iterator[Advance]:
-    """Show a bar of bytes. Gives a function that takes what is being worked on, and how many bytes were done."""
+    """Show a progress bar of bytes. Yields a function that takes a label and the bytes done since its last call."""
     if not sys.stderr.isatty():
         yield lambda _label, _done_bytes: None
         return
@@ -148,7 +148,7 @@ def progress(what: str, total: int | None = None) -> Iterator[Advance]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show what is being waited for."""
+    """Show a spinner with what the command waits for."""
     if not sys.stderr.isatty():
         yield
         return
