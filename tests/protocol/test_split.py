@@ -13,6 +13,7 @@ from everbrook.protocol.json_mode import (
     MAX_BATCH_VALUES,
     PIECE_BYTES,
     Split,
+    Unplaced,
     is_large_batch,
     split_in_pieces,
 )
@@ -112,6 +113,27 @@ def test_a_step_of_the_shortest_values_splits_some_thousands() -> None:
 
 def test_the_ends_of_very_many_messages_are_copied_at_once() -> None:
     assert isinstance(split(b"[" + b"1," * MANY_VALUES + b"1]").pack(7)[1], array)
+
+
+def test_the_ends_of_very_many_messages_are_computed_in_steps() -> None:
+    found = split(b"[" + b"1," * MANY_VALUES + b"1]")
+    expected = found.pack(7)
+    found.tail, found.patience = None, 1
+    with pytest.raises(Unplaced) as raised:
+        found.pack(7)
+    assert raised.value.tail == 7
+    assert len(list(found.place(7))) >= MANY_VALUES // 20_000
+    found.patience = 1
+    assert found.pack(7) == expected
+    with pytest.raises(Unplaced):
+        found.pack(8)
+
+
+def test_ends_that_were_computed_often_enough_are_computed_at_once() -> None:
+    found = split(b"[" + b"1," * PIECE_BYTES + b"1]")
+    found.patience = 1
+    list(found.place(7))
+    assert list(found.pack(8)[1])[:2] == [10, 12]
 
 
 @pytest.mark.parametrize(

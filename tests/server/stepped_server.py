@@ -73,6 +73,10 @@ class HandServer:
         while self._scheduler.run_soon() or self._scheduler.run_from_threads():
             pass
 
+    def take_turn(self) -> bool:
+        """Take one turn. Tells whether there was anything to do."""
+        return bool(self._scheduler.run_soon())
+
     def advance(self, secs: float) -> None:
         """Let time pass, and take turns."""
         self._scheduler.advance(round(secs * 1000))

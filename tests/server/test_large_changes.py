@@ -128,3 +128,22 @@ def test_the_lengths_of_a_batch_count(server: HandServer) -> None:
 
 def test_as_many_as_fit_go_together(server: HandServer) -> None:
     assert send(server, *[render(b"POST", b"/ds/greedy/text", LARGE[: SHARE_BYTES // 4])] * 5) == 4
+
+
+def test_batches_that_come_together_are_stored_one_after_the_other(server: HandServer) -> None:
+    """Small appends move the tail while the ends of a batch are computed."""
+    size, little = 70_000, render(b"POST", b"/ds/greedy/json", b"[1,1]", b"application/json")
+    batch = render(b"POST", b"/ds/greedy/json", b"[" + b"1," * (size - 1) + b"1]", b"application/json")
+    connections = [server.connect() for _ in range(4)]
+    for _, connection in connections:
+        connection.data_received(batch)
+    count = 0
+    while server.take_turn():
+        server.connect()[1].data_received(little)
+        count += 1
+    while server.commit():
+        server.take_turns()
+    assert all(b" 204 " in wire.written for wire, _ in connections)
+    wire, connection = server.connect()
+    connection.data_received(render(b"HEAD", b"/ds/greedy/json"))
+    assert b"Stream-Next-Offset: %016d\r\n" % (2 * (4 * size + 2 * count)) in wire.written

@@ -119,6 +119,18 @@ LARGE_BYTES = 2 * MANY_VALUES
 """The length of the shortest body with so many values."""
 
 
+PLACED_MESSAGES = 16_384
+"""For how many messages one step computes the ends, in about half a millisecond."""
+
+
+class Unplaced(Exception):
+    """The ends of the messages of a split batch are not computed yet for the tail at which it is to be appended."""
+
+    def __init__(self, tail: int) -> None:
+        super().__init__(f"at {tail}")
+        self.tail = tail
+
+
 class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
     """The ends of the messages of a large batch, with their lengths for the journal, which are slow to compute."""
 
@@ -127,7 +139,7 @@ class Ends(array):  # type: ignore[type-arg] # at run time it has no parameters
     lengths: "array[int]"
 
 
-class Split(Struct, frozen=True):
+class Split(Struct):
     """A split batch: its stored bytes and the lengths of its messages, or the error that refuses it.
 
     The lengths are single bytes if none is longer than `MAX_SHORT`.
@@ -136,17 +148,37 @@ class Split(Struct, frozen=True):
     data: bytes = b""
     lengths: "array[int]" = array("B")
     error: ProtocolError | None = None
+    patience: int = 0
+    """How often `place` may still compute the ends before `pack` does so at once."""
+    tail: int | None = None
+    """The tail for which the ends are computed."""
+    ends: Sequence[int] = ()
 
     def pack(self, tail: int) -> tuple[bytes, Sequence[int]]:
         """Give the stored bytes, and the ends of the messages when they are appended at `tail`.
 
-        The ends are an array: it takes a third of the time of a tuple, and is copied in one step.
+        Raises `Unplaced` if the ends must be computed first, by `place`. The ends are an array: it takes a third of the
+        time of a tuple, and is copied in one step.
         """
         if self.error:
             raise self.error
-        ends = Ends("Q", islice(accumulate(self.lengths, initial=tail), 1, None))
+        if self.tail != tail:
+            if self.patience:
+                raise Unplaced(tail)
+            for _ in self.place(tail):
+                pass
+        return self.data, self.ends
+
+    def place(self, tail: int) -> Generator[None, None, None]:
+        """Compute the ends of the messages when they are appended at `tail`, some of them in each step."""
+        self.patience = max(0, self.patience - 1)
+        ends, end = Ends("Q"), tail
         ends.lengths = self.lengths
-        return self.data, ends
+        for first in range(0, len(self.lengths), PLACED_MESSAGES):
+            ends.extend(islice(accumulate(self.lengths[first : first + PLACED_MESSAGES], initial=end), 1, None))
+            end = ends[-1]
+            yield None
+        self.ends, self.tail = ends, tail
 
 
 def is_large_batch(headers: dict[bytes, bytes], body: bytes) -> bool:

@@ -7,7 +7,8 @@ bucket.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct, field
 
@@ -38,10 +39,13 @@ class Share(Struct):
     pending: deque[LargeChange] = field(default_factory=deque)
     waiting: list[Callable[[], None]] = field(default_factory=list)
     pausing: bool = False
+    deciding: bool = False
 
     def admits(self, size: int) -> bool:
         """Tell whether a change of `size` bytes may be decided now."""
-        return not self.pausing and (not self.pending or size + sum(each.size for each in self.pending) <= SHARE_BYTES)
+        if self.pausing or self.deciding:
+            return False
+        return not self.pending or size + sum(each.size for each in self.pending) <= SHARE_BYTES
 
     def resume(self) -> None:
         """Let the waiting requests try again, each in a turn of its own."""
@@ -61,6 +65,18 @@ class LargeChanges:
         """Give what a change of `size` bytes must wait for before it is decided, or None."""
         share = self._shares.get(bucket_of(name))
         return None if share is None or share.admits(size) else share.waiting.append
+
+    @contextmanager
+    def deciding(self, name: bytes) -> Iterator[None]:
+        """Keep other large changes of the bucket waiting while one of them is decided, which may take several turns."""
+        bucket_id = bucket_of(name)
+        share = self._shares.setdefault(bucket_id, Share())
+        share.deciding = True
+        try:
+            yield
+        finally:
+            share.deciding = False
+            self._release(bucket_id)
 
     def note(self, name: bytes, size: int) -> None:
         """Count the newest change until it is durable or has failed."""
@@ -85,7 +101,7 @@ class LargeChanges:
 
     def _release(self, bucket_id: bytes | None) -> None:
         share = self._shares[bucket_id]
-        if not share.pausing:
+        if not share.pausing and not share.deciding:
             share.resume()
             if not share.pending:
                 del self._shares[bucket_id]

@@ -13,7 +13,7 @@ from everbrook.protocol.append import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.commands import Append, Appended, Create, Delete, Existing, ForkFrom
 from everbrook.protocol.create import parse_sub_offset
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged
-from everbrook.protocol.json_mode import LARGE_BYTES, Split, is_large_batch, split_in_pieces
+from everbrook.protocol.json_mode import LARGE_BYTES, Split, Unplaced, is_large_batch, split_in_pieces
 from everbrook.protocol.lifetime import (
     deadline,
     format_expires_at,
@@ -53,6 +53,8 @@ Method = Callable[[Request, bytes], Reply]
 
 UNSPLIT = Split()
 """Stands for a large body that is no large batch."""
+MAX_PLACES = 3
+"""How often the ends of a large batch are computed in slices: small appends may move the tail meanwhile."""
 
 LONG_POLL, SSE = "long_poll", "sse"
 
@@ -91,12 +93,19 @@ class StreamResource:
             split, size = UNSPLIT, len(body)
             if is_large_batch(request.headers, body):
                 split = yield from split_in_pieces(body)
+                split.patience = MAX_PLACES
                 size += split.lengths.itemsize * len(split.lengths)
             while wait := self._large_changes.wait(name, size):
                 yield wait
-            reply = method(request, common, split)
-            assert isinstance(reply, Response)  # noqa: S101 - what was prepared is answered at once
-            self._large_changes.note(name, size)
+            with self._large_changes.deciding(name):
+                reply: Reply | None = None
+                while reply is None:
+                    try:
+                        reply = method(request, common, split)
+                    except Unplaced as unplaced:
+                        yield from split.place(unplaced.tail)
+                assert isinstance(reply, Response)  # noqa: S101 - what was prepared is answered at once
+                self._large_changes.note(name, size)
             yield reply
 
         engine = self._engine
