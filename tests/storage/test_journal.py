@@ -1,11 +1,14 @@
 """The journal: appended to in order, read back, rolled, recycled; and a full disk leaves it as it was."""
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from everbrook.storage import JournalTuning, OsDisk, StorageFull
+from everbrook.storage.disk import File
 from everbrook.storage.journal import Fenced, Journal
 from everbrook.storage.journal_scan import Needed, Recovered, parse_log_file, read_journal
 from tests.storage.disks import WatchedDisk
@@ -131,6 +134,48 @@ def test_a_file_that_somebody_holds_is_not_written_again(tmp_path: Path) -> None
     append(journal, b"x" * 700)
     assert b"precious" * 200 in held.read()
     held.close()
+
+
+class BusyDisk(OsDisk):
+    """A disk that does something else first when a folder is synced or a file is allocated."""
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def sync_folder(self, folder: Path) -> None:
+        self.meanwhile()
+        super().sync_folder(folder)
+
+    def create(self, path: Path) -> File:
+        self.meanwhile()
+        return super().create(path)
+
+
+def test_groups_are_written_while_files_are_trimmed(tmp_path: Path) -> None:
+    disk = BusyDisk()
+    journal = opened(tmp_path, disk)
+    append(journal, b"before")
+    up_to = journal.roll()
+    append(journal, b"after")
+    disk.meanwhile = lambda: append(journal, b"meanwhile")
+    journal.trim(up_to)
+    assert bodies(read(tmp_path, applied=up_to)) == [b"after", b"meanwhile", b"meanwhile"]
+
+
+def test_a_file_that_could_not_be_removed_is_removed_by_the_next_trim(tmp_path: Path) -> None:
+    disk = WatchedDisk()
+    journal = opened(tmp_path, disk)
+    append(journal, b"one")
+    journal.recycles = False
+    up_to = journal.roll()
+    append(journal, b"two")
+    [first, _] = sorted(tmp_path.glob("journal-*"))
+    with patch.object(disk, "remove", side_effect=PermissionError), pytest.raises(PermissionError):
+        journal.trim(up_to)
+    assert next(file.path for file, _ in journal.files) == first
+    journal.trim(up_to)
+    assert not first.exists()
+    assert bodies(read(tmp_path, applied=up_to)) == [b"two"]
 
 
 def test_a_recycled_file_brings_nothing_back(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ and a file that is shorter than its name says has lost bytes.
 """
 
 import errno
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -65,6 +66,8 @@ class Journal:
         self._sync = sync
         self._tuning = tuning
         self._lock = Lock()
+        self._spare_lock = Lock()
+        """Guards the spare file. A thread that holds it does not wait for `_lock`."""
         self._file: File | None = None
         self._framer = Framer(0)
         self._position = 0
@@ -204,19 +207,20 @@ class Journal:
     def _named(self, first: int, use: int, size: int) -> tuple[File, Path, int]:
         """Rename the spare file, which is made anew if it is too small. `StorageFull`: the journal is unchanged."""
         spare = self._folder / _SPARE
-        try:
-            if self._spare_bytes < size:
-                self._make_spare(size)
-            file = self._disk.open(spare)
-        except OSError as error:
-            raise refusal_to_open(error) from error
-        path, allocated = self._folder / log_file_name(first, use, self._spare_bytes), self._spare_bytes
-        try:
-            self._disk.rename(spare, path)
-        except OSError as error:
-            file.close()
-            raise refusal(error) from error
-        self._spare_bytes = 0
+        with self._spare_lock:
+            try:
+                if self._spare_bytes < size:
+                    self._make_spare(size)
+                file = self._disk.open(spare)
+            except OSError as error:
+                raise refusal_to_open(error) from error
+            path, allocated = self._folder / log_file_name(first, use, self._spare_bytes), self._spare_bytes
+            try:
+                self._disk.rename(spare, path)
+            except OSError as error:
+                file.close()
+                raise refusal(error) from error
+            self._spare_bytes = 0
         return file, path, allocated
 
     def _make_spare(self, size: int) -> None:
@@ -252,25 +256,42 @@ class Journal:
         return self._rolled_bytes + self.size
 
     def trim(self, up_to: int) -> None:
-        """Remove the files that hold no record after `up_to`, and recycle one of them as the next file."""
+        """Remove the files that hold no record after `up_to`, and recycle one of them as the next file.
+
+        Groups are written meanwhile: only one that needs the next file waits.
+        """
         with self._lock:
             self._rolled_bytes = 0
+            recycles, wanted = self.recycles, self._next_bytes
             ended = [file for file in self._files[:-1] if file.last <= up_to]
-            for file in ended:
-                if self.recycles and file.size > self._spare_bytes and file.size >= self._next_bytes:
-                    self._drop_spare()
-                    self._disk.rename(file.path, self._folder / _SPARE)
-                    self._spare_bytes = file.size
-                else:
-                    with suppress(FileNotFoundError):
-                        self._disk.remove(file.path)
-                self._files.remove(file)
-            if ended:
-                self._disk.sync_folder(self._folder)
-            if self._spare_bytes < self._next_bytes:
-                with suppress(OSError):
-                    # If there is no room, the next group that needs the file is refused.
-                    self._make_spare(self._next_bytes)
+            # A pin that begins now does not see these files, and one that began before has turned recycling off.
+            self._files = [file for file in self._files if file not in ended]
+        left = deque(ended)
+        try:
+            with self._spare_lock:
+                while left:
+                    self._give_up(left[0], recycled=recycles and left[0].size >= wanted)
+                    left.popleft()
+                if ended:
+                    self._disk.sync_folder(self._folder)
+                if self._spare_bytes < wanted:
+                    with suppress(OSError):
+                        # If there is no room, the next group that needs the file is refused.
+                        self._make_spare(wanted)
+        finally:
+            if left:
+                with self._lock:
+                    self._files[:0] = left
+
+    def _give_up(self, file: LogFile, *, recycled: bool) -> None:
+        """Make a file the spare one if it is larger than that, or remove it."""
+        if recycled and file.size > self._spare_bytes:
+            self._drop_spare()
+            self._disk.rename(file.path, self._folder / _SPARE)
+            self._spare_bytes = file.size
+        else:
+            with suppress(FileNotFoundError):
+                self._disk.remove(file.path)
 
     def settle(self) -> None:
         """Sync every record, even in a mode that does not sync each append. Any thread may call it.
