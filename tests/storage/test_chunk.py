@@ -1,6 +1,9 @@
 """Chunks: every block has a checksum of its own place, and cutting and joining change no message."""
 
+import struct
+from array import array
 from itertools import accumulate
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -25,7 +28,7 @@ from everbrook.storage.chunk import (
     unpack_extent,
     unpack_index,
 )
-from everbrook.storage.index import MessageIndex, Run
+from everbrook.storage.index import SPAN_BYTES, MessageIndex, Run, moved
 from everbrook.storage.rows import PLACE
 
 KEY = PLACE.pack(3, 100)
@@ -93,7 +96,8 @@ def test_a_row_of_any_bytes_is_whole_or_damaged_and_never_an_error(kind: bytes, 
 
 # Cutting and joining
 
-APPENDS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=6), min_size=1, max_size=12)
+APPENDS = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=30), min_size=1, max_size=12)
+FIRST = st.sampled_from([0, 50, SPAN_BYTES - 30, 2**40 + 5 * SPAN_BYTES - 100])
 
 
 def run_of(appends: list[list[int]], *, batched: bool, first: int = 50) -> Run:
@@ -119,11 +123,23 @@ def answers(index: MessageIndex, start: int, end: int) -> list[tuple[int, int, i
     ]
 
 
+CHUNK_BYTES = st.integers(1, 120) | st.integers(400, 1_000)
+
+
+def pack_long(chunk: Chunk) -> bytes:
+    """Write an index in the form that is not short, whatever its length."""
+    index, before = chunk.index, chunk.start - chunk.index.base
+    appends = [] if index.appends is index.messages else index.appends
+    counts = struct.pack("<III", len(index.messages), len(appends), len(index.times))
+    ends = array("I", (end - before for ends in (index.messages, appends) for end in ends))
+    return counts + ends.tobytes() + index.times.tobytes()
+
+
 @settings(max_examples=150, deadline=None)
-@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=st.integers(1, 120))
-def test_cutting_changes_no_message(*, appends: list[list[int]], batched: bool, chunk_bytes: int) -> None:
+@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=CHUNK_BYTES, first=FIRST)
+def test_cutting_changes_no_message(*, appends: list[list[int]], batched: bool, chunk_bytes: int, first: int) -> None:
     """Also where an append goes over several chunks."""
-    run = run_of(appends, batched=batched)
+    run = run_of(appends, batched=batched, first=first)
     chunks = cut_run(run, chunk_bytes)
     assert b"".join(chunk.data for chunk in chunks) == run.read(run.first, run.tail)
     for chunk in chunks:
@@ -133,9 +149,11 @@ def test_cutting_changes_no_message(*, appends: list[list[int]], batched: bool, 
 
 
 @settings(max_examples=150, deadline=None)
-@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=st.integers(1, 120), again=st.integers(1, 200))
-def test_joining_undoes_cutting(*, appends: list[list[int]], batched: bool, chunk_bytes: int, again: int) -> None:
-    run = run_of(appends, batched=batched)
+@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=CHUNK_BYTES, again=st.integers(1, 200), place=FIRST)
+def test_joining_undoes_cutting(
+    *, appends: list[list[int]], batched: bool, chunk_bytes: int, again: int, place: int
+) -> None:
+    run = run_of(appends, batched=batched, first=place)
     first, *rest = cut_run(run, chunk_bytes)
     for chunk in rest:
         first = joined(first, chunk)
@@ -147,14 +165,47 @@ def test_joining_undoes_cutting(*, appends: list[list[int]], batched: bool, chun
 
 
 @settings(max_examples=100, deadline=None)
-@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=st.integers(1, 120))
-def test_an_index_is_read_back(*, appends: list[list[int]], batched: bool, chunk_bytes: int) -> None:
-    for chunk in cut_run(run_of(appends, batched=batched), chunk_bytes):
+@given(appends=APPENDS, batched=st.booleans(), chunk_bytes=CHUNK_BYTES, first=FIRST)
+def test_an_index_is_read_back(*, appends: list[list[int]], batched: bool, chunk_bytes: int, first: int) -> None:
+    """In the short form and in the other one, which short indexes have and earlier versions wrote for all."""
+    for chunk in cut_run(run_of(appends, batched=batched, first=first), chunk_bytes):
         packed = pack_index(chunk.index)
         found = unpack_index(packed, chunk.start)
+        long = unpack_index(pack_long(chunk), chunk.start)
+        assert answers(long, chunk.start, chunk.start + len(chunk.data)) == answers(
+            found, chunk.start, chunk.start + len(chunk.data)
+        )
         end = chunk.start + len(chunk.data)
         assert answers(found, chunk.start, end) == answers(chunk.index, chunk.start, end)
         assert unpack_extent(packed) == (len(chunk.index.messages), len(chunk.data))
+
+
+@given(st.integers(0, 3), st.binary(max_size=60))
+def test_a_short_index_whose_counts_are_wrong_is_noticed(count: int, rest: bytes) -> None:
+    packed = struct.pack("<I", 2**31 + count) + rest
+    if unpack_extent(packed) is not None:
+        unpack_index(packed, 0)
+
+
+def test_a_short_index_with_a_flip_in_its_counts_is_noticed() -> None:
+    [chunk] = cut_run(run_of([[2] * 40], batched=True, first=SPAN_BYTES - 20), 1_000)
+    packed = pack_index(chunk.index)
+    counts = struct.unpack_from("<IIIIIII", packed)
+    assert counts == (2**31 + 40, 1, 1, 80, 2, 9, 31)
+    for place in (0, 1, 2, 4, 5, 6):
+        wrong = list(counts)
+        wrong[place] += 1
+        assert unpack_extent(struct.pack("<7I", *wrong) + packed[28:]) is None
+
+
+@given(st.lists(st.integers(0, 2**34), unique=True, max_size=40), st.integers(0, 8), st.sampled_from("IQ"))
+def test_ends_are_moved_as_by_adding(ends: list[int], spans: int, typecode: Literal["I", "Q"]) -> None:
+    values = array("Q", sorted({end % 2**31 if typecode == "I" else end for end in ends}))
+    shift = spans * SPAN_BYTES
+    assert moved(values, shift, typecode).tolist() == [end + shift for end in values]
+    there = moved(values, shift, "Q")
+    assert moved(there, -shift, typecode) == array(typecode, values)
+    assert moved(values, shift + 3, "Q").tolist() == [end + shift + 3 for end in values]
 
 
 @given(st.binary(max_size=60))

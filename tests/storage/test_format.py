@@ -5,6 +5,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,21 @@ def test_the_base_is_decoded_by_hand(tmp_path: Path, mode: DurableMode) -> None:
     place, fork = key + struct.pack(">Q", 0), struct.pack(">QQ", 99, 5)
     assert found["chunks"] == {place: inline(place, b"1,22,333,"), fork: inline(fork, b"x" * 20_000)}
     assert struct.unpack("<III3I2I2Q", found["indexes"][place]) == (3, 2, 2, 2, 5, 9, 5, 9, NOW + 1, NOW + 2)
+
+
+def test_a_short_index_is_decoded_by_hand(tmp_path: Path) -> None:
+    stream, lengths = Draft(b"json", 3, json=True), [2, 1_000, *[3] * 18]
+    storage = HeldStorage(tmp_path, mode=ACID, chunk_bytes=65_530)
+    commit(storage, (stream.write(b"x" * 65_530),), (stream.write(*(b"y" * length for length in lengths)),))
+    storage.close()
+    [first, second] = [found for _, found in sorted(base(tmp_path)["indexes"].items())]
+    assert first == struct.pack("<3I2IQ", 1, 1, 1, 65_530, 65_530, NOW + 1)
+    ends = list(accumulate(lengths, initial=65_530))[1:]
+    reader = Reader(second)
+    assert reader.take("<5I") == (2**31 + 20, 1, 1, 1_056, 2)
+    assert reader.take("<2I") == (1, 19)
+    assert reader.take("<20H") == tuple(end % 65_536 for end in ends)
+    assert (reader.take("<I"), reader.take("<Q"), reader.left) == (ends[-1], NOW + 2, False)
 
 
 def test_what_the_base_says_of_itself_is_decoded_by_hand(tmp_path: Path) -> None:

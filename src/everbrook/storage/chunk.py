@@ -3,19 +3,21 @@
 The bytes of a chunk are either in its row or in a segment file, which the row then locates. Either way the row has a
 checksum for each block of 8 KiB: a read verifies the blocks that it touches.
 
-A chunk's index has the ends of its messages and, where appends are batches, of its appends, relative to the chunk's
-first offset, and the time of each append. A chunk may begin inside an append that began in the one before it.
+A chunk's index has the ends of its messages and, where appends are batches, of its appends, and the time of each
+append. In the short form the end of a message takes two bytes. A chunk may begin inside an append that began in the one
+before it.
 """
 
 import zlib
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
+from operator import sub
 from struct import Struct
 
 from msgspec import Struct as Value
 
-from everbrook.storage.index import MessageIndex, Run
+from everbrook.storage.index import SPAN_BITS, SPAN_BYTES, MessageIndex, Run, halves, moved, repeated
 from everbrook.storage.rows import seal, unseal
 
 BLOCK_BYTES = 8192
@@ -23,6 +25,12 @@ INLINE, IN_SEGMENT = 0, 1
 KIND = Struct("<B")
 LOCATION = Struct("<BQQI")
 COUNTS = Struct("<III")
+SHORT_COUNTS = Struct("<IIIII")
+SHORT = 1 << 31
+"""A bit of the number of messages of an index: it has the short form."""
+LEAST_SHORT = 16
+"""From so many messages on the short form is shorter."""
+SHORT_END = Struct("<H")
 END = Struct("<I")
 TIME_BYTES = 8
 _CHECKSUM = Struct("<I")
@@ -161,35 +169,93 @@ def chunk_length(row: bytes | memoryview) -> int:
 
 
 def pack_index(index: MessageIndex) -> bytes:
-    appends = array("I") if index.appends == index.messages else index.appends
+    """Write the index of a chunk."""
+    appends = array("I") if index.appends is index.messages else index.appends
+    if index.base % SPAN_BYTES == 0 and len(index.messages) >= LEAST_SHORT:
+        return _pack_short(index, appends)
+    shift = index.base - index.first
     counts = COUNTS.pack(len(index.messages), len(appends), len(index.times))
-    return counts + index.messages.tobytes() + appends.tobytes() + index.times.tobytes()
+    return b"".join((counts, moved(index.messages, shift, "I"), moved(appends, shift, "I"), index.times))
+
+
+def _pack_short(index: MessageIndex, appends: "array[int]") -> bytes:
+    messages = index.messages
+    bounds = [bisect_left(messages, span << SPAN_BITS) for span in range((messages[-1] >> SPAN_BITS) + 2)]
+    spans = array("I", map(sub, bounds[1:], bounds))
+    length = index.base + messages[-1] - index.first
+    counts = SHORT_COUNTS.pack(len(messages) | SHORT, len(appends), len(index.times), length, len(spans))
+    return b"".join((counts, spans, halves(messages)[::2].tobytes(), appends, index.times))
 
 
 def unpack_index(packed: bytes, start: int) -> MessageIndex:
     """Read the index of the chunk that begins at `start`."""
-    messages, appends, times = array("I"), array("I"), array("Q")
-    counts = COUNTS.unpack_from(packed)
-    position = COUNTS.size
-    for part, count in zip((messages, appends, times), counts, strict=True):
-        size = count * part.itemsize
-        part.frombytes(packed[position : position + size])
-        position += size
-    return MessageIndex(start, start, messages, appends or messages, times)
+    count, append_count, time_count = COUNTS.unpack_from(packed)
+    if count & SHORT:
+        count &= ~SHORT
+        base, position = base_of(start), SHORT_COUNTS.size
+        (span_count,) = END.unpack_from(packed, position - END.size)
+        spans, position = _take("I", packed, position, span_count)
+        lows, position = _take("H", packed, position, count)
+        messages = _with_spans(lows, spans)
+    else:
+        base, position = start, COUNTS.size
+        messages, position = _take("I", packed, position, count)
+    appends, position = _take("I", packed, position, append_count)
+    times, _ = _take("Q", packed, position, time_count)
+    return MessageIndex(base, start, messages, appends or messages, times)
+
+
+def _take(typecode: str, packed: bytes, position: int, count: int) -> "tuple[array[int], int]":
+    """Read an array at a position, and give its end."""
+    found = array(typecode)
+    end = position + count * found.itemsize
+    found.frombytes(packed[position:end])
+    return found, end
+
+
+def _with_spans(lows: "array[int]", spans: "array[int]") -> "array[int]":
+    """Put the ends of messages together: their lowest two bytes, and the spans in which they are."""
+    found = array("I", bytes(len(lows) * END.size))
+    parts = halves(found)
+    parts[::2] = memoryview(lows)
+    place = 0
+    for span, count in enumerate(spans):
+        parts[2 * place + 1 : 2 * (place + count) : 2] = repeated(span, count)
+        place += count
+    return found
+
+
+def base_of(start: int) -> int:
+    """Give the offset from which the index of a chunk counts in the short form."""
+    return start - start % SPAN_BYTES
 
 
 def unpack_extent(packed: bytes | memoryview) -> tuple[int, int] | None:
     """Read the number of messages and of bytes of a chunk from its index, without unpacking the rest.
 
-    None if the counts of the index do not add up to its length.
+    None if the counts of the index do not add up.
     """
     if len(packed) < COUNTS.size:
         return None
     messages, appends, times = COUNTS.unpack_from(packed)
-    length = COUNTS.size + (messages + appends) * END.size + times * TIME_BYTES
+    length = appends * END.size + times * TIME_BYTES
+    if messages & SHORT:
+        return _short_extent(packed, messages & ~SHORT, length)
+    length += COUNTS.size + messages * END.size
     if not messages or length != len(packed):
         return None
     return messages, END.unpack_from(packed, COUNTS.size + (messages - 1) * END.size)[0]
+
+
+def _short_extent(packed: bytes | memoryview, messages: int, rest_bytes: int) -> tuple[int, int] | None:
+    if len(packed) < SHORT_COUNTS.size:
+        return None
+    *_, size, spans = SHORT_COUNTS.unpack_from(packed)
+    length = SHORT_COUNTS.size + spans * END.size + messages * SHORT_END.size + rest_bytes
+    if not messages or length != len(packed):
+        return None
+    in_spans = sum(Struct(f"<{spans}I").unpack_from(packed, SHORT_COUNTS.size))
+    return (messages, size) if in_spans == messages else None
 
 
 # Cutting and joining
@@ -221,27 +287,29 @@ def _cut(
 
 
 def _index_between(index: MessageIndex, start: int, end: int) -> MessageIndex:
-    first, last = start - index.base, end - index.base
+    first, last, base = start - index.base, end - index.base, base_of(start)
+    shift = index.base - base
     ends = index.messages[bisect_right(index.messages, first) : bisect_right(index.messages, last)]
-    messages = array("I", (each - first for each in ends))
+    messages = moved(ends, shift, "I")
     if index.appends is index.messages:
         place = bisect_right(index.appends, first)
-        return MessageIndex(start, start, messages, messages, index.times[place : place + len(messages)])
+        return MessageIndex(base, start, messages, messages, index.times[place : place + len(messages)])
     # An append that continues in the next chunk is in the index of both.
     place, behind = bisect_right(index.appends, first), bisect_left(index.appends, last)
-    appends = array("I", (append - first for append in index.appends[place : behind + 1]))
-    return MessageIndex(start, start, messages, appends, index.times[place : behind + 1])
+    appends = moved(index.appends[place : behind + 1], shift, "I")
+    return MessageIndex(base, start, messages, appends, index.times[place : behind + 1])
 
 
 def joined(first: Chunk, second: Chunk) -> Chunk:
     """Join two consecutive chunks. An append that spans both is in the index once."""
-    shift = len(first.data)
-    messages = first.index.messages + array("I", (end + shift for end in second.index.messages))
+    base = base_of(first.start)
+    shifts = (first.index.base - base, second.index.base - base)
+    messages = moved(first.index.messages, shifts[0], "I") + moved(second.index.messages, shifts[1], "I")
     appends, times = messages, first.index.times + second.index.times
     if first.index.appends is not first.index.messages or second.index.appends is not second.index.messages:
-        before = bisect_right(first.index.appends, shift)
-        over = first.index.appends[:before]
-        appends = over + array("I", (end + shift for end in second.index.appends))
+        before = bisect_right(first.index.appends, second.start - first.index.base)
+        over = moved(first.index.appends[:before], shifts[0], "I")
+        appends = over + moved(second.index.appends, shifts[1], "I")
         times = first.index.times[:before] + second.index.times
-    index = MessageIndex(first.start, first.start, messages, appends, times)
+    index = MessageIndex(base, first.start, messages, appends, times)
     return Chunk(first.start, first.data + second.data, index)

@@ -7,6 +7,7 @@ An append that began before the first message of an index, or ends behind the la
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -14,6 +15,9 @@ from everbrook.protocol.errors import StreamDamaged
 
 INDEX_ENTRY_BYTES = 8
 BLOCK_BYTES = 64 * 1024
+SPAN_BITS = 16
+SPAN_BYTES = 1 << SPAN_BITS
+"""Within a span of a stream, ends of messages differ in their lowest two bytes only."""
 
 
 class Messages(Struct, frozen=True):
@@ -21,6 +25,40 @@ class Messages(Struct, frozen=True):
 
     ends: "array[int]"
     times: "array[int]"
+
+
+def moved(values: "array[int]", shift: int, typecode: Literal["I", "Q"]) -> "array[int]":
+    """Give rising values plus `shift`, each in four or eight bytes.
+
+    If `shift` is a multiple of `SPAN_BYTES`, the lowest two bytes of each value are copied and the others are the same
+    for all values of a span. That takes a tenth of the time of an addition for each value.
+    """
+    if shift % SPAN_BYTES:
+        return array(typecode, (each + shift for each in values))
+    if not shift and values.typecode == typecode:
+        return values[:]
+    found = array(typecode, bytes(len(values) * array(typecode).itemsize))
+    parts, step = halves(found), found.itemsize // 2
+    parts[::step] = halves(values)[:: values.itemsize // 2]
+    place = 0
+    while place < len(values):
+        span = values[place] >> SPAN_BITS
+        after = bisect_left(values, (span + 1) << SPAN_BITS, place)
+        high = span + (shift >> SPAN_BITS)
+        for half in range(1, step):
+            parts[place * step + half : after * step : step] = repeated(high >> SPAN_BITS * (half - 1), after - place)
+        place = after
+    return found
+
+
+def halves(values: "array[int]") -> "memoryview[int]":
+    """Give an array as numbers of two bytes, the lowest of each value first."""
+    return memoryview(values).cast("B").cast("H")
+
+
+def repeated(number: int, count: int) -> "memoryview[int]":
+    """Give the lowest two bytes of a number several times."""
+    return memoryview(array("H", (number % SPAN_BYTES,)) * count)
 
 
 class MessageIndex:
@@ -75,9 +113,7 @@ class MessageIndex:
     def messages_between(self, start: int, end: int) -> Messages:
         """Give the messages that end after `start` and not after `end`."""
         first, last = bisect_right(self.messages, start - self.base), bisect_right(self.messages, end - self.base)
-        ends = array("Q", self.messages[first:last])
-        if self.base:
-            ends = array("Q", [self.base + each for each in ends])
+        ends = moved(self.messages[first:last], self.base, "Q")
         if self.appends is self.messages:
             return Messages(ends, self.times[first:last])
         return Messages(ends, self._times_of(first, last))

@@ -71,13 +71,12 @@ def parse_segment_header(data: bytes) -> Identity | None:
     return None
 
 
-def pack_chunk(key: bytes, chunk: Chunk, checksums: bytes) -> tuple[bytes, int]:
-    """Pack a chunk for a segment. Gives its bytes, and the position of the data in them."""
-    index = pack_index(chunk.index)
-    fields = CHUNK_HEADER.pack(CHUNK_MAGIC, 0, chunk.start, len(index), len(chunk.data))[CHECKED_FROM:]
+def pack_chunk(key: bytes, index: bytes, data: bytes, checksums: bytes) -> tuple[bytes, int]:
+    """Pack a chunk with its packed index for a segment. Gives its bytes, and the position of the data in them."""
+    fields = CHUNK_HEADER.pack(CHUNK_MAGIC, 0, PLACE.unpack(key)[1], len(index), len(data))[CHECKED_FROM:]
     checksum = zlib.crc32(index, zlib.crc32(fields, zlib.crc32(key)))
     head = CHUNK_MAGIC + _LENGTH.pack(checksum) + fields + index
-    return b"".join((head, chunk.data, checksums)), len(head)
+    return b"".join((head, data, checksums)), len(head)
 
 
 def parse_chunk(data: bytes, position: int, incarnation: int) -> tuple[Chunk, int] | None:
@@ -185,7 +184,7 @@ class SegmentWriter:
         """Write a chunk after the last one of its stream. Gives its location and its checksums."""
         key = PLACE.pack(identity.incarnation, chunk.start)
         checksums = block_checksums(key, chunk.data)
-        packed, data_from = pack_chunk(key, chunk, checksums)
+        packed, data_from = pack_chunk(key, pack_index(chunk.index), chunk.data, checksums)
         segment, end = (last.segment, chunk_end(last)) if last else (chunk.start, 0)
         if end + len(packed) > self._max_bytes:
             # The new segment gets a name that was never used: one of an old name may still have to be removed.

@@ -18,7 +18,6 @@ from everbrook.storage.check.base_reader import BaseReader
 from everbrook.storage.check.report import Findings
 from everbrook.storage.chunk import (
     BLOCK_BYTES,
-    Chunk,
     Location,
     chunk_length,
     damaged_block,
@@ -95,7 +94,7 @@ class ChunkCheck:
         if start != progress.end:
             self._report_damage(incarnation, min(start, progress.end), f"a chunk should begin at {progress.end}", place)
         progress.end = start + length
-        problem = index_problem(index, length, progress)
+        problem = index_problem(index, start, length, progress)
         if problem:
             self._report_damage(
                 incarnation, start, f"its index does not fit it: {problem}", place_of(Database.INDEXES, key)
@@ -131,13 +130,15 @@ class ChunkCheck:
         self._segments.close()
 
 
-def index_problem(packed: bytes | None, size: int, progress: ChunkProgress) -> str | None:
-    """Give what is wrong with the index of a chunk of `size` bytes, or None."""
+def index_problem(packed: bytes | None, start: int, size: int, progress: ChunkProgress) -> str | None:
+    """Give what is wrong with the index of a chunk of `size` bytes that begins at `start`, or None."""
     over, progress.over = progress.over, (0, 0)
     if packed is None or unpack_extent(packed) is None:
         return "it is missing or can't be read"
-    index = unpack_index(packed, 0)
-    messages, appends, times = list(index.messages), list(index.appends), list(index.times)
+    index = unpack_index(packed, start)
+    before = start - index.base
+    messages, appends = ([end - before for end in ends] for ends in (index.messages, index.appends))
+    times = list(index.times)
     if len(appends) != len(times):
         return "its counts do not add up"
     if messages[0] < 1 or messages[-1] != size or not _rising(messages):
@@ -175,7 +176,7 @@ class SegmentCheck:
         self, identity: Identity | None, key: bytes, location: Location, checksums: bytes, index: bytes | None
     ) -> tuple[int, str] | None:
         """Compare a chunk with its row. Gives the number of readable bytes and the problem of the next one, or None."""
-        incarnation, start = PLACE.unpack(key)
+        incarnation, _ = PLACE.unpack(key)
         self._ends[incarnation, location.segment] = chunk_end(location)
         reader = self._open(incarnation, identity, location)
         if reader is None:
@@ -189,12 +190,12 @@ class SegmentCheck:
         if whole < location.length:
             return whole, "the file is too short"
         if index is not None:
-            self._check_copy(reader, key, location, Chunk(start, data, unpack_index(index, start)), checksums)
+            self._check_copy(reader, key, location, pack_chunk(key, index, data, checksums))
         return None
 
-    def _check_copy(self, reader: Reader, key: bytes, location: Location, chunk: Chunk, checksums: bytes) -> None:
+    def _check_copy(self, reader: Reader, key: bytes, location: Location, chunk: tuple[bytes, int]) -> None:
         """Check the copies of index and checksums in a segment, which allow to decode it without the base."""
-        packed, data_from = pack_chunk(key, chunk, checksums)
+        packed, data_from = chunk
         begin = location.position - data_from
         (incarnation, _), place = PLACE.unpack(key), self.place(PLACE.unpack(key)[0], location)
         if begin < 0 or reader.read_at(begin, len(packed)) != packed:

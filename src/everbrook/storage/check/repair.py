@@ -22,7 +22,7 @@ from everbrook.storage.check.report import Progress, Read, Report, inspect_store
 from everbrook.storage.check.row_repair import RowRepair, repair_meta
 from everbrook.storage.check.stream_cut import StreamCut, without_snapshot
 from everbrook.storage.checkpoint import Checkpoint
-from everbrook.storage.chunk import Chunk, Location, is_inline, parse_location
+from everbrook.storage.chunk import Location, is_inline, parse_location
 from everbrook.storage.damage import Damaged
 from everbrook.storage.disk import Disk, Lock, OsDisk
 from everbrook.storage.durable import ACID, FILE_DURABLE, DurableStorage
@@ -266,10 +266,12 @@ def repair_segments(base: LmdbBase, disk: Disk, report: Report) -> Iterator[str]
             start = PLACE.unpack(key)[1]
             try:
                 data = base.chunks.read(incarnation, start, start + location.length)
-                chunk = Chunk(start, data, base.chunks.index_at(incarnation, start))
             except Damaged:
                 break
-            packed, data_from = pack_chunk(key, chunk, checksums)
+            index = unseal(key, dict(base.rows(Database.INDEXES, key)).get(key, b""))
+            if index is None:
+                break
+            packed, data_from = pack_chunk(key, index, data, checksums)
             begin = location.position - data_from
             with closing(disk.open(segment_path(base.segments.folder, incarnation, location.segment))) as file:
                 if location.segment not in begun and len(header) <= begin:

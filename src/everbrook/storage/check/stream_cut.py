@@ -281,7 +281,7 @@ def clipped(index: MessageIndex, end: int, tail: int) -> MessageIndex:
     size, last = end - index.base, tail - index.base
     messages = array("I", (each for each in index.messages if each <= size))
     if index.appends is index.messages:
-        return MessageIndex(index.base, index.base, messages, messages, index.times[: len(messages)])
+        return MessageIndex(index.base, index.first, messages, messages, index.times[: len(messages)])
     count = bisect_left(index.appends, size) + 1
     appends = array("I", (min(each, last) for each in index.appends[:count]))
-    return MessageIndex(index.base, index.base, messages, appends, index.times[:count])
+    return MessageIndex(index.base, index.first, messages, appends, index.times[:count])
