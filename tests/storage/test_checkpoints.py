@@ -7,6 +7,8 @@ import pytest
 
 from everbrook.storage import ACID, FILE_DURABLE, DurableMode, StorageFull
 from everbrook.storage.checkpoint import Checkpoint
+from everbrook.storage.checkpointer import Pace
+from everbrook.storage.tuning import DEFAULT_TUNING
 from tests.storage.checkpoints import HeldStorage, commit, journal_files, killed
 from tests.storage.disks import WatchedDisk
 from tests.storage.drafts import Draft
@@ -187,3 +189,28 @@ def test_the_last_incarnation_outlives_its_stream(tmp_path: Path, after: str) ->
         storage = HeldStorage(copy if after == "kill" else tmp_path / "store")
         assert storage.last_incarnation == 77
         storage.close()
+
+
+class Hours:
+    """A clock that goes on when somebody works or sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def sleep(self, secs: float) -> None:
+        self.slept.append(secs)
+        self.now += secs
+
+
+def test_a_checkpoint_rests_in_proportion_to_its_work() -> None:
+    hours, hurry = Hours(), [False]
+    pace = Pace(DEFAULT_TUNING, lambda: hurry[0], lambda: hours.now, hours.sleep)
+    for secs in (0.0006, 0.0006, 0.002, 1.0):
+        hours.now += secs
+        pace.rest()
+    assert hours.slept == pytest.approx([0.0024, 0.004, 0.02])
+    hurry[0] = True
+    hours.now += 1
+    pace.rest()
+    assert len(hours.slept) == 3

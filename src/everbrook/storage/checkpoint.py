@@ -4,7 +4,7 @@ The bytes of segments are on the disk before that transaction refers to them. On
 journal and removes the segments that no row refers to any more.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Self
 
@@ -51,8 +51,10 @@ from everbrook.storage.tuning import StorageTuning
 class Checkpoint:
     """One transaction on the base. `commit` commits it; a `with` block that ends without `commit` aborts it."""
 
-    def __init__(self, base: LmdbBase, tuning: StorageTuning) -> None:
+    def __init__(self, base: LmdbBase, tuning: StorageTuning, rest: Callable[[], None] = lambda: None) -> None:
+        """`rest` is called between the steps of the work. It may take some time."""
         self._base = base
+        self._rest = rest
         self._chunk_bytes = tuning.chunk_bytes
         self._small_chunk_bytes = tuning.small_chunk_bytes
         self._in_segments = base.segments.used
@@ -76,11 +78,14 @@ class Checkpoint:
         """Take in recent changes and the damage marks."""
         for incarnation in recent.dropped:
             self._drop(incarnation)
+            self._rest()
         for stream in recent.streams.values():
             self._stream(stream)
+            self._rest()
         # After the appends, so that those find the segment that they continue.
         self.discard(recent.floors)
         for name, holder in recent.names.items():
+            self._rest()
             if holder is None:
                 self._rows.delete(Database.NAMES, name)
             else:
@@ -105,7 +110,7 @@ class Checkpoint:
             self._rows.delete(Database.PRODUCERS, key + producer_id)
         for producer_id, producer in stream.producers.items():
             self._rows.put(Database.PRODUCERS, key + producer_id, pack_producer(producer))
-        if stream.run and (chunks := cut_run(stream.run, self._chunk_bytes)):
+        if stream.run and (chunks := cut_run(stream.run, self._chunk_bytes, self._rest)):
             self.append(identity, chunks)
 
     def append(self, identity: Identity, chunks: list[Chunk]) -> None:
@@ -136,6 +141,7 @@ class Checkpoint:
             self._put_inline(incarnation, chunk)
 
     def _put_inline(self, incarnation: int, chunk: Chunk) -> None:
+        self._rest()
         key = PLACE.pack(incarnation, chunk.start)
         self._rows.store(Database.CHUNKS, key, pack_inline(key, chunk.data))
         self._rows.put(Database.INDEXES, key, pack_index(chunk.index))
@@ -144,6 +150,7 @@ class Checkpoint:
         """Write full chunks to the last segment; the rest stays a row."""
         last = self._last_location(identity.incarnation, chunks[0].start)
         for chunk in chunks:
+            self._rest()
             if len(chunk.data) * 2 < self._chunk_bytes and chunk is chunks[-1]:
                 self._put_inline(identity.incarnation, chunk)
                 return

@@ -6,6 +6,7 @@ Back-pressure bounds their size: beyond the bound changes wait, and they are ref
 
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from threading import Lock
@@ -23,6 +24,37 @@ from everbrook.storage.segments import parse_segment_name, segment_path
 from everbrook.storage.tuning import StorageTuning
 
 logger = logging.getLogger(__name__)
+
+
+class Pace:
+    """Makes a checkpoint rest for a part of its time, unless it is in a hurry.
+
+    While it works, the event loop and the commits wait for the interpreter's lock several times for each append.
+    """
+
+    def __init__(
+        self,
+        tuning: StorageTuning,
+        hurries: Callable[[], bool],
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._work_secs = tuning.work_secs
+        self._max_rest_secs = tuning.max_rest_secs
+        self._rest_ratio = tuning.rest_ratio
+        self._hurries = hurries
+        self._clock = clock
+        self._sleep = sleep
+        self._since = clock()
+
+    def rest(self) -> None:
+        """Rest if the work has lasted long enough."""
+        worked_secs = self._clock() - self._since
+        if worked_secs >= self._work_secs:
+            if not self._hurries():
+                self._sleep(min(worked_secs * self._rest_ratio, self._max_rest_secs))
+            self._since = self._clock()
+
 
 Removals = list[tuple[int, int]]
 """Segments: the incarnations of their streams, and their first offsets."""
@@ -47,6 +79,7 @@ class Checkpointer:
         self._retry_at_bytes = 0
         self._discarding: Future[None] | None = None
         self._removed: Removals = []
+        self._closing = False
         self.stats = Checkpoints()
 
     def remove_leftovers(self, written: set[int] | None) -> None:
@@ -93,6 +126,10 @@ class Checkpointer:
             self._retry(under_way)
             raise StorageFull(f"checkpoints fail, and no more changes can be held in memory: {error}")
 
+    def _hurries(self) -> bool:
+        """Tell whether a checkpoint must not rest: the server stops, or the next checkpoint is due already."""
+        return self._closing or self._journal.size >= self._tuning.checkpoint_bytes
+
     def _retry(self, failed: Future[Removals]) -> None:
         """Try a failed checkpoint again. Two threads may come here; the lock lets one of them submit it."""
         with self._retry_lock:
@@ -111,7 +148,7 @@ class Checkpointer:
         began = time.perf_counter()
         try:
             self._journal.begin()
-            with Checkpoint(self._base, self._tuning) as checkpoint:
+            with Checkpoint(self._base, self._tuning, Pace(self._tuning, self._hurries).rest) as checkpoint:
                 checkpoint.take(recent, marks)
                 checkpoint.set_applied(number, last_incarnation)
                 checkpoint.set_needed(self._journal.needed_after(number))
@@ -215,6 +252,7 @@ class Checkpointer:
 
         Tells whether the base has every change now. If not, the next opening replays the journal.
         """
+        self._closing = True
         self._executor.shutdown()
         self._end(retry=False)
         if self._view.checkpointing is not None or applied != self._journal.last:

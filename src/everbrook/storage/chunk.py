@@ -261,9 +261,12 @@ def _short_extent(packed: bytes | memoryview, messages: int, rest_bytes: int) ->
 # Cutting and joining
 
 
-def cut_run(run: Run, chunk_bytes: int) -> list[Chunk]:
-    """Cut a run into chunks at message boundaries. A message larger than `chunk_bytes` is a chunk by itself."""
-    return _cut(run, run.first, run.tail, run.read, chunk_bytes)
+def cut_run(run: Run, chunk_bytes: int, rest: Callable[[], None] = lambda: None) -> list[Chunk]:
+    """Cut a run into chunks at message boundaries. A message larger than `chunk_bytes` is a chunk by itself.
+
+    `rest` is called after each of them.
+    """
+    return _cut(run, run.first, run.tail, run.read, chunk_bytes, rest)
 
 
 def cut_chunk(chunk: Chunk, chunk_bytes: int) -> list[Chunk]:
@@ -274,7 +277,12 @@ def cut_chunk(chunk: Chunk, chunk_bytes: int) -> list[Chunk]:
 
 
 def _cut(
-    index: MessageIndex, start: int, tail: int, read: Callable[[int, int], bytes], chunk_bytes: int
+    index: MessageIndex,
+    start: int,
+    tail: int,
+    read: Callable[[int, int], bytes],
+    chunk_bytes: int,
+    rest: Callable[[], None] = lambda: None,
 ) -> list[Chunk]:
     chunks: list[Chunk] = []
     while start < tail:
@@ -283,6 +291,7 @@ def _cut(
             end = index.boundary_after(start)
         chunks.append(Chunk(start, read(start, end), _index_between(index, start, end)))
         start = end
+        rest()
     return chunks
 
 

@@ -21,6 +21,11 @@ class StorageTuning(Struct, frozen=True, kw_only=True):
     """The size at which the next segment of a stream begins."""
     max_open_segments: int = 64
     """How many segments are kept open for reads."""
+    work_secs: float = 0.001
+    """For how long a checkpoint works before it rests, because other threads wait for the interpreter's lock."""
+    rest_ratio: float = 2.0
+    """How much longer it rests than it has worked."""
+    max_rest_secs: float = 0.02
     max_counts: int = 4096
     """How many prefixes the cache of counts of names has."""
     blob_sync_bytes: int = SYNC_BYTES
