@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.turns import Turns
+from everbrook.engine.turns import FREE_TURNS, Turns
 from tests.engine.fakes import FakeClock, FakeScheduler
 
 
@@ -34,6 +34,22 @@ def test_a_turn_of_the_loop_has_one_slice(scheduler: FakeScheduler, faults: Faul
     while scheduler.run_soon():
         counts.append(len(done))
     assert counts == list(range(1, 11))
+
+
+def test_after_a_long_slice_some_turns_have_none(scheduler: FakeScheduler, faults: Faults) -> None:
+    turns, done = Turns(faults), list[bytes]()
+
+    def work_long(slices: int) -> None:
+        turns.slice_was_long()
+        work(turns, b"/ds/greedy/a", done, 1)
+        if slices > 1:
+            turns.wait(b"/ds/greedy/a", partial(work_long, slices - 1), bool)
+
+    turns.wait(b"/ds/greedy/a", partial(work_long, 3), bool)
+    counts = []
+    while scheduler.run_soon():
+        counts.append(len(done))
+    assert counts == [1] * (1 + FREE_TURNS) + [2] * (1 + FREE_TURNS) + [3]
 
 
 def test_buckets_take_turns(scheduler: FakeScheduler, faults: Faults) -> None:

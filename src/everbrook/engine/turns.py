@@ -1,7 +1,10 @@
-"""Fair scheduling of long work: one slice in each turn of the event loop, from one bucket after the other.
+"""Fair scheduling of long work: one slice in a turn of the event loop, from one bucket after the other.
 
 If every task took a slice in every turn, a turn would last as long as all slices together, and a tenant could delay the
 others with requests over many connections. The base surface counts as one bucket.
+
+A durable append takes three turns: one for its decision, one in which its group begins, and one for the answer. After a
+long slice the next turns have none, so that an append waits for one slice rather than for three.
 """
 
 from collections import deque
@@ -9,6 +12,9 @@ from collections.abc import Callable
 
 from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.path import bucket_of
+
+FREE_TURNS = 2
+"""How many turns without a slice follow a long one."""
 
 
 class Turns:
@@ -18,6 +24,7 @@ class Turns:
         self._faults = faults
         self.waiting: dict[bytes | None, deque[tuple[Callable[[], object], Callable[[], object]]]] = {}
         self._scheduled = False
+        self._free = 0
 
     def wait(self, name: bytes, call: Callable[[], object], failed: Callable[[], object]) -> None:
         """Call `call` when it is the turn of the bucket of `name`. `failed` is called after an exception."""
@@ -33,8 +40,16 @@ class Turns:
         self._scheduled = False
         self._schedule()
 
+    def slice_was_long(self) -> None:
+        """Leave the next turns to others. The slice that has used up its time calls this."""
+        self._free = FREE_TURNS
+
     def _take(self) -> None:
         """Run a slice of the bucket that has waited longest."""
+        if self._free:
+            self._free -= 1
+            self._schedule_next()
+            return
         bucket_id = next(iter(self.waiting))
         waiting = self.waiting.pop(bucket_id)
         call, failed = waiting.popleft()
