@@ -1,6 +1,9 @@
 """The contract: streams that can expire are found although nobody asks for them by name."""
 
+from pathlib import Path
+
 from everbrook.protocol import Head
+from tests.storage.checkpoints import HeldStorage, commit
 from tests.storage.drafts import Draft
 from tests.storage.engines import Store
 from tests.work import count_lines
@@ -55,3 +58,27 @@ def test_a_slice_costs_the_same_however_many_were_dropped_before_it(durable_stor
     durable_store.commit(*((stream.drop(),) for stream in mortals[:500]))
     assert count_lines(lambda: durable_store.storage.mortal(500, 10)) < 2 * before
     assert heads(durable_store, 10) == [stream.head for stream in mortals[500:]]
+
+
+def test_a_slice_costs_the_same_however_many_streams_are_in_memory(durable_store: Store) -> None:
+    def create(first: int, count: int) -> None:
+        streams = [Draft(b"%d" % number, number, ttl_secs=1) for number in range(first, first + count)]
+        durable_store.commit(*((stream.write(),) for stream in streams))
+
+    create(1, 100)
+    durable_store.reopen()
+    create(1_000, 100)
+    before = count_lines(lambda: durable_store.storage.mortal(50, 10))
+    create(2_000, 2_000)
+    assert count_lines(lambda: durable_store.storage.mortal(50, 10)) < 2 * before
+
+
+def test_streams_that_were_dropped_during_a_checkpoint_fill_no_slice(tmp_path: Path) -> None:
+    storage = HeldStorage(tmp_path, checkpoint_bytes=500)
+    release = storage.background.hold()
+    streams = [Draft(b"%d" % number, number, ttl_secs=1) for number in range(1, 8)]
+    commit(storage, *((stream.write(b"x" * 100),) for stream in streams))
+    commit(storage, *((stream.drop(),) for stream in streams[:4]))
+    assert storage.mortal(0, 2) == [stream.head for stream in streams[4:6]]
+    release.set()
+    storage.close()

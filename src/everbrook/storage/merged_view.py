@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from heapq import merge
-from itertools import islice
+from itertools import filterfalse, islice
 from typing import ParamSpec, TypeVar
 
 from everbrook.protocol.errors import StreamDamaged
@@ -145,27 +145,23 @@ class MergedView:
 
     def _mortal(self, after: int, limit: int) -> dict[int, Head | None]:
         """Give the next such streams in order; None for a head that can't be read."""
-        recent = {
-            incarnation: stream.head
-            for layer in reversed(self._layers())
-            for incarnation, stream in layer.streams.items()
-            if incarnation > after and stream.head.identity.mortal
-        }
-        dropped = {incarnation for layer in self._layers() for incarnation in layer.dropped}
-        stored = self._stored_mortal(after, limit, dropped)
-        return {
-            incarnation: recent.get(incarnation) or self.readable_head(incarnation)
-            for incarnation in sorted({*stored, *recent} - dropped)[:limit]
-        }
+        found = set(self._stored_mortal(after, limit))
+        for layer in self._layers():
+            found.update(islice(filterfalse(self._dropped, layer.mortal(after)), limit))
+        return {incarnation: self.readable_head(incarnation) for incarnation in sorted(found)[:limit]}
 
-    def _stored_mortal(self, after: int, limit: int, dropped: set[int]) -> list[int]:
+    def _stored_mortal(self, after: int, limit: int) -> list[int]:
         """Read `limit` incarnations from the base that are not dropped: while very many streams expire, most are."""
         living: list[int] = []
         found = [after]
         while found and len(living) < limit:
             found = self._base.mortal(found[-1], limit)
-            living += [incarnation for incarnation in found if incarnation not in dropped]
+            living += filterfalse(self._dropped, found)
         return living
+
+    def _dropped(self, incarnation: int) -> bool:
+        """Tell whether a recent change has dropped a stream that is older than the change's layer."""
+        return any(incarnation in layer.dropped for layer in self._layers())
 
     def readable_head(self, incarnation: int) -> Head | None:
         """Give the head of a stream; None if it is missing or damaged."""

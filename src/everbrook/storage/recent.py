@@ -1,5 +1,6 @@
 """Recent changes: those that are in the journal and not yet in the base, as state in memory."""
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from everbrook.protocol.state import Drop, Edit, Head, Producer, Write
@@ -41,6 +42,8 @@ class Recent:
         self.names: dict[bytes, int | None] = {}
         self.order = Names(self.names.keys())
         self.streams: dict[int, RecentStream] = {}
+        self._mortal: list[int] = []
+        self._mortal_sorted = True
         self.dropped: dict[int, Head] = {}
         # Forks by their sources. The dictionaries keep their order: the oldest fork comes first.
         self.forked: dict[int, dict[int, None]] = {}
@@ -74,7 +77,18 @@ class Recent:
         stream = self.streams.get(identity.incarnation)
         if stream is None:
             stream = self.streams[identity.incarnation] = RecentStream(write.head, created=write.created)
+            if identity.mortal:
+                self._mortal_sorted = False
+                self._mortal.append(identity.incarnation)
         stream.write(write)
+
+    def mortal(self, after: int) -> Iterator[int]:
+        """Give the streams with a lifetime or a retention policy that follow `after`, in order."""
+        if not self._mortal_sorted:
+            self._mortal.sort()
+            self._mortal_sorted = True
+        following = range(bisect_right(self._mortal, after), len(self._mortal))
+        return (incarnation for place in following if (incarnation := self._mortal[place]) in self.streams)
 
     def drop(self, drop: Drop) -> None:
         identity = drop.head.identity
