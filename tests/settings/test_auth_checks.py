@@ -33,7 +33,7 @@ def test_a_key_set_is_a_file_or_a_safe_url(url: str) -> None:
         ("http://127.0.0.1.evil.example/", "it must be https"),
         ("HTTP://10.0.0.1/", "it must be https"),
         ("ftp://issuer.example/", "does not speak 'ftp'"),
-        ("https://u:p@issuer.example/", "neither credentials nor a fragment"),
+        ("https://u:p@issuer.example/", "no credentials and no fragment"),
         ("https://", "has no host"),
         (" jwks.json", "blanks around it"),
     ],
@@ -49,7 +49,7 @@ def test_any_other_url_of_keys_is_refused(url: str, said: str) -> None:
     [
         ("algorithms", "", "it is empty"),
         ("algorithms", "RS256,none", "'none' is none of RS256"),
-        ("algorithms", "RS256,HS256", "don't go together"),
+        ("algorithms", "RS256,HS256", "can't be combined"),
         ("issuer", "a\nb", "can't be printed"),
         ("scope_claim", " , ", "it is empty"),
         ("default_scopes", "read", "'read' has no colon"),
@@ -68,9 +68,9 @@ def test_any_other_url_of_keys_is_refused(url: str, said: str) -> None:
         ("trusted_proxies", "envoy", "'envoy' does not appear to be an IPv4 or IPv6 network"),
         ("identity_header", "", "it is empty"),
         ("identity_header", "X JWT", "cannot have"),
-        ("identity_header", "Authorization", "has a meaning of its own"),
-        ("identity_header", "X-Forwarded-For", "has a meaning of its own"),
-        ("identity_header", "Content-Type", "has a meaning of its own"),
+        ("identity_header", "Authorization", "has another meaning"),
+        ("identity_header", "X-Forwarded-For", "has another meaning"),
+        ("identity_header", "Content-Type", "has another meaning"),
         ("identity_header", "X_User", "an underscore"),
         ("api_keys_path", " x", "blanks around it"),
         ("leeway_secs", "-1", "a finite number of at least 0"),
@@ -88,12 +88,12 @@ def test_each_refusal_names_what_is_wrong(key: str, value: str, said: str) -> No
     [
         ({"jwks": "f"}, "auth.jwks needs auth.issuer"),
         ({"jwks": "f", "issuer": "i"}, "auth.jwks needs auth.audience"),
-        ({"issuer": "i"}, "auth.issuer means nothing without auth.jwks"),
-        ({"audience": "a"}, "auth.audience means nothing without auth.jwks"),
+        ({"issuer": "i"}, "auth.issuer has no effect without auth.jwks"),
+        ({"audience": "a"}, "auth.audience has no effect without auth.jwks"),
         ({"trusted_proxies": "10.0.0.1"}, "auth.trusted_proxies need auth.default_scopes"),
         (
             {"jwks": "https://i.example/", "issuer": "i", "audience": "a", "algorithms": "HS256"},
-            "auth.algorithms are of a shared secret",
+            "auth.algorithms use a shared secret",
         ),
     ],
 )
@@ -114,6 +114,6 @@ def test_any_way_to_prove_an_identity_makes_a_policy(key: str) -> None:
 
 
 def test_the_credentials_of_a_refused_url_are_not_shown() -> None:
-    with pytest.raises(SettingsError, match="neither credentials nor a fragment") as refused:
+    with pytest.raises(SettingsError, match="no credentials and no fragment") as refused:
         load_settings(environ={"DS_AUTH__JWKS": "https://user:hunter2@issuer.example/keys"})
     assert "hunter2" not in str(refused.value)

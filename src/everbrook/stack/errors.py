@@ -1,24 +1,24 @@
-"""Why the stack, or a part of it, can't be what it was asked to be. Each message says what to do about it."""
+"""Errors of the stack and its parts. Each message says what to do."""
 
 
 class StackError(Exception):
-    """The stack can't start: the message is for whoever started it."""
+    """The stack can't start."""
 
 
 class WrongParts(StackError):
-    """Parts that do not exist, or not without others, were asked for."""
+    """The choice names a part that does not exist, or leaves out one that another part needs."""
 
 
 class PortTaken(StackError):
-    """A part can't listen where it should: somebody else does, or it is no address of this machine."""
+    """A part can't listen at its address: the port is taken, or the address is not of this machine."""
 
 
 class ProgramMissing(StackError):
-    """A program that a part needs is not on this machine."""
+    """A program that a part needs is not installed."""
 
 
 class DataUnusable(StackError):
-    """The data folder is another version's, somebody else's, or can't be written to."""
+    """The data folder is of another version, in use by another process, or not writable."""
 
 
 class NotReady(StackError):

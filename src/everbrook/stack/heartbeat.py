@@ -41,7 +41,7 @@ class Heartbeat:
         self.progress = self._load()
 
     def beat(self) -> int:
-        """Do the tick that is due, go on to the next, and give the number of the one that was done."""
+        """Do the tick that is due, advance to the next, and return the number of the one that was done."""
         done = self.progress.tick
         self._save()
         if done % 2:
@@ -79,7 +79,7 @@ class Heartbeat:
 
 
 def beat_for_ever(heartbeat: Heartbeat, interval_secs: float) -> None:
-    """Tick, and say so; what goes wrong is said too, and tried again."""
+    """Tick for ever, and log each tick. A tick that fails is logged and tried again."""
     while True:
         try:
             tick = heartbeat.beat()

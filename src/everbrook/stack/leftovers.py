@@ -25,7 +25,7 @@ class Processes:
         self._births: dict[str, float] = {}
 
     def started(self, pid: int) -> None:
-        """Write a process down. One that has ended already needs no trace."""
+        """Record a process, unless it has ended already."""
         try:
             self._births[str(pid)] = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
@@ -37,7 +37,7 @@ class Processes:
         self._write()
 
     def end_leftovers(self) -> list[int]:
-        """End what an earlier stack has left, with everything that it started, and say what that was."""
+        """End the processes that an earlier stack left, with their children, and return their ids."""
         found = [process for process in map(_alive, self._read().items()) if process is not None]
         families = [relative for process in found for relative in (process, *_children(process))]
         for process in found:
@@ -76,7 +76,7 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _tell(process: psutil.Process) -> None:
-    """Tell it to end, in the word that means for Postgres not to wait for whoever is connected."""
+    """Ask a process to end. For Postgres, SIGINT means not to wait for its clients."""
     with suppress(psutil.NoSuchProcess):
         process.send_signal(SIGINT if process.name().startswith("postgres") else SIGTERM)
 

@@ -9,6 +9,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from enum import StrEnum
+from http import HTTPStatus
 from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path
@@ -62,11 +63,11 @@ class Part(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where to look at what the part does."""
+        """The URL at which the work of the part can be seen."""
 
     @property
     def hint(self) -> str:
-        """Say what else whoever uses the part needs to know, once it is ready."""
+        """Give a hint for users of the part, printed once it is ready."""
         return ""
 
     @property
@@ -74,22 +75,22 @@ class Part(ABC):
         return self.site.logs / f"{self.name}.log"
 
     def check(self) -> None:  # noqa: B027 - most parts have nothing to check
-        """Raise what makes a start pointless, before anything is started: a port that is taken, a missing program."""
+        """Raise if a start must fail, before anything is started: a port is taken, a program is missing."""
 
     @abstractmethod
     def start(self) -> subprocess.Popen[bytes]:
-        """Start the process, with everything that it needs to have first."""
+        """Prepare and start the process."""
 
     def ready(self) -> bool:
-        """Say whether it does its work. Asked until it does; may take a second to answer."""
+        """Tell whether the part is ready. Called until it is; may take a second."""
         return True
 
     def trouble(self) -> str:
-        """Say what of its work has failed for good, though it runs. Asked again and again; nothing if all is well."""
+        """Describe work that has failed for good although the part runs; empty if all is well. Called periodically."""
         return ""
 
     def everbrook(self, *arguments: str, module: str = "everbrook") -> subprocess.Popen[bytes]:
-        """Start a program of Everbrook, under this very Python, which writes to the log of the part."""
+        """Start a program of Everbrook under the same Python. It writes to the log of the part."""
         with self.log.open("ab") as log:
             return children.start(
                 [sys.executable, "-m", module, *arguments],
@@ -99,11 +100,11 @@ class Part(ABC):
             )
 
     def log_bytes(self) -> int:
-        """Say how long the log is, to find later what was written since."""
+        """Give the size of the log, to find later what was written since."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def last_words(self) -> str:
-        """Give the end of the log, in one line; of a traceback only its last line, which is not indented."""
+        """Give the end of the log in one line. Of a traceback only its last line, which is not indented, is kept."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         said = [line for line in text.splitlines() if line and not line[0].isspace() and line != _TRACEBACK]
         return " / ".join(said[-_LAST_LINES:]) or "it said nothing"
@@ -124,7 +125,7 @@ class Server(Part):
 
     @property
     def hint(self) -> str:
-        """Say where to look at the streams, unless the settings say that there is no page."""
+        """Name the web page, unless the settings switch it off."""
         return f"the web page is {self.url}/ui/" if answers(self.url, "/ui/") else ""
 
     def check(self) -> None:
@@ -137,7 +138,7 @@ class Server(Part):
         return self.everbrook("serve", *address, "--data-dir", str(self.site.data_dir / "streams"))
 
     def ready(self) -> bool:
-        """Ask for its health, and make the streams."""
+        """Request its health, and make the streams."""
         if not answers(self.url):
             return False
         make_streams(self.url)
@@ -145,10 +146,10 @@ class Server(Part):
 
 
 def answers(server_url: str, path: str = "/healthz") -> bool:
-    """Say whether a server is there and well, or has something at another path."""
+    """Tell whether a server answers 200 at a path, by default that of its health."""
     try:
         with urlopen(f"{server_url}{path}", timeout=2) as answer:  # noqa: S310 - the scheme is ours
-            return bool(answer.status == 200)  # noqa: PLR2004
+            return bool(answer.status == HTTPStatus.OK)
     except (URLError, HTTPException, OSError):
         return False
 
@@ -175,7 +176,7 @@ class Database(Part):
         return self._cluster.start().process
 
     def ready(self) -> bool:
-        """Ask whether it answers, and make what the others use."""
+        """Tell whether it accepts connections, and make the database and tables for the other parts."""
         if not self._cluster.ready():
             return False
         make_database(self.url)
@@ -200,7 +201,7 @@ class Pipeline(Part):
 
     @property
     def url(self) -> str:
-        """The stream of what its queries do."""
+        """The stream of the progress of its queries."""
         return self.site.stream_url(PROGRESS_STREAM)
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -211,17 +212,17 @@ class Pipeline(Part):
         return self.everbrook("pipeline", "run", str(self._file))
 
     def ready(self) -> bool:
-        """Look for the line that says that every job has started its query, or has failed."""
+        """Look in the log for the line that says that every job has started its query or has failed."""
         self._read()
         return self._ready
 
     def trouble(self) -> str:
-        """Name the jobs that have failed, which nobody starts again."""
+        """Name the jobs that have failed for good."""
         self._read()
         return "; ".join(f"job {job} failed: {why}" for job, why in sorted(self._failed.items()))
 
     def _read(self) -> None:
-        """Take the lines that were written since. A log that is shorter than before was emptied."""
+        """Read the lines written since the last call. A log that is shorter than before was emptied."""
         if self.log_bytes() < self._seen_bytes:
             self._seen_bytes = 0
         with self.log.open("rb") as log:
@@ -255,7 +256,7 @@ class Heartbeat(Part):
 
     @property
     def url(self) -> str:
-        """The stream that every second tick goes to."""
+        """The stream to which every second tick is appended."""
         return self.site.stream_url(EVENTS_STREAM)
 
     def start(self) -> subprocess.Popen[bytes]:
@@ -298,7 +299,7 @@ class Envoy(Part):
         find_envoy()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Write down what it is told, and start it."""
+        """Write its configuration, and start it."""
         file = self.site.data_dir / "envoy.yaml"
         try:
             load_or_make_pair(self._keys)
@@ -310,12 +311,8 @@ class Envoy(Part):
             return children.start(command, environment=self.site.variables(), output=log, ending=self.stop_signal)
 
     def ready(self) -> bool:
-        """Ask it whether it listens."""
-        try:
-            with urlopen(f"http://{HOST}:{self.site.envoy_admin_port}/ready", timeout=2) as answer:
-                return bool(answer.status == 200)  # noqa: PLR2004
-        except (URLError, HTTPException, OSError):
-            return False
+        """Ask its dashboard whether it listens."""
+        return answers(f"http://{HOST}:{self.site.envoy_admin_port}", "/ready")
 
 
 PARTS: tuple[type[Part], ...] = (Server, Database, Pipeline, Heartbeat, Envoy)

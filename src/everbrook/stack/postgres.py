@@ -107,7 +107,7 @@ def _number(folder: Path) -> int:
 
 
 def _major(folder: Path) -> int | None:
-    """Ask the programs of a folder for their version, or None if they are not whole."""
+    """Ask the programs of a folder for their major version; None if they are incomplete."""
     if not os.access(folder / "initdb", os.X_OK):
         return None
     try:
@@ -120,7 +120,7 @@ def _major(folder: Path) -> int | None:
 
 
 def require_free(host: str, port: int, part: str) -> None:
-    """Refuse an address that can't be listened on, before a part fails at it in words of its own."""
+    """Refuse an address that can't be listened on, before a part fails with a less helpful message."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
@@ -153,7 +153,7 @@ class Postgres:
         return f"postgresql://{USER}:{self.password}@{HOST}:{self.port}/{database}"
 
     def start(self) -> Self:
-        """Make the cluster if there is none, and start it. It is ready a little later: see `wait_ready`."""
+        """Start the cluster, and make it first if there is none. It is ready a little later: see `wait_ready`."""
         programs = self.programs()
         if not self._version_file.exists():
             self._make(programs)
@@ -176,7 +176,7 @@ class Postgres:
         return self._process
 
     def ready(self) -> bool:
-        """Say whether it answers. A process that has ended is an error."""
+        """Tell whether it accepts connections. Raise if its process has ended."""
         import psycopg  # noqa: PLC0415 - loaded only where there is a Postgres
 
         if self.process.poll() is not None:
@@ -192,7 +192,7 @@ class Postgres:
         return True
 
     def wait_ready(self, timeout_secs: float = READY_TIMEOUT_SECS) -> Self:
-        """Wait until it answers. Processes of one that was killed may hold its memory a little longer."""
+        """Wait until it accepts connections. A killed one may hold its shared memory for a moment: try again."""
         deadline = time.monotonic() + timeout_secs
         while not self.ready():
             if time.monotonic() > deadline:
@@ -203,7 +203,7 @@ class Postgres:
         return self
 
     def stop(self) -> None:
-        """End connections and write everything back (a fast shutdown); kill what doesn't end."""
+        """Do a fast shutdown: it ends connections and writes everything back. Kill what does not end."""
         if self._process is not None:
             children.stop(self._process, signal.SIGINT, STOP_TIMEOUT_SECS)
             self._process = None
@@ -213,7 +213,7 @@ class Postgres:
         return self.folder / "PG_VERSION"
 
     def programs(self) -> Programs:
-        """Find the programs that fit the folder: data of one major version is of no use to another."""
+        """Find programs of the major version that made the folder; no other can read it."""
         if not self._version_file.exists():
             return find_programs()
         major = int(self._version_file.read_text().strip().partition(".")[0])

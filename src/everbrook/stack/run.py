@@ -38,7 +38,7 @@ def run(site: Site, chosen: Sequence[type[Part]], report: Report) -> None:
 
 @contextmanager
 def _stopping(supervisor: Supervisor) -> Iterator[list[int]]:
-    """Collect the signals that ask for the end. Whoever asks twice does not want to wait."""
+    """Collect the signals that ask the stack to stop. A second one kills all parts at once."""
     asked: list[int] = []
 
     def ask(number: int, _frame: FrameType | None) -> None:
@@ -56,7 +56,7 @@ def _stopping(supervisor: Supervisor) -> Iterator[list[int]]:
 
 
 class Outside(NamedTuple):
-    """The variable that says where it is, and what makes sure that it is there and holds what the parts need."""
+    """A server or a Postgres that runs elsewhere: the variable with its URL, and the function that prepares it."""
 
     variable: str
     prepare: Callable[[Site], None]
@@ -76,13 +76,13 @@ PLACES = {"server": Outside(SERVER_URL, _prepare_server), "postgres": Outside(PO
 
 
 def outside(parts: Sequence[type[Part]]) -> dict[str, str]:
-    """Give what the chosen parts need and is not among them, each with the part that needs it."""
+    """Give what the chosen parts need and the choice lacks, each with the part that needs it."""
     chosen = {part.name for part in parts}
     return {need: part.name for part in reversed(parts) for need in part.needs if need not in chosen}
 
 
 def require_places(parts: Sequence[type[Part]], environment: Mapping[str, str]) -> None:
-    """Refuse parts that need what is neither among them nor named by a variable."""
+    """Refuse parts whose needs are neither chosen nor named by a variable."""
     for need, needy in outside(parts).items():
         place = PLACES.get(need)
         if place is None:

@@ -29,7 +29,7 @@ _LOCK = "stack.lock"
 
 
 class Told(TypedDict, total=False):
-    """What Envoy is told beside where it is: an `Edge` says what each means."""
+    """Values for Envoy besides its addresses; `Edge` says what each means."""
 
     issuer: str
     audience: str
@@ -43,7 +43,7 @@ _EVERYWHERE = {"0.0.0.0": HOST, "::": "[::1]"}  # noqa: S104 - looked for, not l
 
 
 class Site(NamedTuple):
-    """What the parts know of each other. `edge` is what Envoy is told beside where it is."""
+    """What the parts know of each other. `edge` has the values for Envoy besides its addresses."""
 
     data_dir: Path
     server_url: str
@@ -63,7 +63,7 @@ class Site(NamedTuple):
         return self.data_dir / "logs"
 
     def variables(self) -> dict[str, str]:
-        """Give the environment of a part: whatever was there, and the names by which it finds the others."""
+        """Give the environment of a part: the inherited one, and the URLs of the server and of Postgres."""
         return dict(self.environment) | {SERVER_URL: self.server_url, POSTGRES_URL: self.postgres_url}
 
     def stream_url(self, name: str) -> str:
@@ -71,26 +71,26 @@ class Site(NamedTuple):
 
 
 def around_proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """Give the variables by which no request to this machine goes to a proxy, whatever is set for others."""
+    """Give the variables that exempt this machine from any proxy."""
     exempt = [name for name in environment.get("no_proxy", environment.get("NO_PROXY", "")).split(",") if name]
     words = ",".join(dict.fromkeys([*exempt, "127.0.0.1", "localhost", "::1"]))
     return {"no_proxy": words, "NO_PROXY": words}
 
 
 def server_url(host: str, port: int) -> str:
-    """Say how a server that listens at an address is reached from this machine."""
+    """Give the URL at which this machine reaches a server that listens at an address."""
     reached = _EVERYWHERE.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{reached}:{port}"
 
 
 def postgres_url(port: int) -> str:
-    """Say how the stack's own Postgres is reached."""
+    """Give the URL of the Postgres of the stack."""
     return f"postgresql://{USER}:{PASSWORD}@{HOST}:{port}/{DATABASE}"
 
 
 @contextmanager
 def locked(data_dir: Path) -> Iterator[None]:
-    """Hold the data folder, which is made if it is missing. The file says who holds it."""
+    """Lock the data folder, which is made if it is missing."""
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
         descriptor = take_lock(data_dir / _LOCK)
@@ -108,5 +108,5 @@ def locked(data_dir: Path) -> Iterator[None]:
 
 
 def holder(data_dir: Path) -> int | None:
-    """Give the process of the stack that runs from a folder, or None if none does or it is not known."""
+    """Give the process of the stack that runs from a folder, or None if there is none or its id is unknown."""
     return find_owner(data_dir / _LOCK) or None

@@ -81,7 +81,7 @@ class Supervisor:
             self.stop()
 
     def step(self) -> None:
-        """Look at every part once, and do what is to be done."""
+        """Check every part once, and start, restart or report what has changed."""
         for supervised in self._all:
             match supervised.state:
                 case State.WAITING if self._needs_met(supervised):
@@ -96,7 +96,7 @@ class Supervisor:
                     pass
 
     def stop(self) -> None:
-        """Stop the parts, those first that need others. That nobody may be left to be told is no reason not to."""
+        """Stop the parts, dependents first. A report that can't be written any more does not keep parts running."""
         self._report = _unheard(self._report)
         for supervised in reversed(self._all):
             process = supervised.process
@@ -108,7 +108,7 @@ class Supervisor:
             self._turn(supervised, State.STOPPED, "" if ended else "it did not end when told to, and was killed")
 
     def kill(self) -> None:
-        """End everything at once."""
+        """Kill all parts at once."""
         for supervised in reversed(self._all):
             if supervised.process is not None:
                 children.kill(supervised.process)
@@ -163,7 +163,7 @@ class Supervisor:
         return supervised.process is not None and supervised.process.poll() is not None
 
     def _failed(self, supervised: Supervised, reason: str) -> None:
-        """Clear away what is left of a part, and plan its next start; a first start is tried a few times only."""
+        """Kill what is left of a part and plan its next start. One that was never ready is tried a few times only."""
         code = None
         if supervised.process is not None:
             code = supervised.process.poll()
@@ -186,7 +186,7 @@ class Supervisor:
         self._report(supervised.part, state, reason)
 
     def _trim(self, part: Part) -> None:
-        """Keep a log from growing for ever: its process appends, so it can be emptied beneath it."""
+        """Bound the size of a log. Its process opened it to append, so the file can be truncated under it."""
         if part.log_bytes() > self._tuning.max_log_bytes:
             shutil.copyfile(part.log, part.log.with_suffix(".log.1"))
             with part.log.open("r+b") as log:

@@ -104,7 +104,7 @@ def test_a_file_that_is_no_authority_is_named() -> None:
         ({"DS_TLS__CERT_PATH": "a"}, "tls.cert_path needs tls.key_path"),
         ({"DS_TLS__KEY_PATH": "a"}, "tls.key_path needs tls.cert_path"),
         ({"DS_TLS__CLIENT_CERTIFICATES": "required"}, "tls.client_certificates need tls.cert_path"),
-        ({"DS_TLS__CLIENT_CA_PATH": "a"}, "tls.client_ca_path means nothing"),
+        ({"DS_TLS__CLIENT_CA_PATH": "a"}, "tls.client_ca_path has no effect"),
         ({"DS_TLS__MIN_VERSION": "1.1"}, "tls.min_version must be 1.2 or 1.3, got '1.1'"),
     ],
 )

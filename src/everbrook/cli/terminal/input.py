@@ -16,6 +16,7 @@ import click
 
 CHUNK_BYTES = 256 * 1024
 MAX_BATCH_MESSAGES = 10_000
+_LONGEST_QUOTE = 60
 
 # Strings of JSON never span lines, so the brackets outside of them tell whether a value goes on.
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -144,4 +145,4 @@ def check_json(value: bytes, where: str) -> bytes:
 
 def _shown(value: bytes) -> str:
     text = value.decode("utf-8", "replace")
-    return repr(text if len(text) <= 60 else text[:60] + "…")  # noqa: PLR2004 - what fits into a line
+    return repr(text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…")
