@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.planning import ranges_between
-from everbrook.spark.positions import VERSION_KEY, parse_position
+from everbrook.spark.positions import VERSION_KEY, Position, parse_position
 
 _NARROW = {"Project", "Filter", "SubqueryAlias"}
 """Nodes that leave rows in their task, and in their order."""
@@ -72,13 +72,19 @@ def size_of_batch(query: StreamingQuery) -> int | None:
 
 def incarnations_of(query: StreamingQuery) -> dict[str, str]:
     """Give the incarnations of the streams in the batch that a query runs now, as far as they are known."""
-    told: dict[str, set[str]] = {}
+    return {name: position.incarnation for name, position in identities_of(query).items()}
+
+
+def identities_of(query: StreamingQuery) -> dict[str, Position]:
+    """Give a position of each stream in the batch that a query runs now, if its incarnation is known."""
+    told: dict[str, dict[str, Position]] = {}
     for bounds in _bounds(query):
         start, end = bounds or ({}, {})
         for name, text in end.items():
             if name != VERSION_KEY and start.get(name) != text:
-                told.setdefault(name, set()).add(parse_position(text).incarnation)
-    return {name: found.pop() for name, found in told.items() if len(found) == 1 and "" not in found}
+                position = parse_position(text)
+                told.setdefault(name, {})[position.incarnation] = position
+    return {name: next(iter(found.values())) for name, found in told.items() if len(found) == 1 and "" not in found}
 
 
 def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]] | None]:

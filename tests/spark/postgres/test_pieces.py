@@ -1,12 +1,14 @@
 """Pieces of a batch: whole pages, in order, and of them what is not there yet."""
 
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
 from everbrook.spark.messages import InvalidRow
 from everbrook.spark.positions import Position
 from everbrook.spark.postgres.pieces import ends_of, fresh_rows, pieces_of
-from everbrook.spark.postgres.positions import PositionWentBack, Reached
+from everbrook.spark.postgres.positions import PositionWentBack, Reached, Writer
 from tests.spark.postgres.rows import end_of, rows, writer
 
 
@@ -105,6 +107,31 @@ def test_a_stream_that_goes_back_in_a_later_batch_is_another_one(reached: Reache
 def test_another_incarnation_begins_anew(reached: Reached, anew: bool) -> None:  # noqa: FBT001
     assert reached.begins_anew(writer(1, s="y"), "s", _offset(0)) is anew
     assert reached.begins_anew(writer(1, s="y"), "s", _offset(50)) is anew
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def created(hours: float) -> Writer:
+    """A writer that reads a stream which was created so many hours after noon."""
+    at = NOON + timedelta(hours=hours)
+    return Writer("q", "q", 1, {"s": "y"}, {"s": int(at.timestamp() * 1000)})
+
+
+def test_a_stream_that_was_created_after_a_position_without_incarnation_begins_anew() -> None:
+    reached = Reached(_offset(99), "another", 7, "", NOON)
+    assert reached.begins_anew(created(1.1), "s", _offset(0))
+    assert reached.begins_anew(created(1.1), "s", _offset(120))
+    assert not reached.begins_anew(created(-1.1), "s", _offset(0))
+    assert not Reached(updated_at=NOON).begins_anew(created(9), "s", _offset(0))
+
+
+@pytest.mark.parametrize("hours", [-0.9, 0.9])
+def test_a_position_that_may_be_of_another_incarnation_is_left_to_the_user(hours: float) -> None:
+    with pytest.raises(PositionWentBack, match=r"created at 2026-01-01 1\d:\d\d:00 UTC.*set its incarnation to 'y'"):
+        Reached(_offset(99), "another", 7, "", NOON).begins_anew(created(hours), "s", _offset(0))
+    assert not Reached(_offset(99), "another", 7, "", NOON).begins_anew(created(hours), "s", _offset(99))
+    assert not Reached(_offset(99), "q", 1, "", NOON).begins_anew(created(hours), "s", _offset(0))
 
 
 def test_a_run_that_was_overtaken_does_not_bring_an_earlier_incarnation_back() -> None:

@@ -90,6 +90,37 @@ def test_a_new_checkpoint_writes_every_row_of_a_stream_that_was_created_anew(
     assert sql("SELECT n FROM log ORDER BY id") == [1, 2, 3, 4, 5], way
 
 
+def test_a_position_without_an_incarnation_is_compared_with_the_creation_of_the_stream(
+    client: Client, job: Job, sql: Sql
+) -> None:
+    sql("CREATE TABLE log (n int, id serial)")
+    append(client, f"{job.prefix}a", {"n": 1}, {"n": 2})
+    append(client, f"{job.prefix}b", {"n": 10})
+    job.run(sink_id="kept", **LOG)
+    sql("UPDATE everbrook_positions SET incarnation = '', updated_at = now() - interval '2 hours'")
+    sql("UPDATE everbrook_positions SET updated_at = now() + interval '2 hours' WHERE stream LIKE '%b'")
+    client.stream(f"{job.prefix}a").delete()
+    append(client, f"{job.prefix}a", {"n": 3}, {"n": 4}, {"n": 5})
+    shutil.rmtree(job.checkpoint)
+    job.run(sink_id="kept", **LOG)
+    assert sql("SELECT n FROM log ORDER BY n") == [1, 2, 3, 4, 5, 10]
+    assert sql("SELECT count(*) FROM everbrook_positions WHERE incarnation = ''") == [0]
+
+
+def test_streams_whose_rows_may_be_left_out_are_named_in_the_log(
+    client: Client, job: Job, sql: Sql, caplog: pytest.LogCaptureFixture
+) -> None:
+    sql("CREATE TABLE log (n int, id serial)")
+    append(client, f"{job.prefix}a", {"n": 1})
+    by_name = {"streams": f"{job.prefix}a"}
+    job.run(by_name, sink_id="kept", **LOG)
+    assert "do not tell the incarnations" not in caplog.text
+    sql("UPDATE everbrook_positions SET incarnation = ''")
+    shutil.rmtree(job.checkpoint)
+    job.run(by_name, sink_id="kept", **LOG)
+    assert f"do not tell the incarnations of 1 streams: '{job.prefix}a'." in caplog.text
+
+
 def test_incarnations_are_known_of_streams_of_several_sources(client: Client, job: Job, sql: Sql) -> None:
     sql("CREATE TABLE log (n int, id serial)")
     append(client, f"{job.prefix}a", {"n": 1})

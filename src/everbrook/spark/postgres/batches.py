@@ -5,6 +5,7 @@ others are parted and sorted anew. Both ways write by the same rule (see `sinks`
 is begun in one way and finished in the other.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -14,16 +15,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from everbrook.spark.arrival import Arriving, as_function
-from everbrook.spark.plans import incarnations_of, size_of_batch
+from everbrook.spark.plans import identities_of, size_of_batch
 from everbrook.spark.postgres import dead_letters as letters
 from everbrook.spark.postgres.copying import numbers_of
 from everbrook.spark.postgres.database import Database
 from everbrook.spark.postgres.pieces import OFFSET, STREAM
-from everbrook.spark.postgres.positions import Writer
+from everbrook.spark.postgres.positions import TABLE, Writer, unknown
 from everbrook.spark.postgres.sinks import Plan, Sink, Written
 from everbrook.spark.reading import settle_worker
 from everbrook.spark.tuning import TableTuning
 
+logger = logging.getLogger(__name__)
+
+_MAX_SHOWN = 10
 _COUNTS = "rows LONG, refused LONG, size_bytes LONG"
 
 
@@ -48,6 +52,7 @@ class BatchWriting:
         self._sink = Sink(self._database, plan)
         self._begun: Future[StreamingQuery] = Future()
         self._last_bytes: int | None = None
+        self._warned = False
         self._writing = threading.Lock()
 
     def begin(self, query: StreamingQuery) -> None:
@@ -58,8 +63,16 @@ class BatchWriting:
         """Write a batch."""
         query = self._begun.result()
         query_id = str(query.id)
-        writer = Writer(self._sink_id or query_id, query_id, batch_id, incarnations_of(query))
+        streams = identities_of(query)
+        writer = Writer(
+            self._sink_id or query_id,
+            query_id,
+            batch_id,
+            {name: each.incarnation for name, each in streams.items()},
+            {name: each.created_at_ms for name, each in streams.items() if each.created_at_ms is not None},
+        )
         with self._writing:
+            self._warn_once(writer)
             size_bytes = size_of_batch(query)
             expected = self._last_bytes if size_bytes is None else size_bytes
             large = expected is None or expected > self._tuning.large_bytes
@@ -69,6 +82,20 @@ class BatchWriting:
                 self._on_dead_letters(written.refused)
             if self._plan.options.dead_letters.stream is not None:
                 letters.publish(self._database, self._plan.options.dead_letters, writer)
+
+    def _warn_once(self, writer: Writer) -> None:
+        """Name streams of the first batch whose rows may be left out if they were created anew."""
+        if self._warned:
+            return
+        streams = self._database.run("reading positions", lambda cursor: unknown(cursor, writer))
+        if streams:
+            shown = ", ".join(map(repr, streams[:_MAX_SHOWN])) + (", …" if len(streams) > _MAX_SHOWN else "")
+            logger.warning(
+                "positions of an earlier version do not tell the incarnations of %d streams: %s. If one of them was "
+                "created anew since, delete its row in %s, or its rows before the old position are left out",
+                *(len(streams), shown, TABLE),
+            )
+        self._warned = True
 
     def close(self) -> None:
         """Close the connection."""

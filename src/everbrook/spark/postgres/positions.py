@@ -8,10 +8,15 @@ wrote the one before. Where an incarnation is not known, a stream that is at its
 the same query was deleted and created anew. One that goes back to another place can't be told from it: its rows may be
 there, as after a checkpoint of yesterday was put back, or be others of which a filter has left out the first. So
 nothing is written or cleared, and the user is asked.
+
+A position of an earlier version has no incarnation. If the stream was created after the position was written, it is
+another one. The clocks of the server and of the database may differ, so both times must be an hour apart.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import cast
 
 from msgspec import Struct
 from psycopg import sql
@@ -35,7 +40,7 @@ _CREATE = """
 """
 _ADD_INCARNATION = "ALTER TABLE {table} ADD COLUMN IF NOT EXISTS incarnation text NOT NULL DEFAULT ''"
 _LOCK = """
-    SELECT stream, next_offset, query, batch, incarnation FROM everbrook_positions
+    SELECT stream, next_offset, query, batch, incarnation, updated_at FROM everbrook_positions
      WHERE sink = %s AND stream = ANY(%s) ORDER BY stream FOR UPDATE
 """
 _BEGIN = "INSERT INTO everbrook_positions (sink, stream) SELECT %s, unnest(%s::text[]) ON CONFLICT DO NOTHING"
@@ -45,6 +50,11 @@ _ADVANCE = """
       FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(stream, next_offset, incarnation)
      WHERE p.sink = %s AND p.stream = n.stream COLLATE "C"
 """
+_UNKNOWN = """
+    SELECT stream FROM everbrook_positions
+     WHERE sink = %s AND stream = ANY(%s) AND incarnation = '' AND next_offset <> '' ORDER BY stream
+"""
+_CLOCKS_DIFFER = timedelta(hours=1)
 _BEGINNING = re.compile(r"-1|[0_]*")
 """Where streams begin: at zero, in however many parts a server counts; or what is asked for to get all."""
 
@@ -56,12 +66,15 @@ class PositionWentBack(Exception):
 
 
 class Writer(Struct, frozen=True):
-    """The writer of a batch: its sink, its query, the number of the batch, and the incarnations that it reads."""
+    """The writer of a batch: its sink, its query, the number of the batch, and what is known of streams that it reads:
+    their incarnations, and when they were created.
+    """
 
     sink: str
     query: str
     batch: int
     incarnations: dict[str, str] = {}
+    created_at_ms: dict[str, int] = {}
 
 
 class Reached(Struct, frozen=True):
@@ -71,6 +84,7 @@ class Reached(Struct, frozen=True):
     query: str = ""
     batch: int = -1
     incarnation: str = ""
+    updated_at: datetime | None = None
 
     def begins_anew(self, writer: Writer, stream: str, offset: str) -> bool:
         """Tell whether a stream that goes on at an offset is another one of the same name."""
@@ -80,11 +94,31 @@ class Reached(Struct, frozen=True):
             if told != self.incarnation and self.query == writer.query and not later:
                 raise self._went_back(writer, stream, offset)
             return told != self.incarnation
+        created = writer.created_at_ms.get(stream)
+        if told and self.next_offset and created is not None and self._precedes(created, writer, stream, offset):
+            return True
         if not later or offset >= self.next_offset:
             return False
         if _BEGINNING.fullmatch(offset):
             return True
         raise self._went_back(writer, stream, offset)
+
+    def _precedes(self, created_at_ms: int, writer: Writer, stream: str, offset: str) -> bool:
+        """Tell whether a position without an incarnation was written before a stream was created."""
+        created = datetime.fromtimestamp(created_at_ms / 1000, UTC)
+        if self.updated_at is None or created < self.updated_at - _CLOCKS_DIFFER:
+            return False
+        if created > self.updated_at + _CLOCKS_DIFFER:
+            return True
+        if offset < self.next_offset and self.query != writer.query:
+            raise PositionWentBack(
+                f"rows of the stream {stream!r} at {offset} come in batch {writer.batch}, and an earlier version has "
+                f"written its position {self.next_offset}, at {self.updated_at:%Y-%m-%d %H:%M:%S %Z}, without the "
+                f"incarnation: the stream was created at {created:%Y-%m-%d %H:%M:%S %Z}. If it was created anew, "
+                f"delete the row of {stream!r} in {TABLE}; else set its incarnation to "
+                f"{writer.incarnations[stream]!r}. Nothing of the batch was written"
+            )
+        return False
 
     def _went_back(self, writer: Writer, stream: str, offset: str) -> PositionWentBack:
         return PositionWentBack(
@@ -109,7 +143,18 @@ def lock(cursor: Cursor, sink: str, streams: Iterable[str]) -> dict[str, Reached
     if len(found) < len(wanted):
         cursor.execute(_BEGIN, [sink, wanted])
         found = cursor.execute(_LOCK, [sink, wanted]).fetchall()
-    return {str(row[0]): Reached(str(row[1]), str(row[2]), int(str(row[3])), str(row[4])) for row in found}
+    return {str(row[0]): _reached(row) for row in found}
+
+
+def _reached(row: Sequence[object]) -> Reached:
+    updated_at = cast("datetime", row[5])
+    return Reached(str(row[1]), str(row[2]), int(str(row[3])), str(row[4]), updated_at)
+
+
+def unknown(cursor: Cursor, writer: Writer) -> list[str]:
+    """Name streams whose position does not tell the incarnation, where the time of their creation is unknown too."""
+    streams = sorted(writer.incarnations.keys() - writer.created_at_ms.keys())
+    return [str(stream) for (stream,) in cursor.execute(_UNKNOWN, [writer.sink, streams]).fetchall()]
 
 
 def advance(cursor: Cursor, writer: Writer, ends: dict[str, Position]) -> None:
