@@ -7,9 +7,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
+    DecimalType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -81,6 +85,8 @@ FLOATS = {
     "a struct": pa.array([{"x": None}, {"x": float("nan")}], pa.struct([("x", pa.float64())])),
     "a variant": pa.array([{"value": NAN.value, "metadata": NAN.metadata}], to_arrow_type(VariantType())),
     "a map": pa.array([[("k", float("nan"))]], pa.map_(pa.string(), pa.float64())),
+    "a key": pa.array([[(float("nan"), "v")]], pa.map_(pa.float64(), pa.string())),
+    "a key of dates": pa.array([[(float("inf"), 0)]], pa.map_(pa.float32(), pa.timestamp("us", "UTC"))),
 }
 
 
@@ -150,3 +156,50 @@ def test_messages_of_tasks_come_in_the_order_of_the_tasks() -> None:
 
 def test_tasks_without_rows_have_nothing_to_say() -> None:
     assert unpack([Written("q", 0, pack(iter([])))]) is None
+
+
+YEAR_20000_SECS = 568_971_820_800
+FAR = {
+    "a time": pa.array([YEAR_20000_SECS], pa.timestamp("s", "UTC")),
+    "a local time": pa.array([YEAR_20000_SECS], pa.timestamp("s")),
+    "a date": pa.array([YEAR_20000_SECS // 86_400], pa.date32()),
+    "a date before the year 1": pa.array([-800_000], pa.date32()),
+    "a list": pa.array([[YEAR_20000_SECS]], pa.list_(pa.timestamp("s"))),
+    "a struct": pa.array([{"d": YEAR_20000_SECS // 86_400}], pa.struct([("d", pa.date32())])),
+    "a key": pa.array([[(YEAR_20000_SECS, 1)]], pa.map_(pa.timestamp("s", "UTC"), pa.int32())),
+}
+
+
+def encoded(values: pa.Array) -> list[bytes]:
+    layout = layout_of(StructType([StructField("x", LongType())]), parse_sink({"stream": "s"}))
+    (batch,) = encode([pa.RecordBatch.from_arrays([values], ["x"])], layout)
+    return [row["message"] for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("values", FAR.values(), ids=FAR)
+def test_a_time_that_python_does_not_have_is_refused(values: pa.Array) -> None:
+    with pytest.raises(InvalidRow, match="the column 'x' has a date or a time outside of the years 1 to 9999"):
+        encoded(values)
+
+
+def test_a_key_twice_is_refused() -> None:
+    with pytest.raises(InvalidRow, match="the column 'x' has a map with one key twice"):
+        encoded(pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32())))
+
+
+def test_keys_that_are_numbers_are_names() -> None:
+    assert encoded(pa.array([[(1.5, 1)]], pa.map_(pa.float64(), pa.int32()))) == [b'{"x":{"1.5":1}}']
+
+
+KEYS = [BooleanType(), DecimalType(3, 1), schema(a=STRING), ArrayType(STRING), MapType(STRING, STRING)]
+
+
+@pytest.mark.parametrize("keys", KEYS, ids=DataType.simpleString)
+def test_a_map_whose_keys_are_no_names_is_refused_before_anything_is_done(keys: DataType) -> None:
+    of = MapType(keys, STRING)
+    for column in (of, ArrayType(of), schema(m=MapType(STRING, of))):
+        with pytest.raises(
+            InvalidOption, match=r"the column 'x' has a map with keys of .*, which are no names of JSON"
+        ):
+            layout_of(schema(n=STRING, x=column), parse_sink({"stream": "s"}))
+    assert layout_of(schema(value=STRING), parse_sink({"stream": "s"})).whole

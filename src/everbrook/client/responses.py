@@ -23,6 +23,7 @@ from time import monotonic
 from typing import Any, ClassVar, Self, TypedDict, Unpack
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -32,12 +33,14 @@ from everbrook.client._async.recorder import Recording
 from everbrook.client._async.sources import AsyncSource
 from everbrook.client._async.stream import AsyncStream
 from everbrook.client.content import Kind
+from everbrook.client.errors import StreamRewound
 from everbrook.client.generation import GenerationAbandoned, generate
 from everbrook.client.model_events import encode_event, encode_failure_discreetly
 from everbrook.client.page import Page
 from everbrook.client.recipes import ui_messages
 from everbrook.protocol.errors import (
     BadRequest,
+    IncarnationMismatch,
     InvalidOffset,
     NotFound,
     OffsetGone,
@@ -51,7 +54,7 @@ from everbrook.protocol.sse import KEEP_ALIVE, Event, encode_base64, encode_even
 NO_CONTENT = 204
 RETRY = b"retry: 1000\n\n"
 _THE_READERS_OWN = (NotFound, BadRequest, OffsetGone, StreamGone)
-_POSITION = re.compile(r"([^~,/\s]{1,256})(?:~(\d{1,9}|end))?")
+_POSITION = re.compile(r"([^~,/@\s]{1,256})(?:@([^~,/@\s]{1,64}))?(?:~(\d{1,9}|end))?")
 _END = "end"
 
 
@@ -61,16 +64,24 @@ class Position(Struct, frozen=True):
     An offset stands between pages, and only some servers let it stand between messages. So a position is an offset and
     the number of messages behind it that are done with: `0000000000000042`, or `0000000000000042~3` within a page.
     Behind the end of a closed stream it is `0000000000000042~end`: its reader knows that nothing more will come.
+    If the server tells the incarnation of the stream, it follows the offset: `0000000000000042@6a1c~3`. A reader that
+    returns to a stream that was created anew is refused.
     """
 
     offset: str = "-1"
     passed: int = 0
     ended: bool = False
+    incarnation: str = ""
 
     def __str__(self) -> str:
         """Write it as `parse_position` reads it."""
         behind = _END if self.ended else self.passed
-        return f"{self.offset}~{behind}" if behind else self.offset
+        return f"{self.kept}~{behind}" if behind else self.kept
+
+    @property
+    def kept(self) -> str:
+        """The offset, with the incarnation of the stream if that is known: where `follow` begins."""
+        return f"{self.offset}@{self.incarnation}" if self.incarnation else self.offset
 
 
 def parse_position(text: str) -> Position:
@@ -80,8 +91,9 @@ def parse_position(text: str) -> Position:
         raise InvalidOffset(
             f"a position must be an offset, or one with '~' and a number of messages behind it, got {text!r:.80}"
         )
-    ended = found[2] == _END
-    return Position(found[1], 0 if ended else int(found[2] or 0), ended)
+    offset, incarnation, behind = found.groups(default="")
+    ended = behind == _END
+    return Position(offset, 0 if ended else int(behind or 0), ended, incarnation)
 
 
 def messages_of(page: Page) -> list[bytes]:
@@ -105,7 +117,8 @@ class Resumed:
         messages = messages_of(page)
         for count, message in enumerate(messages, 1):
             last = count == len(messages)
-            self.position = Position(page.next_offset) if last else Position(page.offset, count)
+            offset, passed = (page.next_offset, 0) if last else (page.offset, count)
+            self.position = Position(offset, passed, incarnation=page.incarnation or self.position.incarnation)
             if self._to_pass:
                 self._to_pass -= 1
             else:
@@ -189,7 +202,7 @@ class DurableResponse(StreamingResponse):
             await self._start()
         try:
             position = Position() if not self._sent else parse_position(self._sent)
-            async with aclosing(self._stream.follow(position.offset).pages()) as pages:
+            async with aclosing(self._stream.follow(position.kept).pages()) as pages:
                 first = await anext(pages)
                 if self._start is None and await self._over(first, position):
                     await Response(status_code=NO_CONTENT)(scope, receive, send)
@@ -197,9 +210,10 @@ class DurableResponse(StreamingResponse):
                     self.headers["Stream-Offset"] = position.offset
                     async with aclosing(self._events(Resumed(position), first, pages)) as self.body_iterator:
                         await _unless_left(self.stream_response(send), receive)
-        except _THE_READERS_OWN as refusal:
+        except (*_THE_READERS_OWN, StreamRewound) as error:
             if self._start is not None or "Stream-Offset" in self.headers:
                 raise
+            refusal = IncarnationMismatch(str(error)) if isinstance(error, StreamRewound) else error
             await self.refusal(refusal)(scope, receive, send)
         if self.background is not None:
             await self.background()
@@ -258,7 +272,7 @@ class DurableResponse(StreamingResponse):
 
     def ending(self, position: Position) -> bytes:
         """Write that the answer has ended."""
-        return encode_sse(Event(b"end", b"{}", str(Position(position.offset, ended=True)).encode()))
+        return encode_sse(Event(b"end", b"{}", str(replace(position, passed=0, ended=True)).encode()))
 
 
 class UIMessageResponse(DurableResponse):

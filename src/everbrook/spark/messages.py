@@ -15,7 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 from pyspark.sql.pandas.types import is_variant
-from pyspark.sql.types import BinaryType, StringType, StructType, VariantVal
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    MapType,
+    StringType,
+    StructType,
+    VariantVal,
+)
 
 from everbrook.protocol.json_text import require_json
 from everbrook.spark.given import InvalidOption
@@ -29,6 +39,7 @@ _OFFSETS = ("_offset", "offset")
 _NO_NUMBER = (
     "has nan or infinity, which JSON has no numbers for: replace them in the query, for example with nanvl(x, NULL)"
 )
+_NO_YEAR = "has a date or a time outside of the years 1 to 9999 (UTC): replace it in the query, or write it as text"
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -83,7 +94,26 @@ def layout_of(schema: StructType, options: SinkOptions) -> Layout:
     order_by = options.order_by or tuple(name for name in _OFFSETS if isinstance(types.get(name), StringType))[:1]
     routed = options.stream is None
     fields = tuple(name for name in types if not (routed and name == STREAM))
-    return Layout(options.stream, _is_whole(schema, options), fields, order_by)
+    whole = _is_whole(schema, options)
+    for name in () if whole else fields:
+        _require_names(name, types[name])
+    return Layout(options.stream, whole, fields, order_by)
+
+
+def _require_names(column: str, type_: DataType) -> None:
+    """Refuse maps whose keys can't be names in an object of JSON."""
+    if isinstance(type_, MapType):
+        if isinstance(type_.keyType, ArrayType | MapType | StructType | BooleanType | DecimalType):
+            raise InvalidOption(
+                f"the column {column!r} has a map with keys of {type_.keyType.simpleString()}, which are no names of "
+                "JSON: write them as text, for example with transform_keys(x, (k, v) -> string(k))"
+            )
+        _require_names(column, type_.valueType)
+    elif isinstance(type_, ArrayType):
+        _require_names(column, type_.elementType)
+    elif isinstance(type_, StructType):
+        for field in type_.fields:
+            _require_names(column, field.dataType)
 
 
 def _is_whole(schema: StructType, options: SinkOptions) -> bool:
@@ -136,7 +166,12 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 def plain(column: pa.Array) -> list[Any]:
     """Give the values of a column as JSON has them. Times are of UTC, maps are objects, and variants what they hold."""
-    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    try:
+        values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    except (OverflowError, ValueError):
+        raise InvalidRow(_NO_YEAR) from None
+    except KeyError:
+        raise InvalidRow("has a map with one key twice, which an object of JSON can't have") from None
     if pa.types.is_floating(column.type):
         return values if pc.all(pc.is_finite(column), min_count=0).as_py() else [*map(_nullable(_finite), values)]
     convert = _converter(column.type)
@@ -161,10 +196,17 @@ def _converter_of(type_: pa.DataType) -> Convert | None:
     if pa.types.is_struct(type_):
         return _variant if is_variant(type_) else _fields_converter(type_)
     if pa.types.is_map(type_):
-        return _within(type_.item_type, lambda convert: lambda value: {key: convert(value[key]) for key in value})
+        return _map_converter(type_)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         return _within(type_.value_type, lambda convert: lambda value: list(map(convert, value)))
     return None
+
+
+def _map_converter(type_: pa.MapType) -> Convert | None:
+    key, item = (_finite if pa.types.is_floating(type_.key_type) else None), _converter(type_.item_type)
+    if key is None:
+        return item and (lambda value: {name: item(value[name]) for name in value})
+    return lambda value: {key(name): item(each) if item else each for name, each in value.items()}
 
 
 def _within(type_: pa.DataType, lift: Callable[[Convert], Convert]) -> Convert | None:

@@ -35,7 +35,7 @@ def test_what_was_taken_and_what_comes_later_is_everything_once(
     assert [int(message) for _, message in had + later] == MESSAGES
 
 
-@pytest.mark.parametrize("text", ["0000000000000042", "-1", "now", "0000000000000042~3", "42~end", "abc_def"])
+@pytest.mark.parametrize("text", ["0000000000000042", "-1", "now", "42~3", "42~end", "abc_def", "42@6a1c", "-1@6a1c~3"])
 def test_a_position_is_written_as_it_was_read(text: str) -> None:
     assert str(parse_position(text)) == text
 
@@ -43,9 +43,10 @@ def test_a_position_is_written_as_it_was_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "~3", "1~", "1~x", "1~2~3", "1~ended", "~end", "a b", "a,b", "a/b", "1~-1", "x" * 300]
 )
-def test_what_is_no_position_is_refused(text: str) -> None:
+@pytest.mark.parametrize("incarnation", ["", "@", "@a@b", "@a~2@a"])
+def test_what_is_no_position_is_refused(text: str, incarnation: str) -> None:
     with pytest.raises(InvalidOffset):
-        parse_position(text)
+        parse_position(text + incarnation)
 
 
 def test_messages_come_byte_for_byte() -> None:

@@ -99,6 +99,16 @@ def test_coming_back_to_an_answer_that_never_was_is_404(chat: str) -> None:
     assert (answer.status_code, answer.json()["code"]) == (404, "stream_not_found")
 
 
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_coming_back_to_an_answer_that_was_begun_anew_is_412(chat: str, place: int) -> None:
+    events = read_all("POST", chat)
+    with reading("GET", chat) as (response, _):
+        httpx2.delete(response.headers["Location"]).raise_for_status()
+    assert words_of(read_all("POST", chat)) == WORDS
+    answer = httpx2.get(chat, headers=behind(events[place]))
+    assert (answer.status_code, answer.json()["code"]) == (412, "incarnation_mismatch")
+
+
 @pytest.mark.parametrize("position", ["a b", "1~x", "~3", "0000000000000003"])
 def test_coming_back_with_a_position_that_is_none_is_400(chat: str, position: str) -> None:
     read_all("POST", chat)
