@@ -27,6 +27,8 @@ class Case:
     """Whether tasks read every batch, or the driver reads small ones."""
     merged: bool = False
     """Whether all rows go to one stream, or to as many as there are sources."""
+    text: bool = False
+    """Whether it writes streams of text, in which each row is an append of its own."""
     flaw: str = ""
     finding: str = ""
     """What a control has to be found out by."""
@@ -46,6 +48,8 @@ VARIANTS = (
     Case("helper-tasks", helper=True, by_tasks=True, merged=True),
     Case("plain-few", source=FEW, merged=True),
     Case("helper-few", helper=True, source=FEW),
+    Case("text", text=True, merged=True),
+    Case("text-helper", helper=True, by_tasks=True, text=True),
 )
 CONTROLS = (
     Case("producer-of-a-run", source=FEW, flaw="producer for each run", finding=TWICE, repeats=True),

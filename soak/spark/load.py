@@ -131,8 +131,13 @@ def message(source: str, number: int) -> dict[str, object]:
 
 
 def read(client: Client, name: str) -> Iterator[dict[str, object]]:
-    """Read a stream of such messages. One that is not there has none."""
-    if client.request("HEAD", f"/v1/stream/{name}").status == _NOT_FOUND:
+    """Read a stream of such messages, which are lines in a stream of text. One that is not there has none."""
+    head = client.request("HEAD", f"/v1/stream/{name}")
+    if head.status == _NOT_FOUND:
         return
-    for page in client.pages(f"/v1/stream/{name}"):
-        yield from json.loads(page.body)
+    pages = (page.body for page in client.pages(f"/v1/stream/{name}"))
+    if head.headers["content-type"] == _JSON:
+        for page in pages:
+            yield from json.loads(page)
+    else:
+        yield from map(json.loads, b"".join(pages).splitlines())

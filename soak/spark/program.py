@@ -61,7 +61,8 @@ def _rows(spark: SparkSession, case: Case, settings: dict[str, Any]) -> DataFram
     parts = 3 if case.flaw == "no order" else shape["repartition"]
     frame = frame.repartition(parts) if parts else frame
     stream = () if case.merged else (f"replace(stream, '{case.source}', '{case.target}') AS stream",)
-    return frame.selectExpr(*stream, "value", "offset")
+    value = r"concat(value, '\n') AS value" if case.text else "value"
+    return frame.selectExpr(*stream, value, "offset")
 
 
 def _start(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # noqa: ANN401 - a query
@@ -70,6 +71,7 @@ def _start(frame: DataFrame, case: Case, settings: dict[str, Any]) -> Any:  # no
         "url": settings["url"],
         f"header.{HEADER}": case.name,
         "autoCreate": True,
+        **({"contentType": "text/plain"} if case.text else {}),
         # Without an order rows must fit in one append, or they are refused.
         **({} if case.flaw == "no order" else {"maxAppendBytes": MAX_APPEND_BYTES}),
         **({"stream": case.target} if case.merged else {}),

@@ -4,7 +4,7 @@ This runs in the processes that Spark starts. It does what the product does, but
 broken here too: the product has no switch for that. A header of the requests says which query they are of.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from everbrook.spark import writing
 from everbrook.spark.appending import Appender, Producer
-from everbrook.spark.connection import Connection
+from everbrook.spark.connection import Connection, Post
 from everbrook.spark.options import SinkOptions, parse_source
 from everbrook.spark.source import EverbrookDataSource
 from everbrook.spark.stream_reader import DriverSideReader
@@ -74,7 +74,7 @@ class WatchedTaskWriting(writing.TaskWriting):
 @cache
 def watch() -> None:
     """Watch the appends of this process, and break the rules of the controls. Once."""
-    begin, post = Appender.__init__, Connection.post
+    begin, post, post_all = Appender.__init__, Connection.post, Connection.post_all
 
     def begin_watched(appender: Appender, connection: Connection, options: SinkOptions) -> None:
         vars(connection)["case"] = case_of(options)
@@ -86,6 +86,13 @@ def watch() -> None:
         note(vars(connection)["case"], APPENDED if new else KNOWN)
         return answer
 
+    def post_all_watched(connection: Connection, name: str, posts: Sequence[Post]) -> bool:
+        """Post many appends, which are pipelined."""
+        new = post_all(connection, name, posts)
+        note(vars(connection)["case"], APPENDED if new else KNOWN)
+        return new
+
+    _replace(Connection, "post_all", post_all_watched)
     _replace(Appender, "__init__", begin_watched)
     _replace(Connection, "post", post_watched)
     break_rules()

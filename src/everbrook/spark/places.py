@@ -93,9 +93,10 @@ class Batch(Struct, frozen=True):
 
     def _append_alone(self, connection: Connection) -> bool:
         """Append a batch that is one append without a place. Tell whether the stream had neither it nor a place."""
-        posts = list(self._numbered())
+        if len(self.divide(self.messages)) > 1:
+            return False
         try:
-            return len(posts) == 1 and connection.post_all(self.stream, posts)
+            return connection.post_all(self.stream, list(self._numbered()))
         except PositionMoved:
             return False  # an earlier batch needed several appends
 

@@ -20,6 +20,8 @@ _LISTED = 32
 class BatchUncertain(Exception):
     """It is unknown whether a stream has all rows of a batch."""
 
+    restartable = False
+
 
 class Progress(Struct, frozen=True):
     """How many appends of each batch write a stream has. The one that wrote last comes first."""
