@@ -32,7 +32,7 @@ def messages(*names: str) -> list[dict[str, str]]:
     return [{"m": name} for name in names]
 
 
-def two_lives(folder: Path, first: str | None, second: str | None) -> None:
+def two_incarnations(folder: Path, first: str | None, second: str | None) -> None:
     """Write a stream that was created anew, whose incarnations may be unknown, beside one that was not."""
     table = table_at(folder)
     known = {} if first is None else {A: first}
@@ -44,7 +44,7 @@ def two_lives(folder: Path, first: str | None, second: str | None) -> None:
 
 @pytest.mark.parametrize("first, second", [("f2", "0a"), ("0a", "f2"), (None, "0a"), (None, None), ("0a", None)])
 def test_rows_of_incarnations_are_not_mixed(tmp_path: Path, first: str | None, second: str | None) -> None:
-    two_lives(tmp_path, first, second)
+    two_incarnations(tmp_path, first, second)
     with pytest.raises(TableMismatch, match=r"incarnations of 'orders/a', which was .* Set the option incarnations"):
         replayed(tmp_path)
     others = of(B, "b0", "b1")

@@ -37,8 +37,7 @@ class Job:
 
     def frame(self, **options: str) -> DataFrame:
         reader = self._spark.readStream.format("everbrook")
-        selection = {} if "streams" in options else {"streamPrefix": self.prefix}
-        chosen = {"url": self._server, **selection, "startingOffsets": "earliest", **options}
+        chosen = {"url": self._server, "streamPrefix": self.prefix, "startingOffsets": "earliest", **options}
         return self.change(reader.options(**chosen).load())
 
     def start(self, source: dict[str, str] | None = None, **options: Any) -> StreamingQuery:  # noqa: ANN401 - those of write_postgres

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from everbrook.spark.given import InvalidOption
 from everbrook.spark.postgres.faults import TableChanged
+from everbrook.spark.postgres.positions import Writer, unknown
 from tests.spark.postgres.conftest import MakeSink
 from tests.spark.postgres.rows import change, end_of, event, rows, writer
 
@@ -82,6 +84,20 @@ def test_a_table_of_positions_of_an_earlier_version_is_kept(sink: MakeSink, sql:
     sink("log", columns).write(writer(0, "another", "kept", s="x"), [rows("1", "2", "3")])
     sink("log", columns).write(writer(0, "a third", "kept", s="y"), [rows("4", "5")])
     assert sql("SELECT message FROM log") == [1, 2, 3, 4, 5]
+
+
+def test_streams_of_which_neither_incarnation_nor_creation_is_known_are_named(
+    sink: MakeSink, sql: Sql, database: str
+) -> None:
+    log = sink("log", {"message": "$"}, create_table=True)
+    log.write(writer(sink="kept"), [rows("1", stream=name) for name in "abc"])
+    told = dict.fromkeys("abd", "x")
+    with psycopg.connect(database) as connection, connection.cursor() as cursor:
+        assert unknown(cursor, Writer("kept", "q", 1, told, {"a": 1})) == ["b"]
+        assert unknown(cursor, Writer("another", "q", 1, told)) == []
+    sql("UPDATE everbrook_positions SET incarnation = 'x'")
+    with psycopg.connect(database) as connection, connection.cursor() as cursor:
+        assert unknown(cursor, Writer("kept", "q", 1, told)) == []
 
 
 def test_fields_go_to_the_columns_that_are_mapped(sink: MakeSink, sql: Sql) -> None:

@@ -107,20 +107,6 @@ def test_a_position_without_an_incarnation_is_compared_with_the_creation_of_the_
     assert sql("SELECT count(*) FROM everbrook_positions WHERE incarnation = ''") == [0]
 
 
-def test_streams_whose_rows_may_be_left_out_are_named_in_the_log(
-    client: Client, job: Job, sql: Sql, caplog: pytest.LogCaptureFixture
-) -> None:
-    sql("CREATE TABLE log (n int, id serial)")
-    append(client, f"{job.prefix}a", {"n": 1})
-    by_name = {"streams": f"{job.prefix}a"}
-    job.run(by_name, sink_id="kept", **LOG)
-    assert "do not tell the incarnations" not in caplog.text
-    sql("UPDATE everbrook_positions SET incarnation = ''")
-    shutil.rmtree(job.checkpoint)
-    job.run(by_name, sink_id="kept", **LOG)
-    assert f"do not tell the incarnations of 1 streams: '{job.prefix}a'." in caplog.text
-
-
 def test_incarnations_are_known_of_streams_of_several_sources(client: Client, job: Job, sql: Sql) -> None:
     sql("CREATE TABLE log (n int, id serial)")
     append(client, f"{job.prefix}a", {"n": 1})

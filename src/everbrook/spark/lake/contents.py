@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from everbrook.spark.lake.columns import APPENDED_AT, INCARNATION, OFFSET, STREAM, lacks_incarnations, own_fields
 from everbrook.spark.lake.errors import TableMismatch
-from everbrook.spark.lake.lives import LIFE, TELLING, Lives
+from everbrook.spark.lake.incarnations import NUMBER, TELLING, RowIncarnations
 from everbrook.spark.lake.messages import VALUE
 from everbrook.spark.lake.rebuilding import rebuilding
 from everbrook.spark.lake.replays import Incarnations, ReplayOptions
@@ -61,19 +61,19 @@ class Contents:
 
     def read(self, numbers: range, of: int) -> Iterator[pa.RecordBatch]:
         """Read the rows of streams whose names have these hashes."""
-        lives = Lives(self._telling(numbers, of))
-        if lives.several and self._incarnations is None:
-            raise self._mixed(lives.several)
+        incarnations = RowIncarnations(self._telling(numbers, of))
+        if incarnations.several and self._incarnations is None:
+            raise self._mixed(incarnations.several)
         rows, order_by = self._rows(numbers, of), self._options.order_by
-        if lives.several and self._incarnations is Incarnations.LATEST:
-            rows = lives.newest(rows)
-        elif lives.several:
-            rows, order_by = lives.numbered(rows), (LIFE, *order_by)
+        if incarnations.several and self._incarnations is Incarnations.LATEST:
+            rows = incarnations.newest(rows)
+        elif incarnations.several:
+            rows, order_by = incarnations.numbered(rows), (NUMBER, *order_by)
         if not order_by:
             yield from (self._batch(each, each.column(OFFSET)) for each in rows)
         elif found := list(rows):
             table = pa.concat_tables(found).sort_by([(name, "ascending") for name in (*order_by, OFFSET)])
-            table = table.select([name for name in table.column_names if name != LIFE])
+            table = table.select([name for name in table.column_names if name != NUMBER])
             yield self._batch(table, pa.chunked_array([[f"{number:016d}" for number in range(len(table))]]))
 
     def require_single(self) -> None:

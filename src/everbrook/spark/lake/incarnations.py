@@ -17,12 +17,12 @@ from everbrook.spark.lake.columns import APPENDED_AT, INCARNATION, OFFSET, STREA
 from everbrook.spark.lake.errors import TableMismatch
 
 TELLING = (STREAM, OFFSET, APPENDED_AT, INCARNATION)
-LIFE = "\0life"
+NUMBER = "\0incarnation"
 """A column that no table has: the number of the incarnation of a row, from 0 for the oldest of its stream."""
 _PLACE = "\0place"
 
 
-class Lives:
+class RowIncarnations:
     """The incarnations of rows that are read twice in one order: first the columns that tell, then all columns."""
 
     def __init__(self, rows: pa.Table) -> None:
@@ -31,22 +31,26 @@ class Lives:
         self.several: list[str] = []
         """The streams that have several incarnations."""
         rows = rows.append_column(_PLACE, pa.array(range(len(rows)), pa.int64()))
-        for stream in _suspects(rows):
-            self._look_at(stream, rows.filter(pc.equal(rows.column(STREAM), stream)))
+        suspects = rows.filter(pc.is_in(rows.column(STREAM), _suspects(rows)))
+        suspects = suspects.sort_by([(name, "ascending") for name in (STREAM, APPENDED_AT, OFFSET)])
+        start = 0
+        for size in suspects.group_by(STREAM, use_threads=False).aggregate([([], "count_all")]).column("count_all"):
+            self._look_at(suspects.slice(start, size.as_py()))
+            start += size.as_py()
 
     def numbered(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Add the number of the incarnation to rows."""
         for start, rows in _placed(tables):
-            yield rows.append_column(LIFE, pa.array(self._numbers[start : start + len(rows)]))
+            yield rows.append_column(NUMBER, pa.array(self._numbers[start : start + len(rows)]))
 
     def newest(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Leave out rows of incarnations before the newest one of each stream."""
         for start, rows in _placed(tables):
             yield rows.filter(pa.array(self._newest[start : start + len(rows)]))
 
-    def _look_at(self, stream: str, rows: pa.Table) -> None:
-        rows = rows.sort_by([(APPENDED_AT, "ascending"), (OFFSET, "ascending")])
-        numbers = _numbers(rows)
+    def _look_at(self, rows: pa.Table) -> None:
+        """Look at the rows of a stream, which are in the order of time."""
+        numbers, stream = _numbers(rows), str(rows.column(STREAM)[0])
         if not numbers.max():
             return
         if rows.column(APPENDED_AT).null_count:
@@ -67,51 +71,60 @@ def _placed(tables: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
         start += len(rows)
 
 
-def _suspects(rows: pa.Table) -> list[str]:
+def _suspects(rows: pa.Table) -> pa.Array:
     """Name streams with rows of several incarnations, or with two rows at one offset."""
-    by_incarnation = rows.group_by([STREAM, INCARNATION]).aggregate([])
-    several = by_incarnation.group_by(STREAM).aggregate([([], "count_all")])
+    bounds: dict[str, dict[str | None, tuple[str, str]]] = {}
+    for row in rows.group_by([STREAM, INCARNATION]).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist():
+        bounds.setdefault(row[STREAM], {})[row[INCARNATION]] = row[f"{OFFSET}_min"], row[f"{OFFSET}_max"]
     unknown = rows.filter(pc.is_null(rows.column(INCARNATION)))
     twice = unknown.group_by([STREAM, OFFSET]).aggregate([(APPENDED_AT, "min"), (APPENDED_AT, "max")])
     ends = (twice.column(f"{APPENDED_AT}_{end}") for end in ("min", "max"))
     names = {
-        *several.filter(pc.greater(several.column("count_all"), 1)).column(STREAM).to_pylist(),
+        *(stream for stream, found in bounds.items() if not _is_one(found)),
         *twice.filter(pc.not_equal(*ends)).column(STREAM).to_pylist(),
     }
-    return sorted(names)
+    return pa.array(sorted(names), pa.string())
+
+
+def _is_one(bounds: dict[str | None, tuple[str, str]]) -> bool:
+    """Tell whether rows are of one incarnation: all of them, or all behind the rows without one."""
+    if len(bounds) > 1 and None in bounds:
+        last = bounds[None][1]
+        return len(bounds) == 2 and all(first > last for name, (first, _) in bounds.items() if name is not None)  # noqa: PLR2004 - with None
+    return len(bounds) == 1
 
 
 def _numbers(rows: pa.Table) -> np.ndarray:
     """Number the incarnations of one stream, whose rows are in the order of time."""
     incarnations, offsets = rows.column(INCARNATION).to_pylist(), rows.column(OFFSET).to_pylist()
     unknown = [place for place, incarnation in enumerate(incarnations) if incarnation is None]
-    lives = list(_parted(unknown, offsets, rows.column(APPENDED_AT).to_pylist()))
+    found = list(_parted(unknown, offsets, rows.column(APPENDED_AT).to_pylist()))
     known: dict[str, list[int]] = {}
     for place, incarnation in enumerate(incarnations):
         if incarnation is not None:
             known.setdefault(incarnation, []).append(place)
     for places in known.values():
-        before = max((life for life in lives if life[0] < places[0]), default=[])
+        before = max((one for one in found if one[0] < places[0]), default=[])
         lower = before and max(offsets[place] for place in before) < min(offsets[place] for place in places)
         if lower and all(incarnations[place] is None for place in before):
             before += places
         else:
-            lives.append(places)
+            found.append(places)
     numbers = np.empty(len(rows), dtype=np.int32)
-    for number, life in enumerate(sorted(lives)):
-        numbers[life] = number
+    for number, one in enumerate(sorted(found)):
+        numbers[one] = number
     return numbers
 
 
 def _parted(places: list[int], offsets: list[str], times: list[datetime | None]) -> Iterator[list[int]]:
     """Part rows where their offsets go back, if any offset has two times: else the clock of the server went back."""
     twice = len({(offsets[place], times[place]) for place in places}) > len({offsets[place] for place in places})
-    life: list[int] = []
+    one: list[int] = []
     for place in places:
-        goes_on = not life or (offsets[life[-1]], times[life[-1]]) == (offsets[place], times[place])
-        if twice and not goes_on and offsets[place] <= offsets[life[-1]]:
-            yield life
-            life = []
-        life.append(place)
-    if life:
-        yield life
+        goes_on = not one or (offsets[one[-1]], times[one[-1]]) == (offsets[place], times[place])
+        if twice and not goes_on and offsets[place] <= offsets[one[-1]]:
+            yield one
+            one = []
+        one.append(place)
+    if one:
+        yield one
