@@ -48,8 +48,8 @@ VARIANTS = (
     Case("helper-tasks", helper=True, by_tasks=True, merged=True),
     Case("plain-few", source=FEW, merged=True),
     Case("helper-few", helper=True, source=FEW),
-    Case("text", text=True, merged=True),
-    Case("text-helper", helper=True, by_tasks=True, text=True),
+    Case("text", by_tasks=True, text=True, merged=True),
+    Case("text-helper", helper=True, text=True, source=FEW),
 )
 CONTROLS = (
     Case("producer-of-a-run", source=FEW, flaw="producer for each run", finding=TWICE, repeats=True),
