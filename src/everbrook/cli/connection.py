@@ -185,7 +185,6 @@ def _has_proxy() -> bool:
 
 @contextmanager
 def open_stream(name: str, bucket: str | None) -> "Iterator[Stream[Any]]":
-    """Give a stream."""
     with open_client() as client:
         yield find_stream(client, name, bucket)
 

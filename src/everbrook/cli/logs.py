@@ -39,7 +39,6 @@ class TextFormatter(logging.Formatter):
         return f"{line} [{request_id}]" if request_id else line
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802 - logging's name
-        """Write the time in UTC."""
         return _time(record)
 
 
@@ -47,7 +46,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line, with what was passed as ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record."""
         extra = {key: value for key, value in vars(record).items() if key not in _OWN_ATTRIBUTES}
         line = {
             "time": _time(record),

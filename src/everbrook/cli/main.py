@@ -81,7 +81,6 @@ class Commands(click.Group):
         return list(ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
-        """Import a command."""
         entry = ENTRIES.get(cmd_name)
         if entry is None:
             return None

@@ -59,7 +59,6 @@ class Edge(NamedTuple):
 
 
 def format_config(edge: Edge) -> str:
-    """Write the configuration."""
     server = urlsplit(edge.server_url)
     values = {
         "admin_port": edge.admin_port,

@@ -97,7 +97,6 @@ def _say(**facts: object) -> None:
 
 
 def main() -> None:
-    """Run until told to stop."""
     parser = argparse.ArgumentParser(prog="python -m everbrook.stack.heartbeat", description=__doc__)
     parser.add_argument("--state", type=Path, required=True, help="the file that knows how far it is")
     parser.add_argument("--interval", type=float, default=INTERVAL_SECS, help="seconds between two ticks")

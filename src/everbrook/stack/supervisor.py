@@ -108,7 +108,6 @@ class Supervisor:
             self._turn(supervised, State.STOPPED, "" if ended else "it did not end when told to, and was killed")
 
     def kill(self) -> None:
-        """Kill all parts at once."""
         for supervised in reversed(self._all):
             if supervised.process is not None:
                 children.kill(supervised.process)

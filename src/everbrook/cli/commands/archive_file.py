@@ -48,7 +48,6 @@ class Progress:
         self.begun: Begun | None = None
 
     def take(self, line: Line, at_byte: int) -> None:
-        """Take note of a line."""
         if isinstance(line, BucketLine):
             self.buckets.add(line.bucket)
         elif isinstance(line, StreamLine):
@@ -89,7 +88,6 @@ class ArchiveFile:
         return end
 
     def write(self, lines: bytes) -> None:
-        """Write lines."""
         self._file.write(lines)
 
     def position(self) -> int:
@@ -119,7 +117,6 @@ class ArchivePipe:
         self._file = file
 
     def write(self, lines: bytes) -> None:
-        """Write lines."""
         self._file.write(lines)
 
     def position(self) -> int:
@@ -131,7 +128,6 @@ class ArchivePipe:
         return False
 
     def close(self) -> None:
-        """Flush the rest."""
         self._file.flush()
 
 

@@ -40,8 +40,6 @@ class ArchiveLine(Struct, frozen=True, omit_defaults=True):
 
 
 class BucketLine(Struct, frozen=True, omit_defaults=True):
-    """A bucket."""
-
     bucket: str
     retention: str | None = None
 
@@ -95,8 +93,6 @@ class MessageLine(Struct, frozen=True, gc=False):
 
 
 class EndLine(Struct, frozen=True):
-    """The end of a stream."""
-
     end: str
     messages: int
 
@@ -148,12 +144,10 @@ _USUAL = b'{"offset":'
 
 
 def format_line(line: ArchiveLine | BucketLine | StreamLine | EndLine) -> bytes:
-    """Write a line."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def format_message(offset: int, time_ms: int, payload: bytes, *, json: bool) -> bytes:
-    """Write a message."""
     return b'{"offset":"%016d","time_ms":%d,%b}\n' % (offset, time_ms, _format_bytes(payload, json=json))
 
 

@@ -120,11 +120,9 @@ class ServerSource:
         return f"{BACKUPS}/{self.begun.id}"
 
     def folders(self) -> list[str]:
-        """Give the store's folders."""
         return self._decode(self._ask("GET", self._place), list[str])
 
     def files(self, folder: str) -> list[PinnedFile]:
-        """Give the files of a folder."""
         return self._decode(self._ask("GET", f"{self._place}/files?folder={quote(folder)}"), list[PinnedFile])
 
     def pieces(self, asked: Sequence[Asked]) -> list[Piece]:

@@ -22,8 +22,6 @@ MIN_BYTES = 20
 
 
 class Size(TypedDict):
-    """How much load."""
-
     seconds: float
     connections: int
     message_bytes: int

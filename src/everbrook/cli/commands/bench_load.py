@@ -39,7 +39,6 @@ class Place(Struct, frozen=True):
     token: str | None = None
 
     def request(self, method: str, url: str, body: bytes = b"", **headers: str) -> bytes:
-        """Write a request."""
         parts = urlsplit(url)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         lines = [f"{method} {target} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {len(body)}"]
@@ -49,7 +48,6 @@ class Place(Struct, frozen=True):
         return "\r\n".join([*lines, "", ""]).encode() + body
 
     async def connect(self, protocol: "Connection") -> None:
-        """Open a connection."""
         parts = urlsplit(self.url)
         secure = parts.scheme == "https"
         context: SSLContext | None = create_default_context() if secure else None
@@ -99,7 +97,6 @@ class Connection(asyncio.Protocol):
         """Take an answer."""
 
     def send(self, request: bytes) -> None:
-        """Send a request."""
         if self.transport is not None:
             self.transport.write(request)
 

@@ -16,7 +16,6 @@ from everbrook.cli.terminal.output import json_option, note, print_json
 if TYPE_CHECKING:
     from everbrook.storage.check import DamagedStream, Progress, Repair, Report
 
-DAMAGED = 1
 MOST_DAMAGES = 100
 
 
@@ -44,7 +43,7 @@ def check(folder: Path, *, as_json: bool) -> int:
                 click.echo("\n".join(format_report(reports[-1])))
     except (OSError, StoreError) as error:
         raise click.ClickException(str(error)) from error
-    return 0 if all(report.sound for report in reports) else DAMAGED
+    return 0 if all(report.sound for report in reports) else REFUSED
 
 
 @contextmanager
@@ -160,7 +159,7 @@ def _repair(repairing: "Repair", store: Path, *, yes: bool, drop: bool, as_json:
                 click.echo(f"  {line}")
         report = repairing.check(progress)
     _show(report, done, as_json=as_json)
-    return 0 if report.sound else DAMAGED
+    return 0 if report.sound else REFUSED
 
 
 def _show(report: "Report", done: list[str], *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from everbrook.cli.commands.archive_file import Archive, ArchiveFile, ArchivePipe, Begun
 from everbrook.cli.commands.archive_format import (
@@ -136,8 +136,6 @@ class Choice(TypedDict):
 
 
 class Exported(Struct):
-    """What an export has written."""
-
     streams: int = 0
     messages: int = 0
     found_whole: int = 0
@@ -174,14 +172,7 @@ def export(output: Path | None, *, as_json: bool, **how: Unpack[Choice]) -> int:
     finally:
         archive.close()
     if as_json and output:
-        print_json(
-            {
-                "streams": exported.streams,
-                "messages": exported.messages,
-                "found_whole": exported.found_whole,
-                "failed": exported.failed,
-            }
-        )
+        print_json(structs.asdict(exported))
     elif output:
         already = f" ({exported.found_whole} were there already)" if exported.found_whole else ""
         click.echo(f"exported {exported.streams} streams{already} with {exported.messages} messages to {output}")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from everbrook.cli.commands.archive_format import (
     BucketLine,
@@ -33,8 +33,6 @@ _OF_THE_STREAM = {400, 404, 405, 409, 410, 412, 413}
 
 
 class Imported(Struct):
-    """What an import has done."""
-
     streams: int = 0
     created: int = 0
     messages: int = 0
@@ -58,7 +56,7 @@ def import_(path: str, *, verify: bool, as_json: bool) -> int:
     with open_client(patient=True) as client:
         done = import_streams(client, path, verify=verify)
     if as_json:
-        print_json({name: getattr(done, name) for name in done.__struct_fields__})
+        print_json(structs.asdict(done))
     else:
         click.echo(_summary(done))
     return REFUSED if done.failed else 0
@@ -137,7 +135,6 @@ class _Import:
         self.done = Imported()
 
     def take(self, line: Line) -> None:
-        """Apply a line."""
         if isinstance(line, BucketLine):
             self._client.bucket(line.bucket).create(retention=line.retention)
             return

@@ -6,19 +6,17 @@ if it is seen to take the signal: any other process would end by it.
 
 import signal
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from everbrook.cli.store_process import ask, find_holder, store_flags, store_settings
-from everbrook.cli.terminal.output import json_option, print_json
+from everbrook.cli.terminal.output import format_time, json_option, print_json
 from everbrook.settings import Settings
 
 if TYPE_CHECKING:
     from everbrook.engine.engine import Engine
-    from everbrook.server.webhooks.secrets import KeyRing
 
 T = TypeVar("T")
 
@@ -119,39 +117,23 @@ def _rotate(engine: "Engine", overlap_secs: int) -> str:
 
 
 def _describe(engine: "Engine") -> list[str]:
-    from everbrook.server.webhooks.secrets import RECORD, Secrets
-
-    if not engine.exists(RECORD):
-        return ["there are no keys yet: the first subscription makes one"]
-    return format_ring(Secrets(engine).ring, engine.clock.now() // 1000)
+    lines = [
+        f"{key['kid']}  signs" if key["signs"] else f"{key['kid']}  published until {key['published_until']}"
+        for key in _facts(engine)
+    ]
+    return lines or ["there are no keys yet: the first subscription makes one"]
 
 
 def _facts(engine: "Engine") -> list[dict[str, object]]:
+    """Give the published keys as JSON keys, the one that signs first."""
     from everbrook.server.webhooks.secrets import RECORD, Secrets, format_kid
 
     if not engine.exists(RECORD):
         return []
-    ring = Secrets(engine).ring
-    retired = [key for key in ring.retired if engine.clock.now() // 1000 < key.published_until_secs]
-    return [
-        {"kid": ring.active.kid, "signs": True},
-        *(
-            {"kid": format_kid(key.public), "signs": False, "published_until": _time(key.published_until_secs)}
-            for key in retired
-        ),
-    ]
-
-
-def format_ring(ring: "KeyRing", now_secs: int) -> list[str]:
-    """Write a line for each published key."""
-    from everbrook.server.webhooks.secrets import format_kid
-
-    published = [key for key in ring.retired if now_secs < key.published_until_secs]
-    return [
-        f"{ring.active.kid}  signs",
-        *(f"{format_kid(key.public)}  published until {_time(key.published_until_secs)}" for key in published),
-    ]
-
-
-def _time(secs: int) -> str:
-    return datetime.fromtimestamp(secs, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    ring, now_secs = Secrets(engine).ring, engine.clock.now() // 1000
+    facts: list[dict[str, object]] = [{"kid": ring.active.kid, "signs": True}]
+    for key in ring.retired:
+        if now_secs < key.published_until_secs:
+            until = format_time(key.published_until_secs * 1000)
+            facts.append({"kid": format_kid(key.public), "signs": False, "published_until": until})
+    return facts

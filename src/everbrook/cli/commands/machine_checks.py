@@ -36,8 +36,6 @@ _CLOCK_ADRIFT, _TIMEX_BYTES = 5, 1024
 
 
 class Finding(Struct, frozen=True):
-    """What a check found."""
-
     check: str
     state: State
     message: str

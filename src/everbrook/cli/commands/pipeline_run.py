@@ -86,7 +86,6 @@ class _Lines:
         board.observe(self._tell)
 
     def note(self, event: str, words: str, **facts: object) -> None:
-        """Log it."""
         logger.info(words, extra={"event": event, **facts})
 
     def _tell(self, before: "JobState", after: "JobState") -> None:
@@ -101,8 +100,6 @@ class _Lines:
 
 
 class _LiveTable:
-    """A table of all jobs."""
-
     def __init__(self, board: "Board", out: TextIO) -> None:
         from rich.console import Console  # nobody pays for it who sees nothing of it
         from rich.live import Live
@@ -126,7 +123,6 @@ class _LiveTable:
 
 
 def table_of(states: "list[JobState]") -> "Table":
-    """Draw a table of jobs."""
     from rich.markup import escape
     from rich.table import Table
 

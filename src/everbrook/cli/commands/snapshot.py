@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 
 class Publication(TypedDict):
-    """How a snapshot is published."""
-
     offset: str
     keep_history: bool
     if_match: str | None

@@ -157,7 +157,6 @@ class Notes(logging.Handler):
     """Prints log records of the worker in one line. A traceback would show this code, and not the user's command."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
         error = record.exc_info and record.exc_info[1]
         note(f"{record.getMessage()}: {error}" if error else record.getMessage())
 

@@ -244,7 +244,6 @@ class JsonLines(Lines):
     """Lines for programs."""
 
     def line(self, part: Part, state: State) -> None:
-        """Print an object."""
         print_json({"part": part.name, "url": part.url, "state": str(state)})
 
 

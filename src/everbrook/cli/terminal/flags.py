@@ -38,7 +38,6 @@ class Flag(Struct, frozen=True):
         return f"{meaning}  [{field.env}; default {format_value(field.default)}]"
 
     def add_to(self, command: Command) -> Command:
-        """Give a command this flag."""
         kind: dict[str, Any] = {"metavar": self.metavar} if self.metavar else {"is_flag": True, "flag_value": "true"}
         option = click.option(self.option, self.parameter, type=str, default=None, help=self.help, **kind)
         return option(command)

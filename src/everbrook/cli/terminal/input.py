@@ -28,7 +28,6 @@ INPUT = click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True)
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open what an `INPUT` names."""
     if path == "-":
         if sys.stdin is None:
             raise click.UsageError("standard input is closed: there is nothing to read")
@@ -46,13 +45,11 @@ class Input:
         self._file = file
 
     def whole(self) -> Iterator[list[bytes]]:
-        """Everything as one message."""
         data = self._file.read()
         if data:
             yield [data]
 
     def chunks(self) -> Iterator[list[bytes]]:
-        """Each piece as it arrives."""
         while data := self._arrived():
             yield [data]
 

@@ -50,7 +50,6 @@ def format_fact(fact: object) -> str:
 
 
 def format_moment(moment: datetime) -> str:
-    """Write a moment in UTC."""
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
