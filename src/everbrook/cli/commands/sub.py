@@ -1,9 +1,9 @@
 """``everbrook sub``: subscriptions, and a worker that runs a command for what they wake for."""
 
-import logging
 import os
 import signal
-import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
@@ -153,31 +153,41 @@ class CommandFailed(Exception):
     """The command did not do its work."""
 
 
-class Notes(logging.Handler):
-    """Prints log records of the worker in one line. A traceback would show this code, and not the user's command."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info and record.exc_info[1]
-        note(f"{record.getMessage()}: {error}" if error else record.getMessage())
-
-
 def run_worker(subscription: "Subscription", command: tuple[str, ...], *, as_json: bool) -> None:
     """Work until SIGINT, or until the batch under way is done after SIGTERM."""
+    with _notes():
+        try:
+            worker = subscription.worker(lambda batch: _handle(batch, command, as_json=as_json))
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+        before = signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+        try:
+            worker.run()
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _notes() -> Iterator[None]:
+    """Print log records of the worker in one line. A traceback would show this code, and not the user's command."""
+    import logging
+
+    class Notes(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            error = record.exc_info and record.exc_info[1]
+            note(f"{record.getMessage()}: {error}" if error else record.getMessage())
+
     logger = logging.getLogger("everbrook.client")
     logger.addHandler(handler := Notes(logging.WARNING))
     try:
-        worker = subscription.worker(lambda batch: _handle(batch, command, as_json=as_json))
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
-    before = signal.signal(signal.SIGTERM, lambda *_: worker.stop())
-    try:
-        worker.run()
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
         logger.removeHandler(handler)
 
 
 def _handle(batch: "Batch", command: tuple[str, ...], *, as_json: bool) -> None:
+    import subprocess
+
     try:
         ended = subprocess.run(command, input=_input(batch), env=os.environ | _variables(batch), check=False)  # noqa: S603 - the user's own
     except OSError as error:
