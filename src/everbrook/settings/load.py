@@ -28,6 +28,12 @@ PYPROJECT = "pyproject.toml"
 MARKER = "everbrook"
 """`everbrook = true` in a file says whose it is; `[tool.everbrook]` has the settings in `pyproject.toml`."""
 
+CONFIG_DIR = "config"
+RUST_LOG = "RUST_LOG"
+REQUEST_LOGGER = "everbrook.access"
+DEBUGGING = {LogLevel.DEBUG, LogLevel.TRACE}
+"""Levels at which requests are logged, unless a later layer sets `log.requests`."""
+
 
 class Layer(IntEnum):
     """The layers in their order: a later one wins."""
@@ -152,13 +158,6 @@ def _unknown_variable(variable: str) -> str:
     if section.lower() not in SECTIONS:
         return f"unknown section {section!r}"
     return f"unknown setting {key!r} in section {section!r}"
-
-
-CONFIG_DIR = "config"
-RUST_LOG = "RUST_LOG"
-REQUEST_LOGGER = "everbrook.access"
-DEBUGGING = {LogLevel.DEBUG, LogLevel.TRACE}
-"""Levels at which requests are logged, unless a later layer sets `log.requests`."""
 
 
 class Layered(Struct, frozen=True):

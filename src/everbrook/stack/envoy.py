@@ -29,6 +29,15 @@ IDLE_TIMEOUT_SECS = 120.0
 
 _TYPES = "type.googleapis.com/envoy.extensions.transport_sockets"
 _PORTS = {"http": 80, "https": 443}
+CA = "EVERBROOK_CA"
+_PLAIN = {
+    "DS_TLS__CERT_PATH": "",
+    "DS_TLS__KEY_PATH": "",
+    "DS_TLS__CLIENT_CERTIFICATES": "off",
+    "DS_TLS__CLIENT_CA_PATH": "",
+}
+OLDEST = (1, 31)
+VARIABLE = "EVERBROOK_ENVOY"
 
 
 class Edge(NamedTuple):
@@ -119,15 +128,6 @@ def _cluster_socket(edge: Edge, scheme: str, host: str) -> dict[str, Any]:
     return _socket("tls", "tls.v3.UpstreamTlsContext", common_tls_context=common, **({} if numeric else {"sni": host}))
 
 
-CA = "EVERBROOK_CA"
-_PLAIN = {
-    "DS_TLS__CERT_PATH": "",
-    "DS_TLS__KEY_PATH": "",
-    "DS_TLS__CLIENT_CERTIFICATES": "off",
-    "DS_TLS__CLIENT_CA_PATH": "",
-}
-
-
 def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection[str]) -> Told:
     """Give the values for Envoy, and change the environment so that the stack's server speaks http."""
     settings = load_settings(environ=environment)
@@ -153,10 +153,6 @@ def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection
 
 def _absolute(path: str) -> str:
     return os.path.abspath(path)  # noqa: PTH100 - the text of it is wanted
-
-
-OLDEST = (1, 31)
-VARIABLE = "EVERBROOK_ENVOY"
 
 
 def find_envoy() -> str:

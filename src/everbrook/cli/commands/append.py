@@ -15,6 +15,8 @@ from everbrook.cli.terminal.output import note, print_json
 if TYPE_CHECKING:
     from everbrook import Producer, Stream
 
+_DIGITS = 32
+
 
 class How(TypedDict):
     """How messages are divided and appended."""
@@ -218,9 +220,6 @@ class Produced:
             f"the producer {name!r} has appended {count} bytes, and this input {how}: it goes on with the same input "
             "only. --anew appends another one, and another --producer keeps both"
         )
-
-
-_DIGITS = 32
 
 
 def _bytes_of(position: str, name: str) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from everbrook.storage.check import Report
 
 LEASE_SECS = 30
+T = TypeVar("T")
 
 
 @click.command()
@@ -280,9 +281,6 @@ def _describe_restored(facts: dict[str, object]) -> Iterator[str]:
     yield f"{data_dir}: {facts['store']} as of {facts['taken_at']}, from {facts['backup']}"
     yield f"  every byte verifies; streams: {facts['streams']}, their bytes: {facts['stream_bytes']}"
     yield f"  everbrook serve --storage {mode} --data-dir {data_dir}"
-
-
-T = TypeVar("T")
 
 
 def run_aside(work: Callable[[], T], given_up: Event) -> T:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 file_argument = click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 TITLES = ("job", "state", "batch", "rows", "rows/s", "lag", "restarts", "last error")
 _NUMBERS = frozenset(range(2, 7))
+_MEASURED = 1000
+"""So many rows are looked at to find how wide columns are; a table is printed in parts of that size."""
 
 
 @click.group()
@@ -135,10 +137,6 @@ def _row(job: dict[str, Any]) -> tuple[str, ...]:
         str(job.get("restarts", "-")),
         job.get("error") or "",
     )
-
-
-_MEASURED = 1000
-"""So many rows are looked at to find how wide columns are; a table is printed in parts of that size."""
 
 
 @pipeline.command()

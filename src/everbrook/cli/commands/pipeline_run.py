@@ -38,6 +38,14 @@ _LARGE_BYTES = 10 * 1024 * 1024
 _REFRESH_PER_SECOND = 4
 _COLOURS = {"running": "green", "done": "green", "failed": "red", "restarting": "yellow", "waiting": "yellow"}
 logger = logging.getLogger("everbrook.pipeline")
+_SETTLED = {State.RUNNING, State.DONE, State.FAILED}
+_OF_EXTRAS = {
+    "pyspark": "spark",
+    "pyarrow": "spark",
+    "pandas": "spark",
+    "psycopg": "postgres",
+    "prometheus_client": "stack",
+}
 
 
 class Shown(Protocol):
@@ -153,16 +161,6 @@ def cells_of(state: "JobState") -> tuple[str, ...]:
         str(state.restarts),
         state.error or "",
     )
-
-
-_SETTLED = {State.RUNNING, State.DONE, State.FAILED}
-_OF_EXTRAS = {
-    "pyspark": "spark",
-    "pyarrow": "spark",
-    "pandas": "spark",
-    "psycopg": "postgres",
-    "prometheus_client": "stack",
-}
 
 
 class Announced(Protocol):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from everbrook.server.restart import Report
 
 logger = logging.getLogger(__name__)
+LOOK_SECS = 0.05
+INSTEAD = "a restart would lose every stream; stop the server and start it again"
 
 
 def occupy_standard_streams() -> None:
@@ -61,10 +63,6 @@ def serve(profile: str | None, config_file: Path | None, *, check: bool, **flags
         # The address is taken, forbidden or unknown, or the data folder can't be used: the user's to solve, and a
         # traceback does not help.
         raise click.ClickException(str(error)) from error
-
-
-LOOK_SECS = 0.05
-INSTEAD = "a restart would lose every stream; stop the server and start it again"
 
 
 @click.command()

@@ -22,6 +22,8 @@ SKEW_SECS = 5.0
 TIMEOUT_SECS = 5.0
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - what is listened on, not by us
 _OK = 200
+SOON_DAYS = 14
+FETCH_SECS = 10.0
 
 
 def check_port(settings: Settings, *, timeout_secs: float = TIMEOUT_SECS) -> Iterator[Finding]:
@@ -142,10 +144,6 @@ def _skew_secs(date: str | None) -> float | None:
         return time.time() - parsedate_to_datetime(date or "").timestamp() - 0.5
     except ValueError:
         return None
-
-
-SOON_DAYS = 14
-FETCH_SECS = 10.0
 
 
 def check_tls(settings: Settings) -> Iterator[Finding]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from everbrook.client.models import Head, StreamInfo
 
 SHORTHANDS = {"json": "application/json", "text": "text/plain", "binary": "application/octet-stream"}
+TITLES = ("status", "content type", "bytes", "tail", "last write", "stream")
+NUMBERS = frozenset({2, 3})
 
 
 class Lifetime(TypedDict):
@@ -221,10 +223,6 @@ def fork(source: str, name: str, bucket: str | None, *, as_json: bool, **branch:
         print_json({"source": source} | describe(name, found))
     else:
         click.echo(f"forked {made.url} at {found.offset}")
-
-
-TITLES = ("status", "content type", "bytes", "tail", "last write", "stream")
-NUMBERS = frozenset({2, 3})
 
 
 @click.command()

@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 
 _STOP_TIMEOUT_SECS = 120.0
 _NAMES = ", ".join(part.name for part in PARTS)
+_PORT_OPTIONS = (
+    ("server", "--port"),
+    ("postgres", "--postgres-port"),
+    ("envoy", "--envoy-port"),
+    ("envoy", "--envoy-admin-port"),
+)
+_COLOURS = {State.READY: "green", State.FAILING: "red", State.RESTARTING: "yellow", State.STOPPED: "bright_black"}
+_UNDER_WAY = frozenset({State.STARTING, State.RESTARTING, State.STOPPING})
+
 
 data_dir_option = click.option(
     "--data-dir",
@@ -148,14 +157,6 @@ def _end(process: int, data_dir: Path) -> None:
         time.sleep(0.1)
 
 
-_PORT_OPTIONS = (
-    ("server", "--port"),
-    ("postgres", "--postgres-port"),
-    ("envoy", "--envoy-port"),
-    ("envoy", "--envoy-admin-port"),
-)
-
-
 def _ports(chosen: set[str], *given: int) -> tuple[int, ...]:
     """Give each part a port of its own."""
     options: dict[int, str] = {}
@@ -204,10 +205,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-_COLOURS = {State.READY: "green", State.FAILING: "red", State.RESTARTING: "yellow", State.STOPPED: "bright_black"}
-_UNDER_WAY = frozenset({State.STARTING, State.RESTARTING, State.STOPPING})
 
 
 class Lines:
