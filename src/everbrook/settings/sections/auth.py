@@ -33,73 +33,85 @@ class AuthSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         KeySet,
         Meta(
             description=(
-                "The key set (JWKS) by which tokens (JWT) are verified: a file, or the URL of an issuer. "
-                "Needs `auth.issuer` and `auth.audience`. Empty: no tokens are taken."
+                "The key set (JWKS) that verifies tokens (JWT): a file, or the URL of an issuer. Needs "
+                "`auth.issuer` and `auth.audience`. Empty: tokens are not accepted."
             )
         ),
     ] = ""
-    issuer: Annotated[Claim, Meta(description="Who must have issued a token: its claim `iss`.")] = ""
+    issuer: Annotated[Claim, Meta(description="The required issuer of a token, its claim `iss`.")] = ""
     audience: Annotated[
         Claim,
-        Meta(description="For whom a token must be: one of its claim `aud`. `*`: it is not looked at."),
+        Meta(description="The required audience of a token, in its claim `aud`. `*`: any."),
     ] = ""
     algorithms: Annotated[
         Algorithms,
         Meta(
             description=(
-                "Algorithms that a token may be signed with. `HS256`, `HS384` and `HS512` share a secret with the "
-                "issuer: only from a file, and beside no others."
+                "Signature algorithms that a token may have. `HS256`, `HS384` and `HS512` use a secret shared "
+                "with the issuer: the key set must be a file, and other algorithms can't be listed with them."
             )
         ),
     ] = "RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA"
     leeway_secs: Annotated[
         Seconds,
-        Meta(description="By how much the clocks of issuer and server may differ: a token is good for so much longer."),
+        Meta(
+            description=(
+                "Tolerated difference between the clocks of issuer and server: tokens stay valid for this long "
+                "after they expire."
+            )
+        ),
     ] = 10.0
     jwks_refresh_secs: Annotated[
         PositiveSeconds,
         Meta(
             description=(
-                "After how long a key set from a URL is fetched again. While that fails, the one that is known goes "
-                "on being used. A key that is not in it is asked for at once, but at most once a minute."
+                "How often a key set from a URL is fetched. If that fails, the last one stays in use. A token "
+                "with an unknown key triggers a fetch at once, but at most once a minute."
             )
         ),
     ] = 300.0
     scope_claim: Annotated[
         Names,
-        Meta(description="Claims that may hold the scopes of a token, as a text or a list: the first that it has."),
+        Meta(
+            description=(
+                "Claims that may hold the scopes of a token, as a text or a list. The first one that the token "
+                "has counts."
+            )
+        ),
     ] = "scope,scopes,permissions"
     default_scopes: Annotated[
         Scopes,
         Meta(
             description=(
-                "What those may do whose identity comes without scopes: tokens that have no such claim, identities "
-                "from a proxy, client certificates. `{sub}` stands for their subject."
+                "Scopes of identities that come without any: tokens without such a claim, identities from a "
+                "proxy, client certificates. `{sub}` stands for the subject."
             )
         ),
     ] = ""
     public_read: Annotated[
-        Prefixes, Meta(description="Paths that everybody may read, and all below them, without any identity.")
+        Prefixes, Meta(description="Paths that anyone may read without an identity, with everything below them.")
     ] = ""
     trusted_proxies: Annotated[
         Networks,
         Meta(
             description=(
-                "Addresses of proxies whose word for an identity is taken, from `auth.identity_header`. "
-                "From anybody else that header means nothing. Needs `auth.default_scopes`."
+                "Addresses of proxies that are trusted to state an identity in `auth.identity_header`. From other "
+                "clients that header is ignored. Needs `auth.default_scopes`."
             )
         ),
     ] = ""
     identity_header: Annotated[
-        HeaderName, Meta(description="The header in which a trusted proxy says who asks, as Envoy does.")
+        HeaderName, Meta(description="The header in which a trusted proxy, such as Envoy, states the identity.")
     ] = "X-JWT-Sub"
     api_keys_path: Annotated[
         FilePath,
-        Meta(description="The file of API keys that `everbrook apikey` writes. Empty: no API keys are taken."),
+        Meta(description="The file of API keys that `everbrook apikey` writes. Empty: API keys are not accepted."),
     ] = ""
     url_keys_path: Annotated[
         FilePath,
-        Meta(description="The file of keys that `everbrook sign` signs URLs with. Empty: no signed URLs are taken."),
+        Meta(
+            description="The file of keys with which `everbrook sign` signs URLs. Empty: signed URLs are not accepted."
+        ),
     ] = ""
 
     @property

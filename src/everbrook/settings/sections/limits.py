@@ -55,8 +55,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count | None,
         Meta(
             description=(
-                "Bytes that all streams and snapshots together may hold, in every mode; what would add more is "
-                "answered 413. Bytes are counted as they were sent. Unset: no limit, and nothing is counted."
+                "Bytes that all streams and snapshots together may hold, in every mode; a request that would "
+                "exceed them is answered 413. Bytes count as they were sent. Unset: no limit, and nothing is "
+                "counted."
             ),
             examples=[1024 * 1024 * 1024],
         ),
@@ -65,8 +66,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Bytes that the streams and snapshots of a bucket may hold which has no quota of its own, beside them "
-                "its subscriptions, and its producers in memory; more is answered 413. `0`: no limit."
+                "Bytes that the streams, snapshots and subscriptions of a bucket may hold if it has no quota of "
+                "its own, in memory mode also its producers; a request beyond is answered 413. `0`: no limit."
             )
         ),
     ] = 0
@@ -74,8 +75,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Size,
         Meta(
             description=(
-                "Streams that may be in a bucket which has no quota of its own, and beside them subscriptions; one "
-                "more is answered 413. `0`: no limit."
+                "Streams and subscriptions that a bucket may have if it has no quota of its own; one more is "
+                "answered 413. `0`: no limit."
             )
         ),
     ] = 0
@@ -92,9 +93,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(
             description=(
-                "Bytes of one answer to a catch-up read: as many whole messages as fit, at least one. A large one is "
-                "sent part by part, as the client takes it. The official TypeScript client stops after the first "
-                "answer with `live: false`. Frames, SSE and long-polls have at most 1 MiB at a time."
+                "Bytes of one response to a catch-up read: as many whole messages as fit, at least one. A large "
+                "response is sent in parts, as the client reads them. The official TypeScript client stops after "
+                "the first response with `live: false`. Frames, SSE and long-polls have at most 1 MiB at a time."
             )
         ),
     ] = 16 * 1024 * 1024
@@ -102,8 +103,9 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(
             description=(
-                "Bytes of requests and answers that are held for all connections together: bodies that are arriving, "
-                "and what clients do not read. Beyond it the slowest are dropped, and further bodies answered 503."
+                "Bytes of requests and responses that all connections together may buffer: arriving bodies, and "
+                "what clients do not read. Beyond it the slowest connections are closed, and further bodies are "
+                "answered 503."
             )
         ),
     ] = 1024 * 1024 * 1024
@@ -173,14 +175,14 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = 0
     burst_secs: Annotated[
         PositiveSeconds,
-        Meta(description="So many seconds' worth of a rate may come at once, by whoever was silent for as long."),
+        Meta(description="A client that was idle may send this many seconds' worth of a rate at once."),
     ] = 10.0
     overload_wait_secs: Annotated[
         Seconds,
         Meta(
             description=(
-                "How long requests may wait for their turn; while they wait longer, some are answered 503. `0`: as "
-                "long as they must."
+                "How long requests may wait for their turn. While they wait longer, some are answered 503. `0`: "
+                "no bound."
             )
         ),
     ] = 0.25
@@ -188,8 +190,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Seconds,
         Meta(
             description=(
-                "How long a change may take to become durable; while one takes longer, some requests are answered "
-                "503. `0`: as long as it must."
+                "How long a change may take to become durable. While one takes longer, some requests are answered "
+                "503. `0`: no bound."
             )
         ),
     ] = 0.25
@@ -200,8 +202,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(
             description=(
-                "Streams before a fork in its chain: a fork of a fork has two. A deeper one is answered 409; those "
-                "that are there stay readable."
+                "Streams before a fork in its chain: a fork of a fork has two. A deeper fork is answered 409; "
+                "existing ones stay readable."
             )
         ),
     ] = 64
@@ -214,8 +216,8 @@ class LimitSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Count,
         Meta(
             description=(
-                "Bytes of a wake stream beyond which no wake is written to it; its subscriptions then say so. The "
-                "limits of streams and buckets do not stop wakes."
+                "Bytes of a wake stream beyond which no wake is appended to it; its subscriptions then report a "
+                "problem. The limits of streams and buckets do not stop wakes."
             )
         ),
     ] = 64 * 1024 * 1024

@@ -14,12 +14,12 @@ Name = Annotated[str, Meta(extra={EXPECTED: "a name"})]
 class MetricsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `/metrics` tells, and whom."""
 
-    enabled: Annotated[Switch, Meta(description="Whether there is `/metrics`, and requests are counted for it.")] = True
+    enabled: Annotated[Switch, Meta(description="Whether `/metrics` exists and requests are counted for it.")] = True
     public: Annotated[
         Switch,
         Meta(
             description=(
-                "Whether anybody may read `/metrics` where auth is configured; else only who has `admin` may. "
+                "Whether anyone may read `/metrics` if auth is configured; otherwise it takes the verb `admin`. "
                 "Without auth it is open."
             )
         ),
@@ -41,21 +41,21 @@ class AuditSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         AuditTarget,
         Meta(
             description=(
-                "Where creates, deletes, reloads and refusals of rights are written down. `log`: with everything else, "
-                "by the logger `everbrook.audit`. `file`: in `audit.path`, a JSON object a line."
+                "Where creates, deletes, reloads and refused rights are recorded. `log`: in the log, by the "
+                "logger `everbrook.audit`. `file`: in `audit.path`, a JSON object per line."
             )
         ),
     ] = AuditTarget.OFF
-    path: Annotated[FilePath, Meta(description="The audit file. Its folder must be there. SIGHUP opens it anew.")] = (
+    path: Annotated[FilePath, Meta(description="The audit file. Its folder must exist. SIGHUP reopens it.")] = (
         "./data/audit.log"
     )
     max_file_bytes: Annotated[
-        Count, Meta(description="From this size on, the audit file is put aside as `.1`, `.2` and so on.")
+        Count, Meta(description="Size from which the audit file is rotated to `.1`, `.2` and so on.")
     ] = 64 * 1024 * 1024
-    keep_files: Annotated[Count, Meta(description="How many audit files that were put aside are kept.")] = 5
+    keep_files: Annotated[Count, Meta(description="How many rotated audit files are kept.")] = 5
     max_refusals_per_sec: Annotated[
         Count,
-        Meta(description="Refusals that are written down within a second; of the others only their number is."),
+        Meta(description="Refusals recorded per second; the others are only counted."),
     ] = 20
 
 
@@ -64,11 +64,11 @@ class TraceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     endpoint: Annotated[
         TraceUrl,
-        Meta(description="URL that takes traces (OTLP over HTTP). Empty: none are made. Needs the extra `otel`."),
+        Meta(description="URL that receives traces (OTLP over HTTP). Empty: no traces. Needs the extra `otel`."),
     ] = ""
     sample_ratio: Annotated[
         Ratio,
-        Meta(description="Which part of the requests is traced that do not say themselves whether they are."),
+        Meta(description="The fraction of requests to trace, among those whose caller does not decide it."),
     ] = 1.0
     service_name: Annotated[Name, Meta(description="The name of this service in traces.")] = "everbrook"
 
@@ -108,8 +108,8 @@ class RequestLog(Choice):
 class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is logged, and how."""
 
-    level: Annotated[LogLevel, Meta(description="How much is logged where no log filter wins.")] = LogLevel.INFO
-    rust_log: Annotated[Filter, Meta(description="Levels by logger; wins over a `log.level` of the same place.")] = (
+    level: Annotated[LogLevel, Meta(description="How much is logged if no log filter overrides it.")] = LogLevel.INFO
+    rust_log: Annotated[Filter, Meta(description="Levels by logger; overrides a `log.level` of the same layer.")] = (
         "info"
     )
     format: Annotated[LogFormat, Meta(description="`text` for people, `json` for machines: one object a line.")] = (
@@ -119,12 +119,12 @@ class LogSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         RequestLog,
         Meta(
             description=(
-                "Which requests the logger `everbrook.access` tells of. `errors`: those answered 5xx. "
-                "`slow`: also those that took longer than `log.slow_request_secs`. `all`: every one."
+                "Which requests the logger `everbrook.access` records. `errors`: those answered 5xx. `slow`: also "
+                "those that took longer than `log.slow_request_secs`. `all`: every one."
             )
         ),
     ] = RequestLog.OFF
     slow_request_secs: Annotated[
         Seconds,
-        Meta(description="From when on a request is slow. Live reads wait by their nature, and never are."),
+        Meta(description="Duration from which a request is slow. Live reads never are, because they wait by design."),
     ] = 1.0

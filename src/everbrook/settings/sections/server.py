@@ -46,21 +46,21 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Root,
         Meta(
             description=(
-                "Path under which streams live, as `Location` headers and webhooks tell it. "
-                "They are below `/v1/stream/` as well."
+                "Path of the stream root in `Location` headers and webhooks. Streams can be reached below "
+                "`/v1/stream/` as well."
             )
         ),
     ] = "/v1/stream/"
     stream_root_alias: Annotated[
-        RootOrNone, Meta(description="Another path under which streams are found. Empty: none.")
+        RootOrNone, Meta(description="Another path below which streams can be reached. Empty: none.")
     ] = "/v1/streams/"
     ttl: Annotated[
         TtlRule,
         Meta(
             description=(
-                "From when on `Stream-TTL` counts. `sliding`: from the last read or write, as in today's protocol; "
-                "HEAD tells the whole window. `fixed`: from the creation, as in earlier texts; HEAD tells what is "
-                "left. A stream keeps the rule by which it was created."
+                "What `Stream-TTL` counts from. `sliding`: the last read or write, as in the current protocol; "
+                "HEAD returns the whole TTL. `fixed`: the creation, as in earlier texts; HEAD returns the rest. A "
+                "stream keeps the rule under which it was created."
             )
         ),
     ] = TtlRule.SLIDING
@@ -72,8 +72,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Seconds,
         Meta(
             description=(
-                "After how long an SSE response ends so that the client reconnects, "
-                "which lets a CDN collapse readers into one. `0`: never."
+                "Duration of an SSE response. After it the client reconnects, which lets a CDN collapse readers "
+                "into one. `0`: no bound."
             )
         ),
     ] = 60.0
@@ -90,8 +90,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Seconds,
         Meta(
             description=(
-                "How long a request's head may take to arrive, and by how much its body may be later than "
-                "`server.min_body_bytes_per_sec` asks; then it is answered 408. `0`: no bound."
+                "How long the head of a request may take to arrive, and how far its body may fall behind "
+                "`server.min_body_bytes_per_sec`; after that the answer is 408. `0`: no bound."
             )
         ),
     ] = 30.0
@@ -99,19 +99,22 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Size,
         Meta(
             description=(
-                "Bytes a second at which the body of a request must arrive, after `server.request_timeout_secs` in "
-                "which it may be slower. `0`: any progress will do."
+                "Bytes per second at which the body of a request must arrive, after an allowance of "
+                "`server.request_timeout_secs`. `0`: any progress is enough."
             )
         ),
     ] = 500
     slow_reader_timeout_secs: Annotated[
         Seconds,
         Meta(
-            description="How long a client may read nothing of a pending response before it is dropped. `0`: no bound."
+            description=(
+                "How long a client may read nothing of a pending response before its connection is closed. `0`: "
+                "no bound."
+            )
         ),
     ] = 30.0
     shutdown_grace_secs: Annotated[
-        Seconds, Meta(description="How long a stopping server waits for requests that are under way.")
+        Seconds, Meta(description="How long a stopping server waits for running requests.")
     ] = 10.0
 
 
@@ -151,31 +154,31 @@ class TlsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         PemPath,
         Meta(
             description=(
-                "PEM file of the certificate, with those between it and its authority. Set together with "
-                "`tls.key_path`, the server speaks `https` only. Empty: it speaks `http` only."
+                "PEM file of the certificate, followed by intermediate certificates. With `tls.key_path`, the "
+                "server speaks `https` only. Empty: it speaks `http` only."
             )
         ),
     ] = ""
     key_path: Annotated[
         PemPath, Meta(description="PEM file of the private key of the certificate, without a passphrase.")
     ] = ""
-    min_version: Annotated[TlsVersion, Meta(description="The oldest version of TLS that is spoken.")] = (
+    min_version: Annotated[TlsVersion, Meta(description="The oldest version of TLS that is accepted.")] = (
         TlsVersion.TLS_1_2
     )
     client_certificates: Annotated[
         ClientCertificates,
         Meta(
             description=(
-                "Whether clients show a certificate of an authority in `tls.client_ca_path`: never, "
-                "if they like, or always. Its common name is their identity."
+                "Whether a client presents a certificate of an authority in `tls.client_ca_path`: never, "
+                "optionally, or always. Its common name is the identity of the client."
             )
         ),
     ] = ClientCertificates.OFF
     client_ca_path: Annotated[
-        PemPath, Meta(description="PEM file of the authorities whose client certificates are good.")
+        PemPath, Meta(description="PEM file of the authorities whose client certificates are accepted.")
     ] = ""
     handshake_timeout_secs: Annotated[
-        PositiveSeconds, Meta(description="How long a client may take until its connection is encrypted.")
+        PositiveSeconds, Meta(description="How long the TLS handshake of a client may take.")
     ] = 10.0
 
     @property
@@ -211,18 +214,18 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         ),
     ] = False
     connect_timeout_secs: Annotated[
-        PositiveSeconds, Meta(description="How long a connection to a receiver may take to come about.")
+        PositiveSeconds, Meta(description="How long connecting to a receiver may take.")
     ] = 5.0
     timeout_secs: Annotated[
-        PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery has failed.")
+        PositiveSeconds, Meta(description="How long a receiver may take to answer before the delivery fails.")
     ] = 30.0
     max_concurrent: Annotated[
         Count,
         Meta(
             description=(
-                "Slots for concurrent deliveries. A quarter is reserved for buckets without a running delivery. Of the "
-                "rest a bucket takes a slot only while it holds fewer than are free; a bucket that is alone gets half "
-                "of them. The base surface counts as a bucket."
+                "Slots for concurrent deliveries. A quarter is reserved for buckets without a running delivery. A "
+                "bucket takes one of the others only while it holds fewer than are free, so a bucket alone gets "
+                "half of them. The base surface counts as a bucket."
             )
         ),
     ] = 100
@@ -230,8 +233,8 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Count,
         Meta(
             description=(
-                "How long the public half of a signing key stays published after a rotation: "
-                "longer than receivers accept a signature, and than a delivery may take."
+                "How long the public half of a signing key stays published after a rotation. It must be longer "
+                "than receivers accept a signature, and than a delivery may take."
             )
         ),
     ] = 900

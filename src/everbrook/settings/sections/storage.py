@@ -39,15 +39,20 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         StorageMode,
         Meta(
             description=(
-                "What an acknowledged append survives. `memory`: nothing, streams are gone with the process. "
-                "`file-fast`: the end of the process. `file-durable`: the end of the machine. "
-                "`acid`, also called `redb`: the end of the machine, each change entirely or not at all."
+                "What an acknowledged append survives. `memory`: nothing, streams end with the process. "
+                "`file-fast`: the end of the process. `file-durable`: the end of the machine. `acid`, also called "
+                "`redb`: the end of the machine, and each change is atomic."
             )
         ),
     ] = StorageMode.ACID
     data_dir: Annotated[
         Folder,
-        Meta(description="Where the durable modes keep streams. Made if missing; one server at a time uses it."),
+        Meta(
+            description=(
+                "The folder in which the durable modes keep streams. It is made if it is missing; one server at a "
+                "time uses it."
+            )
+        ),
     ] = "./data/streams"
     acid_shard_count: Annotated[
         ShardCount,
@@ -62,8 +67,9 @@ class StorageSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Switch,
         Meta(
             description=(
-                "Whether the server may start although `storage.data_dir` holds a store that the mode does not use, as "
-                "one of another mode beside `memory`. Else it refuses, so that nobody takes their streams for lost."
+                "Whether the server may start although `storage.data_dir` holds a store that the mode does not "
+                "use: any in `memory`, else that of another mode. By default it refuses, so that its streams do "
+                "not seem lost."
             )
         ),
     ] = False
