@@ -53,7 +53,7 @@ def test_a_fold_is_told_from_a_stream_by_its_key(tmp_path: Path) -> None:
         ('fold = "f", stream = "a"', "jobs.fold.source: fold must name a module and a function in it"),
         ('fold = 1, stream = "a"', "jobs.fold.source.fold: must be true or false or a text that is not empty, got 1"),
         ('fold = true, stream = "a", when_log_is = 0', "jobs.fold.source.when_log_is: must be a number above 0, got 0"),
-        ('fold = true, stream = "a", every = "soon"', "jobs.fold.source: every must be a time such as 30s"),
+        ('fold = true, stream = "a", every = "soon"', "jobs.fold.source: every must be a number and a unit, such as"),
         ('fold = true, stream = "a", histroy = "drop"', "jobs.fold.source.histroy: there is no such key; did you mean"),
         ('fold = true, stream = "a", history = "cut"', 'jobs.fold.source.history: must be "drop" or "keep", got'),
         (
