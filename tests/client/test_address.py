@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from everbrook.client.address import Server, parse_server, part_of
+from everbrook.client.environment import DEFAULT_URL, server_url
 
 SERVER = parse_server("http://host:4437")
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
@@ -17,6 +18,23 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(
 @pytest.mark.parametrize("url", ["http://host", " http://host/\n", "http://host/v1/stream", "http://host/v1/stream/"])
 def test_a_server_is_known_by_its_origin_or_its_stream_root(url: str) -> None:
     assert parse_server(url).streams.stream("chat/1") == "http://host/v1/stream/chat/1"
+
+
+@pytest.mark.parametrize(
+    "given, variables, expected",
+    [
+        ("http://given", {"FIRST_URL": "http://first", "EVERBROOK_URL": "http://usual"}, "http://given"),
+        (None, {"FIRST_URL": "http://first", "EVERBROOK_URL": "http://usual"}, "http://first"),
+        (None, {"FIRST_URL": "", "EVERBROOK_URL": "http://usual"}, "http://usual"),
+        ("", {"FIRST_URL": "", "EVERBROOK_URL": ""}, DEFAULT_URL),
+    ],
+)
+def test_the_url_of_the_server_is_given_or_from_the_environment(
+    given: str | None, variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert server_url(given, "FIRST_URL") == expected
 
 
 def test_a_server_may_be_below_a_path() -> None:

@@ -65,11 +65,8 @@ class Producer(Generic[T]):
         self._look_up = None if known_new or auto_claim else look_up
         self._resumes = resume
         self._opening = Condition()
-        if epoch is None:
-            # The time is above every epoch that a producer of this id has claimed. If a clock was wrong and it is not,
-            # the first append is fenced, and the next epoch is claimed.
-            epoch = time_ns() // 1000 if auto_claim else 0
-        self._production = Production(f"everbrook-{uuid4()}" if id is None else id, epoch, seq, batching)
+        name = f"everbrook-{uuid4()}" if id is None else id
+        self._production = Production(name, _first_epoch(epoch, auto_claim=auto_claim), seq, batching)
         self._changed = Condition()
         self._delivery = Delivery(
             transport,
@@ -297,3 +294,14 @@ class Producer(Generic[T]):
         with self._changed:
             self._error = self._error or error
             self._changed.notify_all()
+
+
+def _first_epoch(given: int | None, *, auto_claim: bool) -> int:
+    """Choose the epoch of the first append.
+
+    The time in microseconds is above every epoch that a producer of this id has claimed. If a clock was wrong and it is
+    not, the first append is fenced, and the next epoch is claimed.
+    """
+    if given is None:
+        return time_ns() // 1000 if auto_claim else 0
+    return given
