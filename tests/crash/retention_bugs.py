@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from everbrook.engine import Engine
-from everbrook.engine.uploads import Finished, Upload
+from everbrook.engine.blobs import Finished, Upload
 from everbrook.protocol import WHOLE, Change, Cut, Fork, Head, Identity, Kept, PublishSnapshot, Snapshot, Write
 from everbrook.protocol.errors import NotFound, StreamGone
 from everbrook.storage import DurableStorage, Storage, packing

@@ -6,7 +6,7 @@ from random import Random
 from msgspec.structs import replace
 
 from everbrook.engine import Engine
-from everbrook.engine.uploads import Upload
+from everbrook.engine.blobs import Upload
 from everbrook.protocol import Command, PublishSnapshot
 from everbrook.protocol.errors import ProtocolError
 

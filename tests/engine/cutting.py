@@ -5,7 +5,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from msgspec import Struct
 
 from everbrook.engine import Stream
-from everbrook.engine.uploads import Upload
+from everbrook.engine.blobs import Upload
 from everbrook.protocol import CreateBucket, DeleteSnapshot, PublishSnapshot, Retain, Retention, Trim, bucket_record
 from everbrook.protocol.errors import ProtocolError, Unavailable
 from tests.engine.commanding import CommandingMachine, attempt, places, policies, positions, rarely, with_streams

@@ -1,9 +1,9 @@
 """An engine on a storage and a time that the test holds in its hands, and short ways to command it."""
 
 from everbrook.engine import Engine, EngineTuning, Stream
+from everbrook.engine.blobs import Upload
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import DEFAULT_TUNING
-from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Held
 from everbrook.protocol import (
     Append,

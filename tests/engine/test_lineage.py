@@ -108,7 +108,7 @@ def test_a_sub_offset_reaches_only_into_what_the_source_itself_has(rig: Rig) -> 
     rig.fork(b"g", b"f", 0, 2, body=b"!")
     assert rig.content(b"g") == b"he!"
     stream = rig.open(b"f")
-    assert [stream.append_end(offset) for offset in range(3)] == [3, 3, 3]
+    assert [stream.lineage.append_end(offset) for offset in range(3)] == [3, 3, 3]
 
 
 def test_a_cut_before_a_sources_own_part_is_a_boundary_too(rig: Rig) -> None:
@@ -116,8 +116,8 @@ def test_a_cut_before_a_sources_own_part_is_a_boundary_too(rig: Rig) -> None:
     rig.fork(b"b", b"a", body=b"b")
     rig.fork(b"c", b"b", 0, 3, body=b"c")
     stream = rig.open(b"c")
-    assert [stream.boundary_after(offset) for offset in range(4)] == [3, 3, 3, 4]
-    assert [stream.append_end(offset) for offset in range(4)] == [3, 3, 3, 4]
+    assert [stream.lineage.boundary_after(offset) for offset in range(4)] == [3, 3, 3, 4]
+    assert [stream.lineage.append_end(offset) for offset in range(4)] == [3, 3, 3, 4]
 
 
 def test_a_sub_offset_counts_the_messages_of_one_append(rig: Rig) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from everbrook.engine.blobs import Upload
 from everbrook.engine.limits import Limits
-from everbrook.engine.uploads import Upload
 from everbrook.protocol import PublishSnapshot, Snapshot
 from everbrook.protocol.errors import Unavailable
 from everbrook.storage import MemoryBlobReader, MemoryBlobs, MemoryStorage, StorageFull

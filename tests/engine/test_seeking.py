@@ -90,11 +90,13 @@ def test_every_boundary_is_where_the_messages_end(tree: Tree) -> None:
     """§8: also those that a fork's divergence point makes, and those on their way."""
     for naive, stream in tree.pairs():
         tail = naive.head.tail
-        assert [stream.is_boundary(at) for at in range(tail + 1)] == [naive.is_boundary(at) for at in range(tail + 1)]
+        assert [stream.lineage.is_boundary(at) for at in range(tail + 1)] == [
+            naive.is_boundary(at) for at in range(tail + 1)
+        ]
         for offset in range(tail):
-            assert stream.boundary_at_or_before(offset) == naive.boundary_at_or_before(offset)
-            assert stream.boundary_after(offset) == naive.boundary_after(offset)
-            assert stream.append_end(offset) == naive.append_end(offset)
+            assert stream.lineage.boundary_at_or_before(offset) == naive.boundary_at_or_before(offset)
+            assert stream.lineage.boundary_after(offset) == naive.boundary_after(offset)
+            assert stream.lineage.append_end(offset) == naive.append_end(offset)
 
 
 @generated
@@ -114,7 +116,7 @@ def test_going_back_counts_messages(tree: Tree) -> None:
         boundaries = (0, *naive.ends)
         for offset, bound, count in product(boundaries, boundaries, range(len(boundaries) + 1)):
             if bound <= offset:
-                assert stream.seek(offset, -count, bound) == naive.seek(offset, -count, bound)
+                assert stream.lineage.seek(offset, -count, bound) == naive.seek(offset, -count, bound)
 
 
 @generated
@@ -125,7 +127,7 @@ def test_going_on_counts_messages(tree: Tree) -> None:
         boundaries = [at for at in (0, *naive.ends) if at <= stream.committed.tail]
         for offset, bound, count in product(boundaries, boundaries, range(len(boundaries) + 1)):
             if offset <= bound:
-                assert stream.seek(offset, count, bound) == naive.seek(offset, count, bound)
+                assert stream.lineage.seek(offset, count, bound) == naive.seek(offset, count, bound)
 
 
 @generated
@@ -135,7 +137,7 @@ def test_the_first_message_since_a_time_is_found(tree: Tree) -> None:
         boundaries = (0, *naive.ends)
         for start, end, time in product(boundaries, boundaries, {0, *naive.times, tree.now + 1}):
             if start <= end:
-                assert stream.first_since(start, end, time) == naive.first_since(start, end, time)
+                assert stream.lineage.first_since(start, end, time) == naive.first_since(start, end, time)
 
 
 @generated
@@ -158,8 +160,8 @@ def test_a_message_that_a_fork_cuts_counts_as_one(rig: Rig) -> None:
     rig.fork(b"f", b"a", 5, 2, body=b"x")
     stream = rig.open(b"f")
     assert list(stream.lineage.messages(0, 8).ends) == [5, 7, 8]
-    assert [stream.seek(8, -count, 0) for count in range(4)] == [8, 7, 5, 0]
-    assert [stream.seek(0, count, 8) for count in range(5)] == [0, 5, 7, 8, 8]
+    assert [stream.lineage.seek(8, -count, 0) for count in range(4)] == [8, 7, 5, 0]
+    assert [stream.lineage.seek(0, count, 8) for count in range(5)] == [0, 5, 7, 8, 8]
 
 
 def test_what_was_cut_is_not_sought(rig: Rig) -> None:
@@ -169,5 +171,5 @@ def test_what_was_cut_is_not_sought(rig: Rig) -> None:
         rig.append(b"a", b"2")
     rig.publish(b"a", 3)
     stream = rig.open(b"a")
-    assert [stream.seek(5, -count, 3) for count in (1, 2, 9)] == [4, 3, 3]
-    assert stream.first_since(3, 5, 0) == 3
+    assert [stream.lineage.seek(5, -count, 3) for count in (1, 2, 9)] == [4, 3, 3]
+    assert stream.lineage.first_since(3, 5, 0) == 3

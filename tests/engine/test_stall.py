@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.stall import stack_of
 from everbrook.engine.tuning import CommitTuning
+from everbrook.engine.watchdogs import stack_of
 from everbrook.storage import StorageFull
 from tests.engine.rig import DelayedRig
 

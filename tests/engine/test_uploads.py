@@ -4,9 +4,9 @@ from hashlib import sha256
 
 import pytest
 
+from everbrook.engine.blobs import Upload
 from everbrook.engine.limits import Limits
 from everbrook.engine.tuning import UploadTuning
-from everbrook.engine.uploads import Upload
 from everbrook.protocol import PublishSnapshot
 from everbrook.protocol.errors import (
     InvalidOffset,

@@ -70,6 +70,10 @@ class KeptStream:
     times: list[int] = field(default_factory=list)
     producers: dict[bytes, Producer] = field(default_factory=dict)
 
+    @property
+    def boundaries(self) -> "KeptStream":
+        return self
+
     def producer(self, producer_id: bytes) -> Producer | None:
         return self.producers.get(producer_id)
 

@@ -47,7 +47,7 @@ def test_a_server_whose_lock_was_removed_stops_writing(tmp_path: Path, mode: str
 def test_a_server_that_loses_its_folder_while_it_starts_does_not_serve(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL, logger="everbrook.engine.ownership")
+    caplog.set_level(logging.CRITICAL, logger="everbrook.engine.watchdogs")
     settings = configured(storage__mode=StorageMode.ACID, storage__data_dir=str(tmp_path))
 
     async def start() -> None:

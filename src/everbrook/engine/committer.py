@@ -18,9 +18,9 @@ from msgspec import Struct
 from everbrook.engine.clock import Clock, Timer
 from everbrook.engine.commit_thread import CommitThread, Worker
 from everbrook.engine.faults import Callback, Faults
-from everbrook.engine.stall import StallWatch, stack_of
 from everbrook.engine.stats import Commits
 from everbrook.engine.tuning import DEFAULT_TUNING, CommitTuning
+from everbrook.engine.watchdogs import StallWatch, stack_of
 from everbrook.protocol.errors import Unavailable
 from everbrook.protocol.state import Change
 from everbrook.storage.api import Storage, StorageFull

@@ -12,28 +12,26 @@ from typing import overload
 
 from msgspec.structs import replace
 
+from everbrook.engine.blobs import Upload
 from everbrook.engine.buckets import Buckets
-from everbrook.engine.capacity import Capacity
 from everbrook.engine.clock import Clock, Incarnations, Scheduler
 from everbrook.engine.commit_thread import Worker
 from everbrook.engine.committer import CommitCallbacks, Committer, Parked
-from everbrook.engine.durable_changes import DurableChanges
 from everbrook.engine.expiry import Expiry
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.limits import Limits
 from everbrook.engine.listing import Listing
-from everbrook.engine.ownership import Ownership
-from everbrook.engine.quotas import Quotas
+from everbrook.engine.quotas import Capacity, Quotas
 from everbrook.engine.readers import Readers
-from everbrook.engine.recent_changes import Ended, RecentChanges, end_of
+from everbrook.engine.recent_changes import DurableChanges, Ended, RecentChanges, end_of
 from everbrook.engine.reclaim import Reclaimer
 from everbrook.engine.records import QUOTA_RECORDS
 from everbrook.engine.stats import EngineStats
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import DEFAULT_TUNING, EngineTuning
 from everbrook.engine.turns import Turns
-from everbrook.engine.uploads import Upload
 from everbrook.engine.usage import Usage
+from everbrook.engine.watchdogs import Ownership
 from everbrook.protocol.commands import (
     Append,
     Appended,

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from everbrook.engine.blobs import OpenBlobs
 from everbrook.engine.clock import Clock
 from everbrook.engine.faults import Faults
 from everbrook.engine.feed import Batch, Feed, Reader
 from everbrook.engine.limits import Limits
-from everbrook.engine.open_blobs import OpenBlobs
 from everbrook.engine.stream import Stream
 from everbrook.engine.streams import Streams
 from everbrook.engine.tuning import FeedTuning

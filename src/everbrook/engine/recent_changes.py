@@ -1,9 +1,8 @@
-"""Recent changes: which streams changed, in the order of their last change, for clients that poll.
+"""Durable changes: who hears of them, and which streams changed recently, for clients that poll.
 
-Each end of a stream is a change of its own, so that a client learns of all streams that have had a name since.
-
-Nothing is recorded before the first client asks. Changes of an earlier run of the server, or too long ago, are not
-known: then the client must list everything again.
+Recent changes are in the order of each stream's last change. Each end of a stream is a change of its own, so that a
+client learns of all streams that have had a name since. Nothing is recorded before the first client asks. Changes of an
+earlier run of the server, or too long ago, are not known: then the client must list everything again.
 """
 
 import re
@@ -13,9 +12,12 @@ from itertools import islice
 
 from msgspec import Struct
 
+from everbrook.engine.expiry import Expiry
+from everbrook.engine.faults import Callback, Faults
+from everbrook.engine.stream import Stream
 from everbrook.engine.tuning import RecentChangesTuning
 from everbrook.protocol.errors import InvalidQuery, TokenGone, quoted
-from everbrook.protocol.state import Head
+from everbrook.protocol.state import Drop, Edit, Head, Write
 
 _TOKEN = re.compile(r"([0-9a-f]{1,16})-([0-9]{1,16})")
 
@@ -122,3 +124,40 @@ class RecentChanges:
 
 def _name_of(change: bytes | Ended) -> bytes:
     return change.name if isinstance(change, Ended) else change
+
+
+class DurableChanges:
+    """The observer of the streams in memory. It counts what was appended, and passes on what became durable."""
+
+    def __init__(self, faults: Faults, recent_changes: RecentChanges, expiry: Expiry) -> None:
+        self._faults = faults
+        self._recent_changes = recent_changes
+        self._expiry = expiry
+        self.followers: list[Callable[[Edit], None]] = []
+        self.appended_messages = self.appended_bytes = 0
+
+    def arrived(self, stream: Stream) -> None:
+        """A stream was created or loaded."""
+        self._expiry.watch(stream)
+
+    def left(self, stream: Stream) -> None:
+        """A stream was dropped or evicted."""
+        self._expiry.forget(stream)
+
+    def became_durable(self, stream: Stream, edit: Edit, before: Head) -> None:
+        """An edit is durable, and readers see it."""
+        if isinstance(edit, Write) and edit.data:
+            self.appended_messages += len(edit.ends)
+            self.appended_bytes += len(edit.data)
+        if self._recent_changes.recording and not before.deleted:
+            if isinstance(edit, Drop) or edit.head.deleted:
+                self._recent_changes.record_end(end_of(edit.head))
+            else:
+                self._recent_changes.record(edit.head.identity.name)
+        if self.followers:
+            self._faults.each(Callback.FOLLOWER, self.followers, edit)
+        try:
+            # Guarded without `Faults.run`, because every append comes here.
+            self._expiry.follow(stream, edit, before)
+        except Exception:  # noqa: BLE001 - `DeadlineScan`, or the next load of the stream, finds what it missed
+            self._faults.note(Callback.FOLLOWER)

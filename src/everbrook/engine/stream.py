@@ -53,6 +53,11 @@ class Stream:
         self.resident = True
 
     @property
+    def boundaries(self) -> Lineage:
+        """Where the messages of the stream begin and end."""
+        return self.lineage
+
+    @property
     def followed(self) -> bool:
         """Whether a live reader waits at the tail."""
         return bool(self.feed)
@@ -118,30 +123,6 @@ class Stream:
         self.ended = error
         if self.feed:
             self.feed.end(error)
-
-    def is_boundary(self, offset: int) -> bool:
-        """Tell whether a message begins or ends at `offset`."""
-        return self.lineage.is_boundary(offset)
-
-    def boundary_at_or_before(self, offset: int) -> int:
-        """Give the last message boundary not greater than `offset`."""
-        return self.lineage.boundary_at_or_before(offset)
-
-    def boundary_after(self, offset: int) -> int:
-        """Give the first message boundary greater than `offset`."""
-        return self.lineage.boundary_after(offset)
-
-    def append_end(self, offset: int) -> int:
-        """Give the end of the append that holds the byte at `offset`."""
-        return self.lineage.append_end(offset)
-
-    def seek(self, offset: int, count: int, bound: int) -> int:
-        """Move `count` messages on from a boundary, backwards if negative, but not beyond `bound`."""
-        return self.lineage.seek(offset, count, bound)
-
-    def first_since(self, start: int, end: int, time: int) -> int:
-        """Give the start of the first message between two boundaries that was appended at `time` or later."""
-        return self.lineage.first_since(start, end, time)
 
 
 class ProducerBytes:

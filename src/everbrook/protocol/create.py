@@ -39,7 +39,7 @@ from everbrook.protocol.offset import format_offset
 from everbrook.protocol.path import bucket_of, bucket_prefix, bucket_record, require_new_name
 from everbrook.protocol.read import require_kept
 from everbrook.protocol.state import Change, Drop, Fork, Head, Identity, Kept, Write
-from everbrook.protocol.view import StreamView, View
+from everbrook.protocol.view import Boundaries, StreamView, View
 
 
 def decide_create(view: View, command: Create) -> Decision:
@@ -214,15 +214,15 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
     if anchor > tail:
         raise InvalidOffset(f"Stream-Fork-Offset is beyond the source's tail, {format_offset(tail).decode()}")
     require_kept(source.head, anchor)
-    if anchor != tail and not source.is_boundary(anchor):
+    if anchor != tail and not source.boundaries.is_boundary(anchor):
         raise InvalidOffset("Stream-Fork-Offset lies inside a message; use an offset that this server issued")
     if request.sub_offset == 0:
         return anchor
     if anchor == tail:
         raise InvalidHeader("Stream-Fork-Sub-Offset reaches past the source's tail")
-    end = source.append_end(anchor)
+    end = source.boundaries.append_end(anchor)
     if source.head.identity.json:
-        offset = _skip_messages(source, anchor, request.sub_offset, end)
+        offset = _skip_messages(source.boundaries, anchor, request.sub_offset, end)
     else:
         offset = anchor + request.sub_offset
     if offset > end:
@@ -232,13 +232,13 @@ def _divergence(source: StreamView, request: ForkFrom) -> int:
     return offset
 
 
-def _skip_messages(source: StreamView, anchor: int, count: int, end: int) -> int:
+def _skip_messages(boundaries: Boundaries, anchor: int, count: int, end: int) -> int:
     """Give the offset `count` messages after the anchor, or one past `end` if there are not as many."""
     offset = anchor
     for _ in range(count):
         if offset == end:
             return end + 1
-        offset = source.boundary_after(offset)
+        offset = boundaries.boundary_after(offset)
     return offset
 
 

@@ -29,7 +29,7 @@ from everbrook.protocol.lifetime import ended, living_stream
 from everbrook.protocol.offset import format_offset
 from everbrook.protocol.read import require_kept
 from everbrook.protocol.state import Head, Kept, Retention, Snapshot, Write
-from everbrook.protocol.view import StreamView, View
+from everbrook.protocol.view import Boundaries, StreamView, View
 
 _NUMBER = re.compile(rb"[1-9][0-9]{0,14}")
 _DIRECTIVES = {b"max-age": "max_age_secs", b"max-bytes": "max_bytes", b"max-messages": "max_messages"}
@@ -68,7 +68,7 @@ def decide_retain(view: View, command: Retain) -> Decision:
     if snapshot is None or command.offset > snapshot.offset:
         where = f"the latest one is at {snapshot.offset:016d}" if snapshot else "there is none"
         raise RetentionBeyondSnapshot(f"what lies before {command.offset:016d} is not covered by a snapshot; {where}")
-    if not stream.is_boundary(command.offset):
+    if not stream.boundaries.is_boundary(command.offset):
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     return cut(head, Kept(command.offset, snapshot))
 
@@ -96,16 +96,16 @@ def _earliest(stream: StreamView, retention: Retention, now: int) -> int:
     """Give where a stream begins when every bound of its policy holds."""
     tail, earliest = stream.head.tail, stream.head.kept.earliest
     if retention.max_bytes is not None and tail - earliest > retention.max_bytes:
-        earliest = _boundary_at_or_after(stream, tail - retention.max_bytes)
+        earliest = _boundary_at_or_after(stream.boundaries, tail - retention.max_bytes)
     if retention.max_messages is not None and earliest < tail:
-        earliest = stream.seek(tail, -retention.max_messages, earliest)
+        earliest = stream.boundaries.seek(tail, -retention.max_messages, earliest)
     if retention.max_age_secs is not None and earliest < tail:
-        earliest = stream.first_since(earliest, tail, now - retention.max_age_secs * 1000)
+        earliest = stream.boundaries.first_since(earliest, tail, now - retention.max_age_secs * 1000)
     return earliest
 
 
-def _boundary_at_or_after(stream: StreamView, offset: int) -> int:
-    return offset if stream.is_boundary(offset) else stream.boundary_after(offset)
+def _boundary_at_or_after(boundaries: Boundaries, offset: int) -> int:
+    return offset if boundaries.is_boundary(offset) else boundaries.boundary_after(offset)
 
 
 _LONGEST_MS = 16
@@ -158,7 +158,7 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
             f"offset {command.offset:016d} is beyond the tail", ((b"Stream-Next-Offset", format_offset(head.tail)),)
         )
     require_kept(head, command.offset)
-    if command.offset != head.tail and not stream.is_boundary(command.offset):
+    if command.offset != head.tail and not stream.boundaries.is_boundary(command.offset):
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     _require_newest(kept.snapshot, command)
     if command.adds_only and (kept.earliest or not command.keep_history):

@@ -28,8 +28,12 @@ class Boundaries(Protocol):
         """Give where the first message between two boundaries begins that was appended at `time` or later."""
 
 
-class StreamView(Boundaries, Protocol):
+class StreamView(Protocol):
     """One stream as a decision sees it: the newest state, durable or about to be."""
+
+    @property
+    def boundaries(self) -> Boundaries:
+        """Where the messages of the stream begin and end, those of its sources included."""
 
     @property
     def head(self) -> Head:

@@ -8,10 +8,10 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec.structs import replace
 
+from everbrook.engine.blobs import Upload
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback, Faults
 from everbrook.engine.stream import Stream
-from everbrook.engine.uploads import Upload
 from everbrook.protocol.commands import DeleteSnapshot, PublishSnapshot, Retain
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE, parse_media_type
 from everbrook.protocol.errors import (
