@@ -59,7 +59,7 @@ class Append(Struct, frozen=True, gc=False):
 
 
 class Delete(Struct, frozen=True, gc=False):
-    """Delete a stream on its owner's wish (§5.4)."""
+    """Delete a stream on request (§5.4)."""
 
     name: bytes
     now: int
@@ -73,9 +73,10 @@ class Expire(Struct, frozen=True, gc=False):
 
 
 class PublishSnapshot(Struct, frozen=True, gc=False):
-    """Make a blob the snapshot of everything before `offset`, and let go of that unless it is kept (002 §2.2).
+    """Make a blob the snapshot of everything before `offset`, and cut that unless `keep_history` is set (002 §2.2).
 
-    `owner` is the incarnation that the blob was made for. Without a blob it is asked whether one could be published.
+    `owner` is the incarnation that the blob was uploaded for. A command without a blob asks whether one could be
+    published.
     `expected_etag` is that of the snapshot which it is to replace: empty for none, `*` for any. `created_at` says when
     the stream was created that the snapshot was made of. One that `adds_only` may take nothing away, not even by what
     it replaces.
@@ -104,7 +105,7 @@ class DeleteSnapshot(Struct, frozen=True, gc=False):
 
 
 class Retain(Struct, frozen=True, gc=False):
-    """Let go of everything before `offset`."""
+    """Cut everything before `offset`."""
 
     name: bytes
     now: int
@@ -112,7 +113,7 @@ class Retain(Struct, frozen=True, gc=False):
 
 
 class Trim(Struct, frozen=True, gc=False):
-    """Let go of what the stream's policy does not retain."""
+    """Cut what the stream's policy does not retain."""
 
     name: bytes
     now: int

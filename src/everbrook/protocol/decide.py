@@ -1,8 +1,8 @@
-"""The one place that says no.
+"""The dispatch of commands to the rules that decide them.
 
     decide(view, command) -> Decision(outcome, change)      raises a ProtocolError to refuse
 
-Every storage engine and every transport goes through this function; no rule of the protocol stands anywhere else.
+Every storage mode and every transport uses this function, so a rule of the protocol exists once.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Folding: the current value of each entity, from changes applied in the order of the stream (State protocol, §6).
+"""Entities: their current values, folded from changes in the order of the stream (State protocol, §6).
 
-Whatever sets a value replaces what was there, if anything was; removing what is not there does nothing; a reset
-empties the state. Values are replaced, never altered, so whoever holds one keeps it as it was.
+Setting a value replaces the one before it, removing an entity that does not exist does nothing, and a reset empties the
+state. Values are replaced and never altered, so a caller may keep one.
 """
 
 from collections import OrderedDict
@@ -24,7 +24,7 @@ from everbrook.protocol.state_changes import (
     shown,
 )
 
-# So many transactions are remembered: whoever waits for one asks soon after writing it.
+# Enough transactions to remember: a writer waits for one soon after writing it.
 MAX_TXIDS = 10_000
 _APPENDABLE = (str, list)
 
@@ -38,10 +38,10 @@ def as_it_is(_type: str, value: Json) -> Json:
 
 
 class Entities(Mapping[str, Any]):
-    """The entities of one type by key, as they are whenever one looks. Iterating goes over those of that moment."""
+    """A live view of the entities of one type, by key. An iteration sees those of the moment when it began."""
 
-    def __init__(self, state: "State", type_: str) -> None:
-        self._state = state
+    def __init__(self, entities: Mapping[str, dict[str, Any]], type_: str) -> None:
+        self._entities = entities
         self._type = type_
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a JSON value, or what it was decoded to
@@ -61,7 +61,7 @@ class Entities(Mapping[str, Any]):
         return self._now().copy()
 
     def _now(self) -> dict[str, Any]:
-        return self._state._entities.get(self._type, {})  # noqa: SLF001 - two halves of one thing
+        return self._entities.get(self._type, {})
 
 
 class State(Mapping[str, Entities]):
@@ -74,12 +74,12 @@ class State(Mapping[str, Entities]):
     def __init__(self, decode: Decode = as_it_is) -> None:
         self._decode = decode
         self._entities: dict[str, dict[str, Any]] = {}
-        # What was written, where something else is kept: what is appended to, and what a snapshot must not lose.
+        # The values as they were written, where `decode` made something else of them: appends and snapshots need them.
         self._written: dict[tuple[str, str], Json] = {}
         self._txids: OrderedDict[str, None] = OrderedDict()
 
     def __getitem__(self, type_: str) -> Entities:
-        return Entities(self, type_)
+        return Entities(self._entities, type_)
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._entities))

@@ -71,14 +71,14 @@ class BadRequest(ProtocolError, status=400, code="bad_request"):
 
 
 class Unauthorized(ProtocolError, status=401, code="UNAUTHORIZED"):
-    """The request does not prove that it may do this."""
+    """The request has no valid credentials."""
 
     def __init__(self, detail: str, headers: Headers = ()) -> None:
         super().__init__(detail, (*headers, (b"WWW-Authenticate", b"Bearer")))
 
 
 class Forbidden(ProtocolError, status=403, code="forbidden"):
-    """Who asks is known, and may not do this."""
+    """The client is authenticated, but lacks the right."""
 
 
 class NotFound(ProtocolError, status=404, code="not_found"):
@@ -98,7 +98,7 @@ class Conflict(ProtocolError, status=409, code="conflict"):
 
 
 class PreconditionFailed(ProtocolError, status=412, code="precondition_failed"):
-    """What the request was to rest on is not so any more (RFC 9110 §13)."""
+    """A precondition of the request does not hold (RFC 9110 §13)."""
 
 
 class PayloadTooLarge(ProtocolError, status=413, code="payload_too_large"):
@@ -106,11 +106,11 @@ class PayloadTooLarge(ProtocolError, status=413, code="payload_too_large"):
 
 
 class UnsupportedCoding(ProtocolError, status=415, code="unsupported_coding"):
-    """A body is packed; the server keeps bytes as they are and unpacks none."""
+    """Content-Encoding is not supported: the server stores bytes as they arrive."""
 
 
 class TooManyRequests(ProtocolError, status=429, code="too_many_requests"):
-    """Somebody asks more often, sends more, or holds more open than one may."""
+    """The client exceeds a rate, or has too much open at once."""
 
     def __init__(self, detail: str, headers: Headers = (), wait_secs: int | None = None) -> None:
         """Say after how many seconds the same would pass, where that is known."""
@@ -127,7 +127,7 @@ class Unavailable(ProtocolError, status=503, code="unavailable", retry_after_sec
 
 
 class Overloaded(Unavailable, code="overloaded", retry_after_secs=1):
-    """More is asked of the server than it can do in good time; nothing of the request was done."""
+    """Load shedding: the server would miss its deadline. It did nothing of the request."""
 
     def __init__(self, detail: str, headers: Headers = (), wait_secs: int = 1) -> None:
         """Say after how many seconds it makes sense to try again."""
@@ -198,7 +198,7 @@ class StreamClosed(Conflict, code="stream_closed"):
 
 
 class StreamDamaged(ProtocolError, status=500, code="stream_damaged"):
-    """What is stored of the stream is not what was written."""
+    """Stored bytes of the stream are missing or fail their checksum."""
 
 
 class OffsetGone(ProtocolError, status=410, code="offset_gone"):
@@ -218,7 +218,7 @@ class TailMoved(PreconditionFailed, code="tail_moved"):
 
 
 class IncarnationMismatch(PreconditionFailed, code="incarnation_mismatch"):
-    """The stream is another one than the request is meant for."""
+    """The stream at this URL is not the one that the request names."""
 
 
 class PositionMoved(PreconditionFailed, code="position_moved"):
@@ -277,7 +277,7 @@ class SnapshotNeeded(Conflict, code="snapshot_needed"):
 
 
 class SnapshotBeyondFork(Conflict, code="snapshot_beyond_fork"):
-    """The source's snapshot covers more than the fork would have, and what it covers is not there by itself."""
+    """The source's snapshot covers more than the fork would have, and what it covers was cut."""
 
 
 class RetentionBeyondSnapshot(Conflict, code="retention_beyond_snapshot"):
@@ -300,7 +300,7 @@ class BucketNotEmpty(Conflict, code="bucket_not_empty"):
 
 
 class TokenGone(ProtocolError, status=410, code="token_gone"):
-    """What moved since the token of a listing was given is not known any more: list everything again."""
+    """The changes since the token are not known any more: the client must list everything again."""
 
 
 # Bounds of a batch, a stream, a bucket, the store.

@@ -16,7 +16,7 @@ from everbrook.protocol.sse import Control, Event, encode_base64, encode_event
 
 _json = msgspec.json.Encoder()
 
-# A place in an event that is filled in later: bytes, and an offset as `format_offset` writes it.
+# Placeholders that are filled in for each message: bytes, and an offset as `format_offset` writes it.
 _BYTES, _OFFSET = b"%b", b"%016d"
 
 
@@ -47,7 +47,7 @@ def _encode_messages(page: Page, stored: bytes, cursor: int, ends: Sequence[int]
             parts.append(encode_event(Event(b"data", message, position)))
             parts.append(_control_before(position, cursor, altered=b"\r" in message))
         else:
-            # Nothing in it has a meaning for SSE: it stands in its line as it is.
+            # The message needs no escaping: it has no line end and no leading space.
             parts.append(template % (message, end, end, end))
         start = end
     return b"".join(parts)
@@ -69,7 +69,7 @@ def _last_events(page: Page, stored: bytes, cursor: int) -> bytes:
 
 
 def control_for(page: Page, cursor: int, *, altered: bool = False) -> Control:
-    """Describe the position after a page. A closed stream needs no cursor: nobody comes back to it."""
+    """Describe the position after a page. A closed stream needs no cursor, because its readers do not return."""
     return Control(
         stream_next_offset=format_offset(page.end).decode(),
         stream_cursor=None if page.final else str(cursor),

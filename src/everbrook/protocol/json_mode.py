@@ -77,7 +77,7 @@ def _too_deep() -> InvalidJson:
 
 
 def _check_values(body: bytes) -> None:
-    """Refuse a batch whose splitting would hold everybody else up. Its commas bound the messages in it."""
+    """Refuse a batch that would take too long to split. The commas bound the number of its messages."""
     if len(body) > MAX_BATCH_VALUES and body.count(SEPARATOR) >= MAX_BATCH_VALUES:
         raise BatchTooLarge(f"a batch holds at most {MAX_BATCH_VALUES} values; send it in several appends")
 

@@ -1,9 +1,9 @@
-"""JSON text that a decoder refuses or reads in its own way: lone surrogates, and deep nesting.
+r"""JSON text that a decoder refuses or reads in its own way: lone surrogates, and deep nesting.
 
 JavaScript writes `"\ud83d"` when a chunk ends inside an emoji. The grammar of JSON allows it, msgspec refuses it (gap
-G-03). So a text is given to msgspec first, and only one that it refuses is looked at again: other texts pay nothing.
-Stored bytes keep their escapes. Who decodes them gets U+FFFD, since a lone half can be neither written in UTF-8 nor
-compared.
+G-03). So a text is given to msgspec first, and only one that it refuses is looked at again: other texts cost nothing
+more. Stored bytes keep their escapes. Decoders give U+FFFD in their place: a lone surrogate can be neither written
+in UTF-8 nor compared.
 
 A decoder also refuses what is nested deeper than the interpreter's own limit of recursion, and that limit changes from
 version to version: below 1,000 levels in CPython 3.11, thousands in 3.13. What one server takes, a client on any

@@ -93,7 +93,7 @@ def told_ttl_secs(identity: Identity, now: int) -> int | None:
 def last_touch(written_at: int, started_at: int, now: int) -> int:
     """Give when a stream counts as touched that was loaded: when the server started, or written to since.
 
-    A time that is still to come is of a clock that was set back meanwhile, and says nothing.
+    A time in the future was taken before the clock was set back, so it is ignored.
     """
     return started_at if written_at > now else max(written_at, started_at)
 
@@ -136,7 +136,7 @@ def end_error(head: Head, stream: StreamView) -> ProtocolError:
 
 
 def decide_delete(view: View, command: Delete) -> Decision:
-    """Delete a stream on its owner's wish (§5.4)."""
+    """Delete a stream on request (§5.4)."""
     return Decision(Deleted(), end_of(view, living_stream(view, command.name, command.now)))
 
 

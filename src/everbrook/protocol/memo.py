@@ -1,6 +1,6 @@
-"""Remembering what pure functions made of what clients sent, within bounds.
+"""Memoization of pure functions whose argument a client sent.
 
-Clients choose these keys, so a long one is not remembered: a cache of a thousand entries must not hold megabytes.
+Clients choose the keys, so results of long keys are not cached: a cache of a thousand entries must not hold megabytes.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def remember(maxsize: int) -> Callable[[Callable[[bytes], Result]], Callable[[bytes], Result]]:
-    """Remember the last `maxsize` results of a function of one short text."""
+    """Cache the `maxsize` results that were used last, of a function of one text."""
 
     def decorate(function: Callable[[bytes], Result]) -> Callable[[bytes], Result]:
         remembered = lru_cache(maxsize)(function)

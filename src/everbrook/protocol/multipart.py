@@ -7,7 +7,7 @@ from everbrook.protocol.state import Identity
 
 
 def content_type(boundary: bytes) -> bytes:
-    """Give the content type of the whole."""
+    """Give the content type of the entity."""
     return b"multipart/mixed; boundary=%b" % boundary
 
 
@@ -33,5 +33,5 @@ def parts(identity: Identity, head: bytes, first: int, ends: "array[int]", store
 
 
 def closing(boundary: bytes) -> bytes:
-    """End the last part and the whole."""
+    """End the last part and the entity."""
     return b"\r\n--%b--\r\n" % boundary

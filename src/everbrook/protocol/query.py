@@ -36,7 +36,7 @@ class ReadQuery(Struct, frozen=True, gc=False):
     max_bytes: int | None = None
     frames: bool = False
     cached: bool = True
-    """Whether the query says itself where the read begins, so that its answer may be kept."""
+    """Whether the query itself says where the read begins, so that caches may keep the response."""
 
     @property
     def seeks(self) -> bool:
@@ -56,7 +56,7 @@ _OTHERS = {b"live", b"cursor"} | _OF_ONE_ANSWER
 
 @remember(maxsize=4096)
 def parse_read_query(query: bytes) -> ReadQuery:
-    """Read the parameters of a GET. Unknown ones belong to somebody else and are left alone (§11.1)."""
+    """Read the parameters of a GET. Unknown ones are ignored (§11.1)."""
     values = parse_parameters(query, _STARTS | _OTHERS)
     live = _parse_live(values.get(b"live"))
     if live and not values.keys() & {b"offset", b"at", b"last"}:

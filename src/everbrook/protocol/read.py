@@ -123,8 +123,8 @@ def matches(if_none_match: bytes, etag: bytes) -> bool:
 def cache_control(page: Page, deadline: int | None, now: int, *, private: bool) -> bytes:
     """Say how long a page may be kept: never beyond the stream's expiry, and an empty tail not at all.
 
-    The pages of a stream never change, but what "nothing yet" says does with the next append. What was asked for with
-    credentials is for those who have them.
+    The pages of a stream never change, but an empty page at the tail changes with the next append. A response to a
+    request with credentials is private.
     """
     if page.start == page.end and not page.final:
         return PRIVATE_NO_CACHE if private else NO_CACHE

@@ -59,7 +59,7 @@ def format_retention(retention: Retention) -> bytes:
 
 
 def decide_retain(view: View, command: Retain) -> Decision:
-    """Let go of what lies before an offset, if a snapshot covers it."""
+    """Cut what lies before an offset, if a snapshot covers it."""
     head = (stream := living_stream(view, command.name, command.now)).head
     require_kept(head, command.offset)
     snapshot = head.kept.snapshot
@@ -74,7 +74,7 @@ def decide_retain(view: View, command: Retain) -> Decision:
 
 
 def decide_trim(view: View, command: Trim) -> Decision:
-    """Let go of what a stream's policy does not retain."""
+    """Cut what a stream's policy does not retain."""
     stream = view.stream(command.name)
     if stream is None or ended(stream.head, stream, command.now):
         return Decision(Untouched())
@@ -162,7 +162,7 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     _require_newest(kept.snapshot, command)
     if command.adds_only and (kept.earliest or not command.keep_history):
-        # What was cut is told of by the snapshot alone that would be replaced.
+        # Only the present snapshot still describes what was cut, and it would be replaced.
         raise Forbidden("publishing would take away what the stream says: that needs the right to delete from it")
     snapshot = Snapshot(
         command.offset,

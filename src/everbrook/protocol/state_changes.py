@@ -1,9 +1,8 @@
 """Two dialects of events, read as one kind of change: set a value, remove it, append to it.
 
 The State protocol writes `{type, key, value, headers: {operation}}` and has control messages; session events are
-`{key, type, operation, value}`. A message with `headers` is of the first, one without is of the second. Fields that a
-dialect does not know are passed over; what fits neither is an `InvalidChange` that says why. `§` are sections of the
-State protocol.
+`{key, type, operation, value}`. A message with `headers` is of the first, one without is of the second. Unknown fields
+are ignored; a message that fits neither dialect raises `InvalidChange`. `§` are sections of the State protocol.
 """
 
 from collections.abc import Mapping

@@ -53,14 +53,14 @@ from everbrook.protocol.subscriptions.subscription import (
     Woken,
     encode_events,
 )
-from everbrook.protocol.view import StreamView, View
+from everbrook.protocol.view import View
 
 # A wake names at most so many streams: the others are in the next one.
 MAX_WAKE_STREAMS = 1000
 
 
 def decide_subscribe(view: View, command: Subscribe) -> Decision:
-    """Create a subscription, linked to what is there at its present tail, or find it (§6.2)."""
+    """Create a subscription that is linked at the present tails of its streams, or find it (§6.2)."""
     present = view.subscription(command.name)
     if present:
         if present.config.digest != command.config.digest:
@@ -97,26 +97,26 @@ def _known(view: View, name: bytes) -> Subscription:
     return subscription
 
 
-def _record(view: View, name: bytes, now: int) -> StreamView:
-    return living_stream(view, name, now)
+def _append(head: Head, body: bytes, now: int) -> Write:
+    """Append to the record of a subscription, or to a wake stream."""
+    data, ends = pack(head.identity, body, head.tail)
+    return Write(replace(head, tail=head.tail + len(data), written_at=max(now, head.written_at)), data, ends)
 
 
 def _change(view: View, name: bytes, now: int, *events: Event, wake: Change = ()) -> Decision:
-    """Give the decision that events become a part of a subscription."""
-    head = _record(view, name, now).head
-    data, ends = pack(head.identity, encode_events(events), head.tail)
-    changed = replace(head, tail=head.tail + len(data), written_at=max(now, head.written_at))
-    return Decision(Changed(name, events, len(data)), (Write(changed, data, ends), *wake))
+    """Give the decision that appends events to the record of a subscription, together with its wake event."""
+    write = _append(living_stream(view, name, now).head, encode_events(events), now)
+    return Decision(Changed(name, events, len(write.data)), (write, *wake))
 
 
 def decide_unsubscribe(view: View, command: Unsubscribe) -> Decision:
-    """Delete a subscription: what is still under way for it finds nothing (§6.3)."""
+    """Delete a subscription. Commands that arrive for it later are refused (§6.3)."""
     _known(view, command.name)
-    return Decision(Deleted(), (Drop(_record(view, command.name, command.now).head),))
+    return Decision(Deleted(), (Drop(living_stream(view, command.name, command.now).head),))
 
 
 def decide_link(view: View, command: LinkStreams) -> Decision:
-    """Link streams at their tails; those that are linked stay as they are (§6.4)."""
+    """Link streams at their tails. Links that exist keep their offsets (§6.4)."""
     subscription = _known(view, command.name)
     require_others(command.paths, subscription.config.wake_stream)
     new = [path for path in dict.fromkeys(command.paths) if path not in subscription.explicit]
@@ -130,7 +130,7 @@ def decide_link(view: View, command: LinkStreams) -> Decision:
 
 
 def _present_link(subscription: Subscription, path: str) -> Link | None:
-    """Give how far a stream has come that is linked already; one that only the pattern links has not begun."""
+    """Give the present link of a stream. One that only the pattern links, and that had no news yet, has not begun."""
     unbegun = Link(0, BEFORE_FIRST) if matched_by_pattern(subscription, path) else None
     return subscription.links.get(path, unbegun)
 
@@ -150,7 +150,7 @@ def matched_by_pattern(subscription: Subscription, path: str) -> bool:
 
 
 def links_by_pattern(config: Config, path: str) -> bool:
-    """Tell whether the glob of a configuration links a stream; its wake stream it never does."""
+    """Tell whether the glob of a configuration links a stream. It never links the wake stream."""
     pattern = config.pattern
     return pattern is not None and path != config.wake_stream and compile_glob(pattern).matches(path)
 
@@ -194,7 +194,7 @@ def decide_wake(view: View, command: WakeUp) -> Decision:
 
 
 def _wake_event(view: View, subscription: Subscription, generation: int, path: str, now: int) -> Change:
-    """Tell workers of a wake in the wake stream, which must be there (§7.2)."""
+    """Append the wake event to the wake stream, which must exist (§7.2)."""
     name = (subscription.root + (subscription.config.wake_stream or "")).encode()
     head = living_stream(view, name, now).head
     if head.closed:
@@ -206,9 +206,7 @@ def _wake_event(view: View, subscription: Subscription, generation: int, path: s
         "generation": generation,
         "ts": now,
     }
-    data, ends = pack(head.identity, msgspec.json.encode(event), head.tail)
-    changed = replace(head, tail=head.tail + len(data), written_at=max(now, head.written_at))
-    return (Write(changed, data, ends),)
+    return (_append(head, msgspec.json.encode(event), now),)
 
 
 def decide_claim(view: View, command: Claim) -> Decision:
@@ -268,7 +266,7 @@ def decide_lapse(view: View, command: Lapse) -> Decision:
 
 
 def decide_deliver(view: View, command: Deliver) -> Decision:
-    """Note what became of a delivery. One that was done acks what its wake told of (§7.1)."""
+    """Record the result of a delivery. A receiver that is done acks all that its wake named (§7.1)."""
     subscription = view.subscription(command.name)
     if subscription is None:
         return Decision(Untouched())
@@ -295,11 +293,9 @@ def _newer(subscription: Subscription, tails: dict[str, Link]) -> dict[str, Link
 
 
 def decide_compact(view: View, command: Compact) -> Decision:
-    """Say everything at once, and let go of what was said before."""
-    subscription = _known(view, command.name)
-    decision = _change(view, command.name, command.now, Stated(subscription))
-    (write,) = decision.change
-    assert isinstance(write, Write)  # noqa: S101 - a change of a subscription is a write
+    """Append an event that states everything, and cut the events before it."""
+    stated = encode_events((Stated(_known(view, command.name)),))
+    write = _append(living_stream(view, command.name, command.now).head, stated, command.now)
     start = write.head.tail - len(write.data)
     kept = Kept(start, Snapshot(start, command.now)) if start else WHOLE
     head = replace(write.head, kept=kept)

@@ -110,7 +110,7 @@ class Delivered(Struct, frozen=True, tag="delivered"):
 
 
 class Stated(Struct, frozen=True, tag="stated"):
-    """Everything at once: how a subscription begins, and how it forgets its past."""
+    """The whole state: the first event of a subscription, and the one that compaction leaves."""
 
     subscription: Subscription
 
@@ -161,7 +161,7 @@ def _apply(subscription: Subscription, event: Event) -> None:
         case Failed(failures, next_attempt_at):
             subscription.failures, subscription.next_attempt_at = failures, next_attempt_at
         case _:
-            # It was delivered after all.
+            # `Delivered`: the delivery succeeded after failures.
             subscription.failures, subscription.next_attempt_at = 0, 0
 
 
@@ -173,7 +173,8 @@ def format_position(offset: int) -> str:
 class Subscribe(Struct, frozen=True):
     """Create a subscription under a stream root, whose URL is `base_url`, or find it as described (§6.2).
 
-    `matched` are the streams that its pattern links. Whoever commands has looked them up, because that may take turns.
+    `matched` are the streams that its pattern links. The engine has looked them up before, because that may take
+    several turns of the event loop.
     """
 
     name: bytes
@@ -229,7 +230,7 @@ class Claim(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Say what was processed, and whether the work is done: a callback, an ack, or a release (§7.1, §7.2)."""
+    """Acknowledge what was processed, and whether the work is done: a callback, an ack, or a release (§7.1, §7.2)."""
 
     name: bytes
     now: int
@@ -247,7 +248,7 @@ class Lapse(Struct, frozen=True):
 
 
 class Deliver(Struct, frozen=True):
-    """Note what became of a delivery: `retry_at` if it failed, and whether the receiver was done (§7.1)."""
+    """Record the result of a delivery: `retry_at` if it failed, and whether the receiver was done (§7.1)."""
 
     name: bytes
     now: int
@@ -257,7 +258,7 @@ class Deliver(Struct, frozen=True):
 
 
 class Compact(Struct, frozen=True):
-    """Let a subscription forget its past."""
+    """Compact a subscription: replace its events by one that states everything."""
 
     name: bytes
     now: int
