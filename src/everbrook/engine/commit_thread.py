@@ -32,8 +32,10 @@ class CommitThread:
         if self._stopped:
             raise RuntimeError("the commit thread has ended")
         if self._thread is None:
+            # A daemon, so that a sync that never returns does not keep the process alive.
             thread = Thread(target=self._run, name="everbrook-commit", daemon=True)
             thread.start()
+            # Only now: `start` raises if there is no thread to be had, and a later step tries again.
             self._thread = thread
         self._steps.put((fn, args))
 

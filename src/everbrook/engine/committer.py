@@ -122,6 +122,7 @@ class Committer:
             self._watch.start()
         self._queue.append(change)
         if not self._under_way:
+            # In a later turn: changes of this turn then form one group, which needs one sync.
             self._under_way = True
             self._faults.soon(Callback.COMMIT, self._start, failed=self._step_failed)
 
@@ -145,6 +146,7 @@ class Committer:
     def park(self, number: int, answer: Parked) -> None:
         """Call `answer` when change `number` is durable, or with the reason why it never will be."""
         if number <= self.durable:
+            # The numbers of refused changes count as durable, so that later numbers can be.
             answer(next((past.failure for past in self._refused if past.first <= number <= past.last), None))
         elif self.failure:
             answer(self.failure)
@@ -153,6 +155,7 @@ class Committer:
 
     def between_groups(self, call: Callable[[], None]) -> None:
         """Call `call` when no group is being persisted, and the last group is applied or has failed."""
+        # After a failure no group ends any more, so nothing would call what waits for that.
         if self._under_way and not self.failure:
             self._between.append(call)
         else:
@@ -164,6 +167,7 @@ class Committer:
             self._faults.run(Callback.BETWEEN_GROUPS, call)
 
     def _start(self) -> None:
+        # The new list collects the next group while the thread persists this one.
         group, self._queue = self._queue, []
         if self._worker is None or self.failure:
             return
@@ -184,6 +188,7 @@ class Committer:
             self._storage.persist(group)
         except BaseException as raised:  # noqa: BLE001 - after any exception it is unknown whether the group is durable
             error = raised
+        # Measured in this thread: the loop may be busy for a while before it calls `_finish`.
         ended = self._clock.elapsed()
         self.commits.sync.observe(ended - began)
         self._persisting = None
@@ -200,6 +205,7 @@ class Committer:
         self._progress_at = ended
         self.commits.sizes.observe(len(group))
         if self.failure:
+            # All answers have failed already. The group may be durable: the next start recovers it then.
             return
         if isinstance(error, StorageFull):
             self._refuse(group, error)
@@ -239,6 +245,7 @@ class Committer:
         if self._worker is None or self.failure or self._under_way:
             return
         if self.last == last:
+            # In the worker's thread, because the journal has one writer: a group that arrives now waits for the seal.
             self._worker.submit(self._seal)
         else:
             self._seal_later()

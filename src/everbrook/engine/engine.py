@@ -244,11 +244,13 @@ class Engine:
             self.limits.check_body(command.name, command.body)
         decision = decide(self._streams, command)
         if decision.change:
+            # The order matters: what is refused must leave no trace, so all refusals come before `prepare`.
             if self._streams.damaged or self._storage.damaged_streams:
                 self._streams.require_whole(decision.change)
             self._capacity.reserve(command, decision.change)
             self._streams.prepare(decision.change)
             self._committer.submit(decision.change)
+        # An append that changes nothing, such as a duplicate, uses the stream all the same (§5.1).
         elif isinstance(command, Append) and (stream := self._streams.stream(command.name)):
             stream.touched_at = command.now
             self._duplicates += isinstance(decision.outcome, Duplicate)
@@ -320,6 +322,7 @@ class Engine:
         outcome = self.execute(
             replace(command, owner=upload.owner, blob=upload.blob, size=upload.size, digest=upload.digest)
         )
+        # Kept as soon as a pending change refers to the blob: a client that leaves now must not remove it.
         upload.keep()
 
         def settle(failure: Unavailable | None) -> None:

@@ -71,6 +71,7 @@ class Deadlines:
         known = self._watched.get(incarnation)
         self._watched[incarnation] = (moment, stream)
         if known is None or known[0] != moment:
+            # The earlier entry stays and becomes stale: taking it out of the heap would be a linear search.
             heapq.heappush(self._heap, (moment, incarnation))
             self._tidy()
         self._set_timer()
@@ -111,11 +112,13 @@ class Deadlines:
                 break
             moment, incarnation = heapq.heappop(self._heap)
             watched = self._watched.get(incarnation)
+            # Other entries are stale: their streams were forgotten, or are watched for another moment by now.
             if watched and watched[0] == moment:
                 del self._watched[incarnation]
                 # What it misses is found by `DeadlineScan`, or by the next command.
                 self._faults.run(Callback.TIMER, self._look_at, watched[1], now)
         self._pending_slices += 1
+        # Counted before it is parked, because nothing may be pending: then `_end_slice` is called at once.
         self._when_durable(self._end_slice)
         self._set_timer(self._slice_pause_secs)
 
@@ -277,6 +280,7 @@ class Expiry:
         """Expire a stream. A sliding time to live begins anew while a live reader waits at the tail."""
         identity = stream.head.identity
         if stream.followed and identity.slides:
+            # A waiting reader uses the stream, but nothing touches it until the reader leaves (§5.1).
             stream.touched_at = now
         end = deadline(identity, stream.touched_at)
         if end is not None and end > now:

@@ -63,6 +63,7 @@ class Feed:
     def join(self, reader: Reader, tail: int) -> None:
         """Add a reader that has everything before `tail`, the committed one."""
         if self._readers:
+            # The others may wait for a delivery in a later turn. All readers of a feed have the same position.
             self._deliver()
         self._position = tail
         self._readers[reader] = None
@@ -83,8 +84,9 @@ class Feed:
 
     def _deliver(self) -> None:
         while self._readers and (batch := self._read()):
+            # Moved first, because deliveries may be nested: a `join` within one delivers to the others first, and
+            # begins behind this batch.
             self._position = batch.page.end
-            # Deliveries may be nested: a `join` within a delivery delivers to the others first.
             served = self._served
             self._faults.each(Callback.READER, self._deliveries(), batch, self._give_up)
             self._served = served
@@ -108,6 +110,7 @@ class Feed:
 
     def _deliveries(self) -> Iterator[Callable[[Batch], None]]:
         """Give the `deliver` of each reader, unless the reader has left when its turn comes."""
+        # A copy, because readers leave, and join again, while they are served.
         for reader in tuple(self._readers):
             if reader in self._readers:
                 self._served = reader
@@ -125,6 +128,7 @@ class Feed:
 
     def end(self, error: ProtocolError) -> None:
         """Remove all readers, and end each with the error."""
+        # Removed first: a reader that ends may join another feed, or this one again.
         readers = tuple(self._readers)
         self._readers.clear()
         for reader in readers:

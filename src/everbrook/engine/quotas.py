@@ -85,6 +85,7 @@ class Quotas:
 
     def measure(self, change: Change) -> Differences:
         """Give by how much a change increases or reduces the usage, for `follow` once the change is submitted."""
+        # Before the differences: a scope that is measured after the change would count it twice.
         for name in {edit.head.identity.name for edit in change}:
             self._measure(bucket_of(name))
         return self._usage.differences(change)

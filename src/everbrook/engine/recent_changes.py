@@ -81,6 +81,7 @@ class RecentChanges:
         self._record(ended, ended.name)
 
     def _record(self, change: bytes | Ended, name: bytes) -> None:
+        # Removed and added again, so that the dictionary is in the order of the last changes.
         if self._numbers.pop(change, None) is None:
             self._name_bytes += len(name)
         self._last += 1

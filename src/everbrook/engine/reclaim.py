@@ -70,6 +70,7 @@ class Reclaimer:
             if snapshot:
                 self._collect(snapshot)
         if identity.fork:
+            # The source may have cut bytes that only this fork still needed.
             self._discard(identity.fork.source_incarnation)
 
     def _collect(self, snapshot: Snapshot) -> None:
@@ -77,6 +78,7 @@ class Reclaimer:
             self._remove_unless_kept(snapshot.owner, snapshot.blob)
 
     def _remove_unless_kept(self, owner: int, blob: int) -> None:
+        # Asked on the loop, where changes are applied: a fork may have begun with this snapshot.
         if not self._stopped and not self._storage.keeps(owner, blob):
             self._worker.submit(self._faults.run, Callback.SPACE, self._remove, owner, blob)
 

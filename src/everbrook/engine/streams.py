@@ -212,6 +212,7 @@ class Streams:
         before = len(self._visible)
         for name in list(islice(self._visible, self._tuning.eviction_slice)):
             stream = self._visible.pop(name)
+            # Pending changes, forks and live readers refer to the object itself, so a stream that has any must stay.
             if stream.idle and self._is_newest(stream):
                 del self._newest[name]
                 stream.resident = False
@@ -276,6 +277,7 @@ class Streams:
 
     def _prepare_creation(self, write: Write) -> None:
         identity = write.head.identity
+        # Without the data of the write, which `prepare` applies as it applies that of any other.
         stream = self._adopt(replace(write.head, tail=identity.first_own_offset))
         self._newest[identity.name] = self._arriving[identity.incarnation] = stream
         if identity.fork:
@@ -283,6 +285,7 @@ class Streams:
 
     def _prepare_drop(self, drop: Drop) -> None:
         identity = drop.head.identity
+        # Readers keep the stream until its removal is durable. The name is free for decisions at once.
         del self._newest[identity.name]
         if identity.fork and (source := self.stream(identity.fork.source)):
             source.count_fork(-1)
@@ -302,6 +305,7 @@ class Streams:
             before = stream.committed
             stream.commit()
             self._observer.became_durable(stream, edit, before)
+            # Last, because a reader that is ended may ask for the stream again, and must find it as it is now.
             if edit.head.deleted:
                 name = quoted(edit.head.identity.name)
                 stream.end(StreamGone(f"the stream at {name} was deleted; forks of it live on"))
@@ -323,11 +327,13 @@ class Streams:
 
     def roll_back(self, changes: Iterable[Change]) -> list[Stream]:
         """Forget all pending changes, which the storage refused. Gives the streams that they would have changed."""
+        # Nobody but decisions has seen the streams that were to be created.
         for arriving in self._arriving.values():
             self._leave(arriving)
         self._arriving.clear()
         identities = [edit.head.identity for change in changes for edit in change]
         names = {identity.name for identity in identities}
+        # Pending forks were counted at their sources.
         names.update(identity.fork.source for identity in identities if identity.fork)
         return [stream for name in names if (stream := self._restore(name))]
 
@@ -336,6 +342,7 @@ class Streams:
         stream, record = self._visible.get(name), self._storage.load(name)
         if stream is None or record is None:
             return None
+        # The same object goes on, because readers hold it. The storage has its last durable state.
         stream.lineage.unapplied.clear()
         stream.pending_forks = 0
         self._refresh(stream, record)
