@@ -64,8 +64,11 @@ class Streams:
         self._max_loaded_bytes = limits.max_loaded_bytes
         self.producer_bytes = ProducerBytes()
         self._observer = observer
+        # The two states of each name in memory. They hold the same object, unless a change is pending: a stream that is
+        # being created is not visible, one that is being removed is not among the newest. A name in neither is loaded.
         self._newest: dict[bytes, Stream] = {}
         self._visible: dict[bytes, Stream] = {}
+        # By incarnation, because one name may be created, removed and created again within one group.
         self._arriving: dict[int, Stream] = {}
         self._eviction_scheduled = False
         self.damaged: set[int] = set()

@@ -12,65 +12,66 @@ source only ever retains less, so that of its forks the oldest one needs the mos
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from everbrook.protocol.path import bucket_of, bucket_prefix
 from everbrook.protocol.state import Change, Drop, Head, Identity, Kept, Snapshot, Write
 
 
-class Needs:
+class Needs(Struct):
     """What the forks of one stream need of it. The oldest fork is entered first."""
 
-    __slots__ = ("_blob_bytes", "_kept", "_snapshots", "_source", "_users")
-
-    def __init__(self, source: int) -> None:
-        self._source = source
-        self._kept: dict[int, Kept] = {}
-        self._snapshots: dict[int, Snapshot] = {}
-        self._users: Counter[int] = Counter()
-        self._blob_bytes = 0
+    source: int
+    kept: dict[int, Kept] = {}
+    """What each fork began with."""
+    snapshots: dict[int, Snapshot] = {}
+    users: Counter[int] = field(default_factory=Counter)
+    """How many forks began with each of the snapshots."""
+    blob_bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self.kept)
 
     def enter(self, fork: Identity) -> None:
         """Add a new fork."""
-        self._kept[fork.incarnation] = fork.first_kept
+        self.kept[fork.incarnation] = fork.first_kept
         snapshot = self._published(fork.first_kept)
         if snapshot:
-            self._users[snapshot.blob] += 1
-            if self._users[snapshot.blob] == 1:
-                self._snapshots[snapshot.blob] = snapshot
-                self._blob_bytes += snapshot.size
+            self.users[snapshot.blob] += 1
+            if self.users[snapshot.blob] == 1:
+                self.snapshots[snapshot.blob] = snapshot
+                self.blob_bytes += snapshot.size
 
     def take_out(self, fork: int) -> None:
         """Remove a fork that is gone."""
-        kept = self._kept.pop(fork, None)
+        kept = self.kept.pop(fork, None)
         snapshot = self._published(kept) if kept else None
         if snapshot:
-            self._users[snapshot.blob] -= 1
-            if not self._users[snapshot.blob]:
-                del self._users[snapshot.blob], self._snapshots[snapshot.blob]
-                self._blob_bytes -= snapshot.size
+            self.users[snapshot.blob] -= 1
+            if not self.users[snapshot.blob]:
+                del self.users[snapshot.blob], self.snapshots[snapshot.blob]
+                self.blob_bytes -= snapshot.size
 
-    def floor(self, earliest: int, without: int = 0) -> int:
+    def without(self, fork: int) -> "Needs":
+        """Give what the other forks need."""
+        others = Needs(self.source, self.kept.copy(), self.snapshots.copy(), self.users.copy(), self.blob_bytes)
+        others.take_out(fork)
+        return others
+
+    def floor(self, earliest: int) -> int:
         """Give from where on bytes are needed that the stream itself retains from `earliest` on."""
-        oldest = next((kept for fork, kept in self._kept.items() if fork != without), None)
+        oldest = next(iter(self.kept.values()), None)
         return min(earliest, oldest.earliest) if oldest else earliest
 
-    def snapshot_bytes(self, present: int, without: int = 0) -> int:
+    def snapshot_bytes(self, present: int) -> int:
         """Give how many bytes the snapshots have that only forks need: not the one that is the stream's at present."""
-        unneeded = {present}
-        kept = self._kept.get(without)
-        snapshot = self._published(kept) if kept else None
-        if snapshot and self._users[snapshot.blob] == 1:
-            unneeded.add(snapshot.blob)
-        return self._blob_bytes - sum(self._snapshots[blob].size for blob in unneeded if blob in self._snapshots)
+        snapshot = self.snapshots.get(present)
+        return self.blob_bytes - (snapshot.size if snapshot else 0)
 
     def _published(self, kept: Kept) -> Snapshot | None:
         """Give the snapshot that a fork began with, if it is one of the source, rather than of a source of that."""
         snapshot = kept.snapshot
-        return snapshot if snapshot and snapshot.owner == self._source else None
+        return snapshot if snapshot and snapshot.owner == self.source else None
 
 
 class Forks:
@@ -129,14 +130,14 @@ class Held(Struct):
         self.size += size
 
 
-def size_of(head: Head, needs: Needs | None = None, without: int = 0) -> int:
-    """Give how many bytes a stream holds whose forks have these `needs`, leaving out those of the fork `without`."""
+def size_of(head: Head, needs: Needs | None = None) -> int:
+    """Give how many bytes a stream holds whose forks have these `needs`."""
     identity, snapshot, earliest = head.identity, head.kept.snapshot, head.kept.earliest
     published = snapshot is not None and snapshot.owner == identity.incarnation
     snapshot_bytes = snapshot.size if snapshot is not None and published else 0
     if needs:
-        earliest = needs.floor(earliest, without)
-        snapshot_bytes += needs.snapshot_bytes(snapshot.blob if snapshot is not None and published else 0, without)
+        earliest = needs.floor(earliest)
+        snapshot_bytes += needs.snapshot_bytes(snapshot.blob if snapshot is not None and published else 0)
     return max(0, head.tail - max(identity.first_own_offset, earliest)) + snapshot_bytes
 
 
@@ -186,31 +187,34 @@ class Usage:
         This is right for scopes that were measured before.
         """
         found: Differences = {}
-        # A change ends at most one fork of a stream, and that before the stream itself.
-        ended: dict[int, int] = {}
+        # What is needed of streams after the edits so far, where a fork ended: a stream may end after its last fork.
+        left: dict[int, Needs] = {}
         for edit in change:
             identity = edit.head.identity
             before = None if not isinstance(edit, Drop) and edit.created else self._head_of(identity.name)
-            size = -self._size(before, ended) if before else 0
+            size = -self._size(before, left) if before else 0
             if isinstance(edit, Drop):
                 _tally(found, identity.name, -1, size)
-                self._end_fork(found, identity, ended)
+                self._end_fork(found, identity, left)
             else:
-                _tally(found, identity.name, int(edit.created), size + self._size(edit.head, ended))
+                _tally(found, identity.name, int(edit.created), size + self._size(edit.head, left))
         return found
 
-    def _end_fork(self, found: Differences, identity: Identity, ended: dict[int, int]) -> None:
+    def _end_fork(self, found: Differences, identity: Identity, left: dict[int, Needs]) -> None:
         """Count what a source holds less when a fork of it ends."""
         fork = identity.fork
         source = self._head_of(fork.source) if fork else None
         if fork and source and source.identity.incarnation == fork.source_incarnation:
-            before = self._size(source, ended)
-            ended[fork.source_incarnation] = identity.incarnation
-            _tally(found, fork.source, 0, self._size(source, ended) - before)
+            before = self._size(source, left)
+            if needs := self._needs(fork.source_incarnation, left):
+                left[fork.source_incarnation] = needs.without(identity.incarnation)
+            _tally(found, fork.source, 0, self._size(source, left) - before)
 
-    def _size(self, head: Head, ended: dict[int, int]) -> int:
-        incarnation = head.identity.incarnation
-        return size_of(head, self._forks.of(incarnation), ended.get(incarnation, 0))
+    def _size(self, head: Head, left: dict[int, Needs]) -> int:
+        return size_of(head, self._needs(head.identity.incarnation, left))
+
+    def _needs(self, incarnation: int, left: dict[int, Needs]) -> Needs | None:
+        return left[incarnation] if incarnation in left else self._forks.of(incarnation)
 
     def follow(self, change: Change, differences: Differences) -> None:
         """Apply the differences of a change to what was measured."""
