@@ -11,7 +11,7 @@ from everbrook.protocol.subscriptions import BEFORE_FIRST, Link
 from everbrook.protocol.subscriptions.config import MAX_STREAMS
 from everbrook.protocol.subscriptions.rules import matched_by_pattern
 from everbrook.protocol.subscriptions.subscription import Changed, Confirmed
-from tests.protocol.subscriptions.deciding import HOOK, PULL, RECORD, Desk
+from tests.protocol.subscriptions.decisions import HOOK, PULL, RECORD, Desk
 from tests.protocol.views import NOW
 
 

@@ -14,7 +14,7 @@ from everbrook.protocol.errors import (
 )
 from everbrook.protocol.subscriptions import BEFORE_FIRST, Wake
 from everbrook.protocol.subscriptions.rules import MAX_WAKE_STREAMS
-from tests.protocol.subscriptions.deciding import HOOK, LEASE_MS, PULL, Desk
+from tests.protocol.subscriptions.decisions import HOOK, LEASE_MS, PULL, Desk
 from tests.protocol.views import NOW
 
 
