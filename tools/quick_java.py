@@ -27,7 +27,7 @@ def main(archive: Path) -> None:
     with TemporaryDirectory() as folder:
         _work(spark, folder)
     spark.stop()
-    java = SparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001 - only who started it can end it
+    java = SparkContext._gateway.proc  # type: ignore[union-attr]
     java.stdin.close()
     java.wait()
     partial.touch()

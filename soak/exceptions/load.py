@@ -163,7 +163,7 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(body)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name is given
+            def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
         self._server = ThreadingHTTPServer((HOST, 0), Handler)

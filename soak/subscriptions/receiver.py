@@ -36,7 +36,7 @@ class Receiver:
             def do_POST(self) -> None:
                 receiver.take(self)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name is given
+            def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
         self._server = _Listener((HOST, 0), Handler)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 def find_nearest(name: str, known: Iterable[str]) -> str | None:
     """Give the known name that is nearest, in any case, or None if none is near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only errors need it
+    from difflib import get_close_matches
 
     by_lower = {each.lower(): each for each in known}
     return next((by_lower[near] for near in get_close_matches(name.lower(), by_lower, n=1)), None)

@@ -25,7 +25,7 @@ class YesMan(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - names http.server calls
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it is called with
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

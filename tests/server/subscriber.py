@@ -161,7 +161,7 @@ class Hooks:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name it is called with
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         return Handler

@@ -101,7 +101,7 @@ class Codec(Generic[T]):
     @cached_property
     def _decode(self) -> Any:
         if hasattr(self._type, "model_validate_json"):
-            from pydantic import TypeAdapter  # noqa: PLC0415 - only for those who use it
+            from pydantic import TypeAdapter
 
             return TypeAdapter(_list_of(self._type)).validate_json
         return msgspec.json.Decoder(_list_of(self._type), dec_hook=_decode_model).decode

@@ -115,7 +115,7 @@ class Application:
     def _metrics_of(self, settings: Settings) -> "MetricsResource | None":
         if not settings.metrics.enabled:
             return None
-        from everbrook.server.observe.metrics import MetricsResource  # noqa: PLC0415 - it takes its time
+        from everbrook.server.observe.metrics import MetricsResource
 
         return MetricsResource(self.engine, self.control.subscriptions, self.observer, settings)
 

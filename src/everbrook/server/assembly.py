@@ -45,11 +45,11 @@ def open_storage(settings: Settings) -> Storage:
     if not settings.storage.mode.durable:
         return MemoryStorage()
     # Imported when it is used: memory mode needs neither LMDB nor file locks.
-    import lmdb  # noqa: PLC0415
+    import lmdb
 
-    from everbrook.storage.check import WalkedOpening  # noqa: PLC0415
-    from everbrook.storage.disk import OsDisk, boot_id  # noqa: PLC0415
-    from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST, DurableStorage  # noqa: PLC0415
+    from everbrook.storage.check import WalkedOpening
+    from everbrook.storage.disk import OsDisk, boot_id
+    from everbrook.storage.durable import ACID, FILE_DURABLE, FILE_FAST, DurableStorage
 
     modes = {StorageMode.ACID: ACID, StorageMode.FILE_DURABLE: FILE_DURABLE, StorageMode.FILE_FAST: FILE_FAST}
     if settings.storage.acid_shard_count > 1:
@@ -74,7 +74,7 @@ def open_storage(settings: Settings) -> Storage:
 
 def storage_tuning(max_memory_bytes: int | None) -> "StorageTuning":
     """Give the sizes of a durable storage whose recent changes take at most a quarter of the memory that is allowed."""
-    from everbrook.storage.tuning import DEFAULT_TUNING  # noqa: PLC0415
+    from everbrook.storage.tuning import DEFAULT_TUNING
 
     if max_memory_bytes is None:
         return DEFAULT_TUNING
@@ -101,7 +101,7 @@ def require_no_unused_store(settings: StorageSettings) -> None:
 
 def find_store(settings: Settings) -> None:
     """See that the store which is there, if any, is one that this version and these settings can open."""
-    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
+    from everbrook.storage.disk import OsDisk
 
     require_no_unused_store(settings.storage)
     mode, folder = settings.storage.mode, settings.storage.store_dir

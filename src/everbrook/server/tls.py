@@ -126,7 +126,7 @@ def _no_passphrase() -> str:
 
 def _check_certificate(path: str) -> None:
     """Refuse a file without certificates; say so where the first one is not good now, for only clients notice."""
-    from cryptography import x509  # noqa: PLC0415 - a server without TLS has no use for it
+    from cryptography import x509
 
     try:
         certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]

@@ -23,13 +23,13 @@ def find(module: str, name: str, session: str) -> object:
     Spark unpacks what it was sent through Spark Connect in a folder of the session. It forgets to tell the Python of
     streaming tasks, which is told here by one that knew.
     """
-    import platform  # noqa: PLC0415 - over there nothing is known of this module
-    import sys  # noqa: PLC0415
-    from importlib import import_module  # noqa: PLC0415
-    from pathlib import Path  # noqa: PLC0415
+    import platform
+    import sys
+    from importlib import import_module
+    from pathlib import Path
 
     if session and "everbrook" not in sys.modules:
-        from pyspark.core.files import SparkFiles  # noqa: PLC0415
+        from pyspark.core.files import SparkFiles
 
         root = Path(SparkFiles.getRootDirectory())
         sys.path[1:1] = [str(root / session), str(root.parent / session)]

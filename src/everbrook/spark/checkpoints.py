@@ -40,10 +40,10 @@ class Checkpoint:
     """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
-        self._jvm = cast("Any", spark._jvm)  # noqa: SLF001 - Spark's file systems are in the JVM, as below
+        self._jvm = cast("Any", spark._jvm)
         self._folder = self._jvm.org.apache.hadoop.fs.Path(location)
         streaming = self._jvm.org.apache.spark.sql.execution.streaming
-        settings = spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001
+        settings = spark._jsparkSession.sessionState().newHadoopConf()
         self._files = streaming.checkpointing.CheckpointFileManager.create(self._folder, settings)
 
     def clear_unfinished(self) -> None:
@@ -110,5 +110,5 @@ class Checkpoint:
         file.write(msgspec.json.encode(value))
         file.close()
 
-    def _path(self, name: str) -> Any:  # noqa: ANN401 - of Java
+    def _path(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(self._folder, name)

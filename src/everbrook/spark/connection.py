@@ -194,7 +194,7 @@ def disconnect() -> None:
 atexit.register(disconnect)
 
 
-def _token_of(options: ServerOptions) -> Any:  # noqa: ANN401 - text, or a function that gives it
+def _token_of(options: ServerOptions) -> Any:
     if options.token_file is not None:
         path = Path(options.token_file)
         return lambda: path.read_text().strip()  # read again when the server does not take it any more

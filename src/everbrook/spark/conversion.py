@@ -46,7 +46,7 @@ def has_variant(type_: pa.DataType) -> bool:
     return (pa.types.is_struct(type_) and is_variant(type_)) or any(map(has_variant, children))
 
 
-def fit(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 - any JSON value
+def fit(value: Any, type_: pa.DataType) -> Any:
     """Give what a column of a type takes for a value."""
     if value is None:
         return None
@@ -61,11 +61,11 @@ def fit(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401 - any JSON value
     return _fit_scalar(value, type_)
 
 
-def _fields(value: Any, type_: pa.StructType) -> dict[str, Any]:  # noqa: ANN401
+def _fields(value: Any, type_: pa.StructType) -> dict[str, Any]:
     return {field.name: fit(_of(value, dict).get(field.name), field.type) for field in type_}
 
 
-def _variant(value: Any) -> dict[str, bytes] | None:  # noqa: ANN401
+def _variant(value: Any) -> dict[str, bytes] | None:
     text = bytes(value) if isinstance(value, Raw) else msgspec.json.encode(value)
     if text == b"null":
         return None
@@ -76,7 +76,7 @@ def _variant(value: Any) -> dict[str, bytes] | None:  # noqa: ANN401
     return {"value": variant.value, "metadata": variant.metadata}
 
 
-def _fit_scalar(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
+def _fit_scalar(value: Any, type_: pa.DataType) -> Any:
     if pa.types.is_boolean(type_):
         return _of(value, bool)
     if isinstance(value, bool):
@@ -91,7 +91,7 @@ def _fit_scalar(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
     return _fit_text(value, type_)
 
 
-def _fit_text(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
+def _fit_text(value: Any, type_: pa.DataType) -> Any:
     """Read what JSON has only as text, or as a number that is not exact."""
     try:
         if pa.types.is_timestamp(type_):
@@ -106,7 +106,7 @@ def _fit_text(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
     raise Misfit(f"can't be read as {type_}, which JSON does not have")
 
 
-def _of(value: Any, kind: Any) -> Any:  # noqa: ANN401
+def _of(value: Any, kind: Any) -> Any:
     if not isinstance(value, kind):
         raise Misfit(f"has {value!r:.80}, which is no {getattr(kind, '__name__', 'number')}")
     return value

@@ -17,7 +17,7 @@ from everbrook.spark.positions import VERSION_KEY, number_of, parse_position
 
 
 def lag(
-    progress: Any,  # noqa: ANN401 - Spark has several kinds of it
+    progress: Any,
     *,
     url: str | None = None,
     bucket: str | None = None,
@@ -33,7 +33,7 @@ def lag(
     return lag_of(positions, catalogue)
 
 
-def positions_of(progress: Any) -> dict[str, str]:  # noqa: ANN401
+def positions_of(progress: Any) -> dict[str, str]:
     """Give the positions that a batch has come to, in the sources that are ours."""
     found: dict[str, str] = {}
     for source in progress.sources:
@@ -68,7 +68,7 @@ class LagFinder:
         self._names: frozenset[str] = frozenset()
         self._catalogue: Catalogue | None = None
 
-    def find(self, progress: Any) -> dict[str, int]:  # noqa: ANN401 - Spark has several kinds of it
+    def find(self, progress: Any) -> dict[str, int]:
         """Give the lag of each stream. Nothing is said if the server can't be asked now."""
         positions = positions_of(progress)
         if not positions:

@@ -124,7 +124,7 @@ class Batch(Struct, frozen=True):
         last = posts[-1].headers
         return KnownProducer(self.epoch, int(last["Producer-Seq"]), last["Producer-Position"])
 
-    def _read(self, position: str, kind: Any) -> Any:  # noqa: ANN401 - a type, and a value of it
+    def _read(self, position: str, kind: Any) -> Any:
         try:
             return msgspec.json.decode(position, type=kind)
         except msgspec.MsgspecError as error:
@@ -173,7 +173,7 @@ class LetterBatch(Batch, frozen=True):
             if place > stored:
                 yield [message], _text(place)
 
-    def _append_alone(self, connection: Connection) -> bool:  # noqa: ARG002 - a batch of other letters may follow
+    def _append_alone(self, connection: Connection) -> bool:
         return False
 
 

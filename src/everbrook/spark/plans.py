@@ -26,7 +26,7 @@ _PLACE = {"stream", "offset", "next_offset"}
 def whole_streams(df: DataFrame) -> bool:
     """Tell whether all rows of a stream are in one task, in their order: as the source gives them."""
     try:
-        node: Any = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - there is no other way to ask
+        node: Any = df._jdf.queryExecution().analyzed()
         chosen = _attributes(node)
         node = _below(node, _NARROW)
         if not _is_source(node):
@@ -41,22 +41,22 @@ def whole_streams(df: DataFrame) -> bool:
 def keeps_size(df: DataFrame) -> bool:
     """Tell whether rows are those of the source, or fewer: then a batch is about as large as what it reads."""
     try:
-        return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))  # noqa: SLF001 - as above
+        return _is_source(_below(df._jdf.queryExecution().analyzed(), _BOUNDED))
     except (Py4JError, AttributeError, TypeError):
         return False
 
 
-def _below(node: Any, names: set[str]) -> Any:  # noqa: ANN401 - a plan of Scala, as below
+def _below(node: Any, names: set[str]) -> Any:
     while node.nodeName() in names:
         node = node.children().head()
     return node
 
 
-def _is_source(node: Any) -> bool:  # noqa: ANN401
+def _is_source(node: Any) -> bool:
     return bool(node.nodeName() == _RELATION and node.sourceName() == _SOURCE)
 
 
-def _attributes(node: Any) -> dict[str, int]:  # noqa: ANN401 - a plan of Scala
+def _attributes(node: Any) -> dict[str, int]:
     """Give the columns of a plan with the numbers that Spark knows them by. One made of others has a new number."""
     output = node.output()
     return {output.apply(place).name(): output.apply(place).exprId().id() for place in range(output.size())}
@@ -90,7 +90,7 @@ def identities_of(query: StreamingQuery) -> dict[str, Position]:
 def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]] | None]:
     """Read where the batch begins and ends in each source of a query. None stands for a source of another kind."""
     try:
-        context = query._jsq.streamingQuery().getLatestExecutionContext()  # noqa: SLF001
+        context = query._jsq.streamingQuery().getLatestExecutionContext()
         starts, ends = context.startOffsets(), context.endOffsets()
         sources = ends.keys().toSeq()
         chosen = [sources.apply(place) for place in range(sources.size())]
@@ -99,7 +99,7 @@ def _bounds(query: StreamingQuery) -> list[tuple[dict[str, str], dict[str, str]]
         return []
 
 
-def _positions(starts: Any, ends: Any, source: Any) -> tuple[dict[str, str], dict[str, str]] | None:  # noqa: ANN401 - of Scala
+def _positions(starts: Any, ends: Any, source: Any) -> tuple[dict[str, str], dict[str, str]] | None:
     end: dict[str, str] = json.loads(ends.apply(source).json())
     start: dict[str, str] = json.loads(starts.apply(source).json()) if starts.contains(source) else {}
     return (start, end) if VERSION_KEY in end else None

@@ -30,21 +30,21 @@ class ProgressListener(StreamingQueryListener):
         self._lags: dict[str, LagFinder] = {}
         self._stream.create()
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's names, as those below
+    def onQueryStarted(self, event: Any) -> None:
         """Tell that a query has begun."""
         value = {"name": event.name, "status": "started", "started_at": event.timestamp}
         self._stream.set(_TYPE, str(event.id), value)
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryProgress(self, event: Any) -> None:
         """Tell what a batch did, and how far the query is behind."""
         progress = event.progress
         lags = self._lags.setdefault(str(progress.id), LagFinder(self._source)).find(progress)
         self._stream.set(_TYPE, str(progress.id), {**facts_of(progress), **_lag_facts(lags)})
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryIdle(self, event: Any) -> None:
         """Say nothing: where nothing happens nothing changes."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryTerminated(self, event: Any) -> None:
         """Tell that a query has ended."""
         self._lags.pop(str(event.id), None)
         if event.exception is None:
@@ -53,7 +53,7 @@ class ProgressListener(StreamingQueryListener):
             self._stream.set(_TYPE, str(event.id), {"status": "failed", "error": str(event.exception)[:2000]})
 
 
-def facts_of(progress: Any) -> dict[str, Any]:  # noqa: ANN401
+def facts_of(progress: Any) -> dict[str, Any]:
     """Give what a batch did."""
     return {
         "name": progress.name,

@@ -53,7 +53,7 @@ def session(
     return register(_configured(builder, settings).getOrCreate(), ship=ship)
 
 
-def _configured(builder: Any, config: Mapping[str, str]) -> Any:  # noqa: ANN401 - Spark has two kinds of it
+def _configured(builder: Any, config: Mapping[str, str]) -> Any:
     for name, value in config.items():
         builder = builder.config(name, value)
     return builder
@@ -70,11 +70,11 @@ def register(spark: SparkSession, *, ship: bool = False) -> SparkSession:
     _teach(spark, EverbrookDataSource)
     _teach(spark, FoldsDataSource)
     if find_spec("psycopg") is not None:
-        from everbrook.spark.capture.source import PostgresDataSource  # noqa: PLC0415 - only where there is psycopg
+        from everbrook.spark.capture.source import PostgresDataSource
 
         _teach(spark, PostgresDataSource)
     if find_spec("deltalake") is not None:
-        from everbrook.spark.lake.source import LakeDataSource  # noqa: PLC0415 - only where there is a lake
+        from everbrook.spark.lake.source import LakeDataSource
 
         _teach(spark, LakeDataSource)
     return spark

@@ -62,7 +62,7 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
         require_batch(self._source)
         return BatchReader(self._source, schema, self._catalogue)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what reads micro-batches."""
         require_streaming(self._source)
         return stream_reader(self._source, schema)
@@ -71,6 +71,6 @@ class EverbrookDataSource(DataSource, metaclass=Arriving):
         """Make what writes a batch."""
         return BatchWriter(parse_sink(self.options), schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001, N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: FBT001
         """Make what writes micro-batches."""
         return StreamWriter(parse_sink(self.options), schema, overwrite=overwrite)

@@ -90,23 +90,23 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened.refresh()
         return self._opened
 
-    def initialOffset(self) -> Positions:  # noqa: N802 - Spark's name, as those below
+    def initialOffset(self) -> Positions:
         """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Tell Spark of a limit, so that it says when there is to be none (the trigger once)."""
         limits = self._options.limits
         if limits.max_rows is not None:
             return ReadMaxRows(limits.max_rows)
         return ReadAllAvailable() if limits.max_bytes is None else ReadMaxBytes(limits.max_bytes)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix what there is now: nothing beyond it is read."""
         self._known.refresh()
         self._target = View(dict(self._known.streams), dict(self._known.ends), self._known.token)
 
-    def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:  # noqa: N802
+    def latestOffset(self, start: Positions, limit: ReadLimit) -> Positions:
         """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
         starting = self._options.starting or Boundary(LATEST)
         catalogue = self._known
@@ -198,7 +198,7 @@ class StreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Positions) -> None:
         """Do nothing: positions are in the checkpoint alone."""
 
-    def reportLatestOffset(self) -> Positions:  # noqa: N802
+    def reportLatestOffset(self) -> Positions:
         """Tell where all streams end, which Spark shows beside what was read."""
         return positions_at(self._known.ends, {})
 
@@ -220,7 +220,7 @@ if _DriverSide is not None:
             StreamReader.__init__(self, options, schema)
             self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
 
-        def getCache(self, start: Positions, end: Positions) -> Iterator[pa.RecordBatch] | None:  # noqa: N802
+        def getCache(self, start: Positions, end: Positions) -> Iterator[pa.RecordBatch] | None:
             """Read a small batch. None leaves it to the tasks."""
             ranges = self._ranges(start, end)
             return iter(list(self._batches(task_of(ranges, self._known)))) if self._small(ranges) else None

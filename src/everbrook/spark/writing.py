@@ -201,13 +201,13 @@ class ClosingQuery:
         self._query = query
         self._close = close
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever Spark's query has
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._query, name)
 
-    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 - Spark's name
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait for the end, and close the streams if the query has written everything."""
         ended = self._query.awaitTermination(timeout)
         # Spark's public interface does not distinguish a query that reached its end from one that was stopped.
-        if ended is not False and self._query._jsq.streamingQuery().noNewData():  # noqa: SLF001
+        if ended is not False and self._query._jsq.streamingQuery().noNewData():
             self._close()
         return ended

@@ -177,7 +177,7 @@ class Postgres:
 
     def ready(self) -> bool:
         """Tell whether it accepts connections. Raise if its process has ended."""
-        import psycopg  # noqa: PLC0415 - loaded only where there is a Postgres
+        import psycopg
 
         if self.process.poll() is not None:
             if _STILL_IN_USE in self._last_words():

@@ -22,8 +22,8 @@ def make_streams(server_url: str) -> None:
 
 def make_database(postgres_url: str) -> None:
     """Make the database that a URL names, from the one that every Postgres has."""
-    import psycopg  # noqa: PLC0415 - loaded only where there is a Postgres
-    from psycopg import sql  # noqa: PLC0415
+    import psycopg
+    from psycopg import sql
 
     url = urlsplit(postgres_url)
     name = url.path.removeprefix("/")
@@ -33,7 +33,7 @@ def make_database(postgres_url: str) -> None:
 
 
 def make_tables(postgres_url: str) -> None:
-    import psycopg  # noqa: PLC0415 - as above
+    import psycopg
 
     schema = files("everbrook.stack").joinpath("schema.sql").read_bytes()
     try:

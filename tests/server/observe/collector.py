@@ -29,7 +29,7 @@ class TraceCollector:
                 self.send_header("Content-Length", "0")
                 self.end_headers()
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            def log_message(self, format: str, *args: object) -> None:
                 """Say nothing."""
 
         self._server = AnsweringServer(("127.0.0.1", 0), Handler)

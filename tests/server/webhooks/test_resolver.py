@@ -23,7 +23,7 @@ class Stuck:
     def __init__(self) -> None:
         self.let_go = threading.Event()
 
-    def __call__(self, host: str, port: int, *, type: int) -> list[Found]:  # noqa: A002, ARG002 - as the system's
+    def __call__(self, host: str, port: int, *, type: int) -> list[Found]:  # noqa: ARG002 - as the system's
         assert self.let_go.wait(20), "nobody let it go"
         return FOUND
 
@@ -51,7 +51,7 @@ def test_a_name_that_the_system_knows_gives_its_addresses() -> None:
 
 
 def test_a_name_that_the_system_does_not_know_is_an_os_error() -> None:
-    def unknown(host: str, port: int, *, type: int) -> list[Found]:  # noqa: A002 - as the system's
+    def unknown(host: str, port: int, *, type: int) -> list[Found]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async def main() -> None:

@@ -87,7 +87,7 @@ class AsyncClient:
     def stream(self, name: str, *, content_type: str | None = None) -> AsyncStream[Any]: ...
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> AsyncStream[T]: ...
-    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:  # noqa: A002 - the word for it
+    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:
         """Give a handle of a stream, named by its path below the stream root or by its URL. This sends no request.
 
         Messages are decoded into `type`, if one is given: a msgspec struct, a dataclass, a TypedDict, a pydantic model.
@@ -111,6 +111,6 @@ class AsyncClient:
         """List the buckets."""
         return parts.list_buckets(self._transport, self._server.buckets, prefix)
 
-    def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "AsyncSubscription":
         """Give a handle of a subscription to streams of the base surface."""
         return parts.AsyncSubscription(self._transport, self._server.streams, id)

@@ -40,7 +40,7 @@ class AsyncProducer(Generic[T]):
         look_up: Callable[[str], Awaitable[ProducerHead]],
         *,
         batching: Batching,
-        id: str | None = None,  # noqa: A002 - the protocol's word
+        id: str | None = None,
         epoch: int | None = None,
         seq: int = 0,
         auto_claim: bool = False,

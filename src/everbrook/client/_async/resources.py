@@ -70,7 +70,7 @@ class AsyncBucket:
     def stream(self, name: str, *, content_type: str | None = None) -> AsyncStream[Any]: ...
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> AsyncStream[T]: ...
-    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:  # noqa: A002 - the word for it
+    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> AsyncStream[Any]:
         """Give a handle of a stream in the bucket."""
         content_type = content_type or (JSON if type is not None else None)
         return AsyncStream(self._transport, self._root, name, Codec(type), content_type)
@@ -83,7 +83,7 @@ class AsyncBucket:
         """List the streams of the bucket that changed since a `token` was given, or all of them."""
         return await list_changes(self._transport, self._root, token, prefix)
 
-    def subscription(self, id: str) -> "AsyncSubscription":  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "AsyncSubscription":
         """Give a handle of a subscription to streams of the bucket."""
         return AsyncSubscription(self._transport, self._root, id)
 
@@ -94,7 +94,7 @@ _JSON = {"Content-Type": "application/json"}
 class AsyncSubscription:
     """A handle of a subscription."""
 
-    def __init__(self, transport: AsyncTransport, root: Root, id: str) -> None:  # noqa: A002 - the protocol's word
+    def __init__(self, transport: AsyncTransport, root: Root, id: str) -> None:
         self.id = id
         self._transport = transport
         self._root = root

@@ -190,7 +190,7 @@ class AsyncStream(Generic[T]):
 
     def producer(
         self,
-        id: str | None = None,  # noqa: A002 - the protocol's word
+        id: str | None = None,
         *,
         epoch: int | None = None,
         seq: int = 0,

@@ -41,7 +41,7 @@ class Producer(Generic[T]):
         look_up: Callable[[str], ProducerHead],
         *,
         batching: Batching,
-        id: str | None = None,  # noqa: A002 - the protocol's word
+        id: str | None = None,
         epoch: int | None = None,
         seq: int = 0,
         auto_claim: bool = False,

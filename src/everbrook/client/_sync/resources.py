@@ -71,7 +71,7 @@ class Bucket:
     def stream(self, name: str, *, content_type: str | None = None) -> Stream[Any]: ...
     @overload
     def stream(self, name: str, *, type: type[T], content_type: str | None = None) -> Stream[T]: ...
-    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:  # noqa: A002 - the word for it
+    def stream(self, name: str, *, type: Any = None, content_type: str | None = None) -> Stream[Any]:
         """Give a handle of a stream in the bucket."""
         content_type = content_type or (JSON if type is not None else None)
         return Stream(self._transport, self._root, name, Codec(type), content_type)
@@ -84,7 +84,7 @@ class Bucket:
         """List the streams of the bucket that changed since a `token` was given, or all of them."""
         return list_changes(self._transport, self._root, token, prefix)
 
-    def subscription(self, id: str) -> "Subscription":  # noqa: A002 - the protocol's word
+    def subscription(self, id: str) -> "Subscription":
         """Give a handle of a subscription to streams of the bucket."""
         return Subscription(self._transport, self._root, id)
 
@@ -95,7 +95,7 @@ _JSON = {"Content-Type": "application/json"}
 class Subscription:
     """A handle of a subscription."""
 
-    def __init__(self, transport: Transport, root: Root, id: str) -> None:  # noqa: A002 - the protocol's word
+    def __init__(self, transport: Transport, root: Root, id: str) -> None:
         self.id = id
         self._transport = transport
         self._root = root

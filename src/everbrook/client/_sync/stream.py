@@ -189,7 +189,7 @@ class Stream(Generic[T]):
 
     def producer(
         self,
-        id: str | None = None,  # noqa: A002 - the protocol's word
+        id: str | None = None,
         *,
         epoch: int | None = None,
         seq: int = 0,

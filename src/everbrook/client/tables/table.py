@@ -106,13 +106,13 @@ class Table:
 
     def polars(self) -> "pl.DataFrame":
         """Read all of it into a data frame of polars."""
-        import polars as pl  # noqa: PLC0415 - only for those who use it
+        import polars as pl
 
         return pl.DataFrame(self)
 
     def duckdb(self, connection: "duckdb.DuckDBPyConnection | None" = None) -> "duckdb.DuckDBPyRelation":
         """Read all of it into a relation of DuckDB. To query it without that, name it in the query."""
-        import duckdb  # noqa: PLC0415 - only for those who use it
+        import duckdb
 
         return (connection or duckdb).from_arrow(self.arrow())
 

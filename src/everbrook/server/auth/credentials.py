@@ -100,8 +100,8 @@ def _require(part: T | None, what: str) -> T:
 
 
 def _open_keys(settings: AuthSettings, tuning: AuthTuning) -> "Keys":
-    from everbrook.server.auth.issuer import FetchedKeys, FileKeys  # noqa: PLC0415
-    from everbrook.server.auth.jwks import parse_key_set  # noqa: PLC0415
+    from everbrook.server.auth.issuer import FetchedKeys, FileKeys
+    from everbrook.server.auth.jwks import parse_key_set
 
     parse = partial(parse_key_set, algorithms=tuple(words_of(settings.algorithms)))
     if is_url(settings.jwks):
@@ -112,7 +112,7 @@ def _open_keys(settings: AuthSettings, tuning: AuthTuning) -> "Keys":
 def _open_tokens(
     keys: "Keys", settings: AuthSettings, default_grants: tuple[Grant, ...], tuning: AuthTuning
 ) -> "BearerTokens":
-    from everbrook.server.auth.tokens import BearerTokens, Expectation  # noqa: PLC0415
+    from everbrook.server.auth.tokens import BearerTokens, Expectation
 
     expected = Expectation(
         settings.issuer,

@@ -205,7 +205,7 @@ class FetchedKeys:
 async def fetch(url: str) -> bytes:
     """Get a key set, following nobody anywhere else, and no more of it than one may have."""
     # Imported here: keys of a file need none of it.
-    import httpcore2  # noqa: PLC0415
+    import httpcore2
 
     parts, size = [], 0
     async with (

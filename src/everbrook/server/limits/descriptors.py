@@ -70,7 +70,7 @@ def raise_limit(count: int) -> None:
     """Raise the soft limit to `count`, or to the hard limit if that is lower."""
     soft, hard = _limits()
     if soft < count:
-        import resource  # noqa: PLC0415 - a finite limit means that the module exists
+        import resource
 
         _, given = resource.getrlimit(resource.RLIMIT_NOFILE)
         # macOS refuses more than a limit of its own, even if the hard limit is infinite: the soft limit stays then.
@@ -81,7 +81,7 @@ def raise_limit(count: int) -> None:
 def _limits() -> tuple[int, int]:
     """Give the soft and the hard limit. On a system without limits both are the largest integer."""
     try:
-        import resource  # noqa: PLC0415 - not every system has it
+        import resource
     except ImportError:
         return sys.maxsize, sys.maxsize
     soft, hard = (

@@ -181,7 +181,7 @@ def _tracer_of(settings: TraceSettings) -> Tracer | None:
     if not settings.endpoint:
         return None
     try:
-        from everbrook.server.observe.traces import RequestTracer  # noqa: PLC0415
+        from everbrook.server.observe.traces import RequestTracer
     except ImportError as error:
         needed = "needs OpenTelemetry, which is not installed: pip install 'everbrook[otel]'"
         raise SettingsError("traces.endpoint", f"{needed} ({error})") from error

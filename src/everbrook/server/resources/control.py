@@ -68,15 +68,15 @@ class Control:
 
     @cached_property
     def _wakes(self) -> "Wakes":
-        from everbrook.server.webhooks.secrets import Secrets  # noqa: PLC0415
-        from everbrook.server.webhooks.wakes import Wakes, webhook_client  # noqa: PLC0415
+        from everbrook.server.webhooks.secrets import Secrets
+        from everbrook.server.webhooks.wakes import Wakes, webhook_client
 
         client = webhook_client(self._settings)
         return Wakes(self._engine, Secrets(self._engine), client, self._locator, self._on_delivery)
 
     @cached_property
     def _resource(self) -> "SubscriptionResource":
-        from everbrook.server.resources.subscriptions import SubscriptionResource  # noqa: PLC0415
+        from everbrook.server.resources.subscriptions import SubscriptionResource
 
         return SubscriptionResource(
             self._engine, self.subscriptions, self._wakes, allow_loopback_http=self._settings.allow_loopback_http

@@ -23,7 +23,7 @@ Found = list[str] | OSError
 class LookUp(Protocol):
     """The part of `socket.getaddrinfo` that is used."""
 
-    def __call__(self, host: str, port: int, *, type: int) -> Sequence[tuple[Any, ...]]:  # noqa: A002 - its name there
+    def __call__(self, host: str, port: int, *, type: int) -> Sequence[tuple[Any, ...]]:
         """Resolve a name, or raise OSError."""
 
 

@@ -173,7 +173,7 @@ class _Told(Types):
         self.bases: dict[int, int] = {}
         self.elements: dict[int, int] = {}
 
-    def tell(self, bases: Any, elements: Any) -> None:  # noqa: ANN401 - as the method it stands for
+    def tell(self, bases: Any, elements: Any) -> None:
         super().tell(bases, elements)
         self.bases.update(bases)
         self.elements.update(elements)

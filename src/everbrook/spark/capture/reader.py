@@ -56,21 +56,21 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_begun": None, "receiver": None, "simple_reader": None}
 
-    def initialOffset(self) -> Given:  # noqa: N802 - Spark's name, as those below
+    def initialOffset(self) -> Given:
         """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Tell Spark of the limit, which is kept whatever it says: what was received is held in memory."""
         return ReadMaxRows(self._options.max_rows)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix what there is now. A message in Postgres' log marks the place, so that it is reached for certain."""
         with connect(self._options.url) as connection:
             row = connection.execute("SELECT pg_logical_emit_message(true, 'everbrook', '')::text").fetchone()
         self._target_lsn = parse_lsn(str(row[0])) if row else None
 
-    def latestOffset(self, start: Given, limit: ReadLimit) -> Given:  # noqa: ARG002, N802
+    def latestOffset(self, start: Given, limit: ReadLimit) -> Given:
         """Decide how far the next batch goes. If there is nothing new, wait a little for it."""
         position = self._position(start)
         spool = self._known[1]
@@ -148,7 +148,7 @@ class CaptureReader(_DriverSide, SupportsTriggerAvailableNow, metaclass=Arriving
     def _is_small(self, first: Position, last: Position) -> bool:
         return (last.copied_bytes or 0) - (first.copied_bytes or 0) <= self._tuning.small_bytes
 
-    def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:  # noqa: N802
+    def getCache(self, start: Given, end: Given) -> Iterator[Any] | None:
         """Give the rows of a batch of changes. None leaves a batch of the copy that is not small to the tasks."""
         first, last = self._position(start), self._position(end)
         if last.copied_bytes:

@@ -21,6 +21,6 @@ class PostgresDataSource(DataSource, metaclass=Arriving):
         """Give the columns."""
         return SCHEMAS[parse_capture(self.options).envelope]
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what reads micro-batches."""
         return CaptureReader(parse_capture(self.options))

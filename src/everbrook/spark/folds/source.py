@@ -54,11 +54,11 @@ class FoldsDataSource(DataSource, metaclass=Arriving):
         """Give the columns of plans."""
         return SCHEMA
 
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002 - there is only one
+    def reader(self, schema: StructType) -> DataSourceReader:
         """Make what finds those that are due now."""
         return DueReader(parse_folds(self.options))
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's name
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what finds them again and again."""
         return stream_reader(parse_folds(self.options))
 
@@ -119,20 +119,20 @@ class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNo
             self._opened = open_streams(self._options)
         return self._opened
 
-    def initialOffset(self) -> Batch:  # noqa: N802 - Spark's name, as those below
+    def initialOffset(self) -> Batch:
         """Say nothing yet: where folds go on is not in the checkpoint."""
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Set none: `maxStreamsPerTrigger` holds whatever Spark says."""
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix what is due now: nothing beyond it is folded."""
         self._known.refresh()
         self._left = self._due()
 
-    def latestOffset(self, start: Batch, limit: ReadLimit) -> Batch:  # noqa: ARG002, N802
+    def latestOffset(self, start: Batch, limit: ReadLimit) -> Batch:
         """Decide which streams the next batch folds. If none is due, wait a little."""
         chosen = self._of_rest(start) if self._left is not None else self._look(start)
         if not chosen and self._left is None:
@@ -179,7 +179,7 @@ class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNo
         policy, now_ms = self._options.policy, _now_ms()
         return {name: found for name, found in self._known.streams.items() if is_due(found, policy, now_ms)}
 
-    def partitions(self, start: Batch, end: Batch) -> list[InputPartition]:  # noqa: ARG002
+    def partitions(self, start: Batch, end: Batch) -> list[InputPartition]:
         """Part a batch among tasks, with what is known of its streams by now."""
         self._run = turn_of(end)
         self._known.refresh()
@@ -188,7 +188,7 @@ class DueStreamReader(Reader, DataSourceStreamReader, SupportsTriggerAvailableNo
     def commit(self, end: Batch) -> None:
         """Do nothing: where folds go on is in the snapshots."""
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any]:
         """Say nothing: what is due changes with the time."""
         return {}
 
@@ -210,7 +210,7 @@ if _DriverSide is not None:
             DueStreamReader.__init__(self, options, wait_secs)
             self.simple_reader: Any = self  # which Spark asks whether there is an end to what is available
 
-        def getCache(self, start: Batch, end: Batch) -> Iterator[pa.RecordBatch] | None:  # noqa: ARG002, N802
+        def getCache(self, start: Batch, end: Batch) -> Iterator[pa.RecordBatch] | None:
             """Give the plans of a small batch. None leaves them to tasks."""
             plans = plans_of(end, self._known.streams)
             return iter([batch_of(plans)]) if plans and small(plans) else None

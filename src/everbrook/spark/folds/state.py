@@ -153,7 +153,7 @@ def decode_messages(data: bytes) -> list[Any]:
     return messages
 
 
-def _decoded(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
+def _decoded(raw: bytes) -> Any:
     try:
         return decode_mended(msgspec.json.decode, raw)
     except (ValueError, RecursionError):

@@ -85,7 +85,7 @@ class Board:
         with self._lock:
             return self._states[name]
 
-    def change(self, name: str, **values: Any) -> None:  # noqa: ANN401 - whatever a state has
+    def change(self, name: str, **values: Any) -> None:
         """Write down what is new of a job."""
         with self._lock:
             before = self._states[name]
@@ -105,7 +105,7 @@ class Board:
             observer(before, after)
 
 
-def _sum(before: Any, amount: Any) -> Any:  # noqa: ANN401 - a number, or several by name
+def _sum(before: Any, amount: Any) -> Any:
     if isinstance(amount, dict):
         return {**before, **{key: before.get(key, 0) + more for key, more in amount.items() if more}}
     return before + amount

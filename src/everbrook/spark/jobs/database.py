@@ -46,7 +46,7 @@ class TableSource(Struct, frozen=True):
         """Refuse options that contradict each other."""
         if not self.tables:
             raise ValueError("tables must name at least one")
-        from everbrook.spark.capture.options import parse_capture  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.capture.options import parse_capture
 
         parse_capture(self._options(job))
 
@@ -72,7 +72,7 @@ class TableSource(Struct, frozen=True):
 
     def reset(self, job: Job) -> list[str]:
         """Drop the slot, and the publication if it is named after it: one that was named here is somebody's own."""
-        from everbrook.spark.capture import drop, forget  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.capture import drop, forget
 
         slot, own = self.slot_of(job), self.publication is None
         drop(self._url(job), slot, keep_publication=not own)
@@ -128,14 +128,14 @@ class SlotLag:
         self._looked = -_LOOK_SECS
         self._found = Lag()
 
-    def find(self, _progress: Any) -> Lag:  # noqa: ANN401 - Postgres knows better than Spark
+    def find(self, _progress: Any) -> Lag:
         """Look, or give what was seen a moment ago."""
         if time.monotonic() - self._looked >= _LOOK_SECS:
             self._looked, self._found = time.monotonic(), self._look()
         return self._found
 
     def _look(self) -> Lag:
-        from everbrook.spark.capture.slots import status  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.capture.slots import status
 
         try:
             found = status(self._url, self._slot)
@@ -159,9 +159,9 @@ class TableSink(Struct, frozen=True):
 
     def check(self, job: Job) -> None:
         """Refuse options that contradict each other, and paths that lead nowhere."""
-        from everbrook.spark.postgres.database import DatabaseOptions  # noqa: PLC0415
-        from everbrook.spark.postgres.dead_letters import parse_dead_letters  # noqa: PLC0415
-        from everbrook.spark.postgres.sinks import SinkOptions, parse_sink  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.postgres.database import DatabaseOptions
+        from everbrook.spark.postgres.dead_letters import parse_dead_letters
+        from everbrook.spark.postgres.sinks import SinkOptions, parse_sink
 
         database = DatabaseOptions(self._url(job))
         if isinstance(job.source, TableSource) and job.sql is None:
@@ -191,9 +191,9 @@ class TableSink(Struct, frozen=True):
         """Give the database."""
         return (Place(self._url(job)),)
 
-    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:  # noqa: ANN401
+    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write."""
-        from everbrook.spark import write_postgres  # noqa: PLC0415 - with Spark
+        from everbrook.spark import write_postgres
 
         return write_postgres(
             df,
@@ -216,7 +216,7 @@ class TableSink(Struct, frozen=True):
         query = query_id(job.checkpoint)
         if query is None:
             return []
-        from everbrook.spark.postgres.positions import forget  # noqa: PLC0415 - with psycopg
+        from everbrook.spark.postgres.positions import forget
 
         forget(self._url(job), query)
         return [f"positions of {query}"]

@@ -73,15 +73,15 @@ class FoldSource(Struct, frozen=True):
 
     def read(self, spark: "SparkSession", job: Job) -> "DataFrame":
         """Begin to fold. Where no SQL chooses among the columns of reports, they are messages."""
-        from everbrook.spark.folds.queries import fold  # noqa: PLC0415 - with Spark
-        from everbrook.spark.folds.reports import as_messages  # noqa: PLC0415
-        from everbrook.spark.folds.source import FORMAT  # noqa: PLC0415
+        from everbrook.spark.folds.queries import fold
+        from everbrook.spark.folds.reports import as_messages
+        from everbrook.spark.folds.source import FORMAT
 
         plans = spark.readStream.format(FORMAT).options(**self._options(job)).load()
         reports = observed(fold(plans, self._parsed(job)))
         return as_messages(reports) if job.sql is None else reports
 
-    def reset(self, job: Job) -> list[str]:  # noqa: ARG002
+    def reset(self, job: Job) -> list[str]:
         """Forget nothing: where folds go on is in the snapshots, and stays."""
         return []
 
@@ -94,7 +94,7 @@ class FoldSource(Struct, frozen=True):
         return StreamSource(**{name: getattr(self, name) for name in _OF_STREAMS})
 
     def _parsed(self, job: Job) -> "FoldOptions":
-        from everbrook.spark.folds.options import parse_folds  # noqa: PLC0415 - only jobs that fold need it
+        from everbrook.spark.folds.options import parse_folds
 
         return parse_folds(self._options(job))
 
@@ -105,7 +105,7 @@ class FoldSource(Struct, frozen=True):
 
 def observed(reports: "DataFrame") -> "DataFrame":
     """Have Spark count reports on their way, by what became of the streams."""
-    from pyspark.sql.functions import (  # noqa: PLC0415 - with Spark
+    from pyspark.sql.functions import (
         coalesce,
         col,
         count_if,
@@ -113,7 +113,7 @@ def observed(reports: "DataFrame") -> "DataFrame":
         sum as sum_of,
     )
 
-    from everbrook.spark.folds.reports import OUTCOMES, PUBLISHED  # noqa: PLC0415
+    from everbrook.spark.folds.reports import OUTCOMES, PUBLISHED
 
     published = reports.outcome == PUBLISHED
     counts = [count_if(col("outcome") == outcome).alias(outcome) for outcome in OUTCOMES]
@@ -124,7 +124,7 @@ def observed(reports: "DataFrame") -> "DataFrame":
     return reports.observe(OBSERVED, *counts, *sums)
 
 
-def counts_of(progress: Any) -> dict[str, Any]:  # noqa: ANN401 - Spark has several kinds of it
+def counts_of(progress: Any) -> dict[str, Any]:
     """Give what was counted in a batch, as a board adds it up."""
     found = (progress.observedMetrics or {}).get(OBSERVED)
     if found is None:
@@ -141,10 +141,10 @@ class FoldLag:
         self._options = options
         self._catalogue: Catalogue | None = None
 
-    def find(self, _progress: Any) -> Lag:  # noqa: ANN401 - the server knows better than Spark
+    def find(self, _progress: Any) -> Lag:
         """Look at the streams. Nothing is said if the server can't be asked now."""
-        from everbrook.spark.folds.listing import open_streams  # noqa: PLC0415
-        from everbrook.spark.folds.policy import log_bytes_of  # noqa: PLC0415 - only jobs that fold need it
+        from everbrook.spark.folds.listing import open_streams
+        from everbrook.spark.folds.policy import log_bytes_of
 
         try:
             if self._catalogue is None:

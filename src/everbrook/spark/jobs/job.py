@@ -134,7 +134,7 @@ class Sink(Protocol):
     def places(self, job: "Job") -> tuple["Place", ...]:
         """Give what has to answer before it can begin."""
 
-    def write(self, df: "DataFrame", job: "Job", on_dead_letters: Callable[[int], None]) -> Any:  # noqa: ANN401
+    def write(self, df: "DataFrame", job: "Job", on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write, and give the query."""
 
     def reset(self, job: "Job") -> list[str]:

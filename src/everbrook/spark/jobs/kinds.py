@@ -25,7 +25,7 @@ def build_sink(table: dict[str, object], key: str) -> Sink:
     return found
 
 
-def _chosen(kinds: tuple[Any, ...], table: dict[str, object], key: str) -> Any:  # noqa: ANN401 - a class
+def _chosen(kinds: tuple[Any, ...], table: dict[str, object], key: str) -> Any:
     """Choose the kind by its marks. Marks of two kinds contradict each other; without any, nothing is said."""
     found = {kind: [name for name in table if name in kind.MARKS] for kind in kinds}
     marked = _narrowest({kind: names for kind, names in found.items() if names})

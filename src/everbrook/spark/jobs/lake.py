@@ -39,8 +39,8 @@ class LakeSink(Struct, frozen=True):
 
     def check(self, job: Job) -> None:
         """Refuse options that contradict each other."""
-        from everbrook.spark.lake.dead_letters import parse_dead_letters  # noqa: PLC0415 - with pyarrow
-        from everbrook.spark.lake.tables import LakeOptions, check_format, check_options  # noqa: PLC0415
+        from everbrook.spark.lake.dead_letters import parse_dead_letters
+        from everbrook.spark.lake.tables import LakeOptions, check_format, check_options
 
         check_format(self.format)
         check_options(
@@ -63,13 +63,13 @@ class LakeSink(Struct, frozen=True):
             {stream_name(server_url(job.server.url), None, letters)} if kind == "stream" else set()
         )
 
-    def places(self, job: Job) -> tuple[Place, ...]:  # noqa: ARG002 - of its kind
+    def places(self, job: Job) -> tuple[Place, ...]:
         """Give nothing: a folder is there, or it is made."""
         return ()
 
-    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:  # noqa: ANN401
+    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write."""
-        from everbrook.spark import write_lake  # noqa: PLC0415 - with Spark
+        from everbrook.spark import write_lake
 
         return write_lake(
             df,
@@ -88,7 +88,7 @@ class LakeSink(Struct, frozen=True):
             on_dead_letters=on_dead_letters,
         )
 
-    def reset(self, job: Job) -> list[str]:  # noqa: ARG002
+    def reset(self, job: Job) -> list[str]:
         """Forget nothing: a new checkpoint is a new query, which the table has not heard of."""
         return []
 
@@ -122,7 +122,7 @@ class LakeSource(Struct, frozen=True):
 
     def check(self, job: Job) -> None:
         """Refuse options that contradict each other, and a job that would wait for more."""
-        from everbrook.spark.lake.replays import parse_replay  # noqa: PLC0415 - with pyarrow
+        from everbrook.spark.lake.replays import parse_replay
 
         if not job.trigger.ends:
             raise ValueError('a table ends, and so does its job: set trigger = "available-now"')
@@ -135,7 +135,7 @@ class LakeSource(Struct, frozen=True):
         """Say which table."""
         return f"table {self.lake}" if self.version is None else f"table {self.lake} (version {self.version})"
 
-    def claims(self, job: Job) -> frozenset[str]:  # noqa: ARG002
+    def claims(self, job: Job) -> frozenset[str]:
         """Name nothing: any number of jobs may read a table."""
         return frozenset()
 
@@ -143,7 +143,7 @@ class LakeSource(Struct, frozen=True):
         """Tell whether it is the table that is written."""
         return claim == _name(folder_of(self.lake, job))
 
-    def places(self, job: Job) -> tuple[Place, ...]:  # noqa: ARG002
+    def places(self, job: Job) -> tuple[Place, ...]:
         """Give nothing: a folder is there, or it is an error."""
         return ()
 
@@ -151,13 +151,13 @@ class LakeSource(Struct, frozen=True):
         """Begin to read."""
         return spark.readStream.format(FORMAT).options(**self._options(job)).load()
 
-    def reset(self, job: Job) -> list[str]:  # noqa: ARG002
+    def reset(self, job: Job) -> list[str]:
         """Forget nothing: how far the table was read is in the checkpoint."""
         return []
 
-    def lag_finder(self, job: Job) -> LagOf:  # noqa: ARG002
+    def lag_finder(self, job: Job) -> LagOf:
         """Tell how many bytes of the table were not read yet."""
-        from everbrook.spark.lake.replays import bytes_left  # noqa: PLC0415 - with pyarrow
+        from everbrook.spark.lake.replays import bytes_left
 
         return lambda progress: Lag(bytes_left(progress))
 

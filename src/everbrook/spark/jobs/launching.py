@@ -57,7 +57,7 @@ class Engine:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - or the next session would look for this one
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def launch(keys: PipelineKeys) -> Engine:
@@ -70,7 +70,7 @@ def launch(keys: PipelineKeys) -> Engine:
         conf.set(name, value)
     gateway: Any = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
     try:
-        SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - so that the session takes this one
+        SparkContext._ensure_initialized(gateway=gateway)
         return Engine(session("everbrook pipeline", master=keys.master, config=settings), gateway.proc)
     except Exception as error:
         if _has_ended(gateway.proc):

@@ -18,10 +18,10 @@ class JobListener(StreamingQueryListener):
         self._metrics = metrics
         self.last: dict[str, Any] = {}
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: ANN401, N802 - Spark's names, as those below
+    def onQueryStarted(self, event: Any) -> None:
         """Say nothing: whoever has started it says so."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryProgress(self, event: Any) -> None:
         """Write down what a batch did. Spark also tells of its looks at which there was nothing."""
         progress = event.progress
         self.last[progress.name] = progress
@@ -33,8 +33,8 @@ class JobListener(StreamingQueryListener):
         if self._metrics is not None:
             self._metrics.observe_batch(progress.name, batch_ms)
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryIdle(self, event: Any) -> None:
         """Say nothing: where nothing happens nothing changes."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: ANN401, N802
+    def onQueryTerminated(self, event: Any) -> None:
         """Say nothing: whoever waits for its end says so."""

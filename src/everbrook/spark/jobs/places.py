@@ -54,7 +54,7 @@ def _reach_server(url: str) -> None:
 
 
 def _reach_database(url: str) -> None:
-    import psycopg  # noqa: PLC0415 - only jobs with tables need it
+    import psycopg
 
     try:
         psycopg.connect(url, connect_timeout=_TIMEOUT_SECS).close()

@@ -90,7 +90,7 @@ class Runner:
         address = self._pipeline.keys.metrics
         if address is None:
             return None
-        from everbrook.spark.jobs.metrics import Metrics  # noqa: PLC0415 - only those who ask for it need it
+        from everbrook.spark.jobs.metrics import Metrics
 
         metrics = Metrics(self.board)
         self.metrics_port = metrics.serve(address)
@@ -99,8 +99,8 @@ class Runner:
     def _launch(self, metrics: "Metrics | None") -> None:
         """Start Spark, in a thread: the main one has to hear signals meanwhile, which Spark would take over."""
         try:
-            from everbrook.spark.jobs.launching import launch  # noqa: PLC0415 - the jobs look around meanwhile
-            from everbrook.spark.jobs.listening import JobListener  # noqa: PLC0415
+            from everbrook.spark.jobs.launching import launch
+            from everbrook.spark.jobs.listening import JobListener
 
             threading.Thread(target=_preload, name="preload", daemon=True).start()
             engine = launch(self._pipeline.keys)
@@ -119,7 +119,7 @@ class Runner:
         publisher.start()
         return publisher
 
-    def _last(self, job: str) -> Any:  # noqa: ANN401 - Spark has several kinds of progress
+    def _last(self, job: str) -> Any:
         return None if self._listener is None else self._listener.last.get(job)
 
     def _watch(self, supervisors: list[Supervisor]) -> Outcome:
@@ -156,7 +156,7 @@ class Runner:
 
 def _preload() -> None:
     """Load what jobs will need, while the JVM starts. Only now: Spark's own modules can't be loaded by two at once."""
-    import everbrook.spark.writing  # noqa: F401, PLC0415
+    import everbrook.spark.writing  # noqa: F401
 
 
 def server_options(pipeline: Pipeline) -> ServerOptions:

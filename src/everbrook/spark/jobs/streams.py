@@ -61,7 +61,7 @@ class StreamSource(Struct, frozen=True):
         chosen = f"streams {self.prefix}*" if self.prefix else f"streams {self.pattern or '*'}"
         return f"{chosen} of {self.bucket}" if self.bucket else chosen
 
-    def claims(self, job: Job) -> frozenset[str]:  # noqa: ARG002 - of its kind
+    def claims(self, job: Job) -> frozenset[str]:
         """Name nothing: any number of jobs may read a stream."""
         return frozenset()
 
@@ -93,7 +93,7 @@ class StreamSource(Struct, frozen=True):
         reader = spark.readStream.format(FORMAT).options(**self._options(job))
         return (reader if self.schema is None else reader.schema(self.schema)).load()
 
-    def reset(self, job: Job) -> list[str]:  # noqa: ARG002
+    def reset(self, job: Job) -> list[str]:
         """Forget nothing: how far streams were read is in the checkpoint."""
         return []
 
@@ -101,7 +101,7 @@ class StreamSource(Struct, frozen=True):
         """Add up what of each stream was not read yet."""
         finder = LagFinder(parse_source(self._options(job)).server, self.bucket)
 
-        def lag(progress: Any) -> Lag:  # noqa: ANN401 - Spark has several kinds of it
+        def lag(progress: Any) -> Lag:
             lags = finder.find(progress)
             return Lag(sum(lags.values()) if lags else None)
 
@@ -158,14 +158,14 @@ class StreamSink(Struct, frozen=True):
         """Give the server."""
         return (Place(self._url(job)),)
 
-    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:  # noqa: ANN401, ARG002
+    def write(self, df: "DataFrame", job: Job, on_dead_letters: Callable[[int], None]) -> Any:
         """Begin to write."""
-        from everbrook.spark.writing import write_stream  # noqa: PLC0415 - with Spark
+        from everbrook.spark.writing import write_stream
 
         options: dict[str, Any] = self._options(job)
         return write_stream(df, str(job.checkpoint), trigger=job.trigger.of_spark, query_name=job.name, **options)
 
-    def reset(self, job: Job) -> list[str]:  # noqa: ARG002
+    def reset(self, job: Job) -> list[str]:
         """Forget nothing: a new checkpoint is a new query, which the server has not heard of."""
         return []
 

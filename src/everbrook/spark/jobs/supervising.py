@@ -81,7 +81,7 @@ class Supervisor(threading.Thread):
             return State.STOPPED
         return self._follow(self._begin(engine))
 
-    def _begin(self, engine: "Engine") -> Any:  # noqa: ANN401 - Spark has several kinds of queries
+    def _begin(self, engine: "Engine") -> Any:
         """Start the query when it is its turn.
 
         Spark gives up on a Python process that takes ten seconds to start, as many at once on a busy machine do.
@@ -93,7 +93,7 @@ class Supervisor(threading.Thread):
                 time.sleep(_LOOK_SECS / 4)
         return query
 
-    def _start(self, engine: "Engine") -> Any:  # noqa: ANN401
+    def _start(self, engine: "Engine") -> Any:
         job = self._job
         # A pool for each job: a large batch of one does not hold up the small ones of the others.
         engine.spark.sparkContext.setLocalProperty("spark.scheduler.pool", job.name)
@@ -102,7 +102,7 @@ class Supervisor(threading.Thread):
             df = engine.spark.sql(job.sql, source=df)
         return job.sink.write(df, job, lambda count: self._board.add(job.name, dead_letters=count))
 
-    def _follow(self, query: Any) -> State:  # noqa: ANN401
+    def _follow(self, query: Any) -> State:
         """Wait for the end of a query."""
         while not query.awaitTermination(_LOOK_SECS):
             if self._stopping.is_set():
@@ -114,7 +114,7 @@ class Supervisor(threading.Thread):
         self._count(query)
         return State.DONE if self._job.trigger.ends else State.STOPPED
 
-    def _look(self, query: Any) -> None:  # noqa: ANN401
+    def _look(self, query: Any) -> None:
         if self._board[self._job.name].state is not State.RUNNING:
             if not query.status["message"].startswith(_INITIALIZING):
                 self._change(state=State.RUNNING)
@@ -122,12 +122,12 @@ class Supervisor(threading.Thread):
             self._failures = self._restarts = 0
             self._change(error=None)
 
-    def _progresses(self, query: Any) -> bool:  # noqa: ANN401
+    def _progresses(self, query: Any) -> bool:
         """Tell whether a query has finished a batch, or has nothing to do. Its first batch may still fail as before."""
         done = self._board[self._job.name].batches > self._batches_before
         return done or query.status["message"].startswith(_WAITING)
 
-    def _count(self, query: Any) -> None:  # noqa: ANN401
+    def _count(self, query: Any) -> None:
         """Wait until Spark has told of the last batch, which it does when it has time."""
         batches = [progress.batchId for progress in query.recentProgress if progress.numInputRows]
         deadline = time.monotonic() + _TELL_SECS
@@ -169,11 +169,11 @@ class Supervisor(threading.Thread):
     def _pause(self) -> None:
         self._stopping.wait(self._pauses.delay_secs(self._failures, random.random()))  # noqa: S311 - only to spread
 
-    def _change(self, **values: Any) -> None:  # noqa: ANN401
+    def _change(self, **values: Any) -> None:
         self._board.change(self._job.name, **values)
 
 
-def _settling(query: Any, since_secs: float) -> bool:  # noqa: ANN401
+def _settling(query: Any, since_secs: float) -> bool:
     """Tell whether a query is still about to begin: its sources are made, or have their first look around."""
     message = query.status["message"]
     if message.startswith(_LOOKING):
@@ -185,7 +185,7 @@ def _before(batch: int | None, last: int) -> bool:
     return batch is None or batch < last
 
 
-def finish(query: Any, within_secs: float = FINISH_SECS) -> None:  # noqa: ANN401
+def finish(query: Any, within_secs: float = FINISH_SECS) -> None:
     """Stop a query behind the batch that it is in. One that takes too long is done again at the next start."""
     deadline = time.monotonic() + within_secs
     while query.isActive and query.status["message"] == _PROCESSING and time.monotonic() < deadline:

@@ -36,7 +36,7 @@ def build(kind: type[T], table: Mapping[str, Any], key: str) -> T:
     )
 
 
-def convert(value: Any, annotation: Any, key: str) -> Any:  # noqa: ANN401 - any value of TOML
+def convert(value: Any, annotation: Any, key: str) -> Any:
     """Give a value the type of its field."""
     try:
         return msgspec.convert(value, annotation)
@@ -80,7 +80,7 @@ def hide_password(url: str) -> str:
     return url.replace(f":{password}@", ":…@", 1)
 
 
-def _expected(annotation: Any) -> str:  # noqa: ANN401
+def _expected(annotation: Any) -> str:
     return _words(inspect.type_info(annotation))
 
 

@@ -19,7 +19,7 @@ class MissingVariable(ValueError):
         self.key = key
 
 
-def expand(value: Any, environ: Mapping[str, str], key: str = "") -> Any:  # noqa: ANN401 - any value of TOML
+def expand(value: Any, environ: Mapping[str, str], key: str = "") -> Any:
     """Put variables into all text of a value. `key` is where it stands, for whoever has to mend it."""
     if isinstance(value, dict):
         return {name: expand(inner, environ, f"{key}.{name}" if key else name) for name, inner in value.items()}

@@ -21,7 +21,7 @@ class Contents:
 
     def __init__(self, options: ReplayOptions, pin: str | None = None) -> None:
         # A client of Spark Connect that only sends the source need not have deltalake.
-        from everbrook.spark.lake.delta import open_delta  # noqa: PLC0415
+        from everbrook.spark.lake.delta import open_delta
 
         self._options = options
         version = options.version if pin is None else int(pin[1:].partition("-")[0])
@@ -55,7 +55,7 @@ class Contents:
         """Tell how large the rows are, as far as Parquet tells."""
         return sum(self._bytes_of(fragment) for fragment in self._dataset.get_fragments())
 
-    def _bytes_of(self, fragment: Any) -> int:  # noqa: ANN401 - of pyarrow, which is untyped
+    def _bytes_of(self, fragment: Any) -> int:
         with self._explained(fragment.path):
             return sum(group.total_byte_size for group in fragment.row_groups)
 
@@ -126,14 +126,14 @@ class Contents:
                     if chosen.any():
                         yield from self._of_group(group, chosen, columns)
 
-    def _chosen(self, group: Any, numbers: range, of: int) -> Any:  # noqa: ANN401 - of pyarrow, and numpy's
+    def _chosen(self, group: Any, numbers: range, of: int) -> Any:
         """Tell which rows of a part of a file are chosen, by the one column that says it: the others are much more."""
         names = group.to_table(schema=self._dataset.schema, columns=[STREAM]).column(0).combine_chunks()
         encoded = names.dictionary_encode()
         chosen = np.array([_hash(name) % of in numbers for name in encoded.dictionary.to_pylist()], dtype=bool)
         return chosen[encoded.indices.to_numpy()]
 
-    def _of_group(self, group: Any, chosen: Any, columns: Sequence[str] | None) -> Iterator[pa.Table]:  # noqa: ANN401
+    def _of_group(self, group: Any, chosen: Any, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         start = 0
         for batch in group.to_batches(schema=self._dataset.schema, columns=columns):
             rows = pa.Table.from_batches([batch]).filter(pa.array(chosen[start : start + len(batch)]))

@@ -250,7 +250,7 @@ def open_delta(folder: Path, version: int | None = None) -> DeltaTable:
         raise TableMismatch(f"{folder} can't be read at version {version}: {error}") from error
 
 
-def open_table(folder: Path) -> Any:  # noqa: ANN401 - of pyarrow, which is untyped
+def open_table(folder: Path) -> Any:
     """Open a table as it is now, as a dataset of Arrow."""
     return open_delta(folder).to_pyarrow_dataset()
 

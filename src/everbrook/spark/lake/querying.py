@@ -76,7 +76,7 @@ def _named(lakes: dict[str, Path]) -> dict[str, Path]:
 @contextmanager
 def ask_duckdb(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
     """Ask DuckDB."""
-    import duckdb  # noqa: PLC0415 - only where it is asked
+    import duckdb
 
     tables = tables_of(pipeline)
     # Without that a name that is no table is looked for among the variables here.
@@ -102,7 +102,7 @@ def _numbered(names: list[str]) -> list[str]:
     return numbered
 
 
-def _fetched(connection: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - DuckDB's
+def _fetched(connection: Any) -> Iterator[tuple[Any, ...]]:
     while rows := connection.fetchmany(_AT_ONCE):
         yield from rows
 
@@ -110,9 +110,9 @@ def _fetched(connection: Any) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401 - Du
 @contextmanager
 def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
     """Ask Spark, in a session of its own."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415 - only where it is asked
+    from pyspark.errors import PySparkException
 
-    from everbrook.spark.jobs.launching import launch  # noqa: PLC0415
+    from everbrook.spark.jobs.launching import launch
 
     tables = tables_of(pipeline)
     # Spark makes that folder for itself as soon as a view is made, and else it is where one stands.
@@ -129,14 +129,14 @@ def ask_spark(pipeline: Pipeline, sql: str) -> Iterator[Answer]:
         engine.stop()
 
 
-def _of_utc(value: Any) -> Any:  # noqa: ANN401 - any value of Spark
+def _of_utc(value: Any) -> Any:
     """Give moments with their zone: Spark gives them in that of this machine, without saying so."""
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def view(spark: "SparkSession", name: str, folder: Path) -> None:
     """Make a view of a table. Spark reads the files that the table names: it needs no jar for that."""
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415 - with Spark
+    from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(open_table(folder).schema)
     files = named_files(folder)
@@ -146,8 +146,8 @@ def view(spark: "SparkSession", name: str, folder: Path) -> None:
 
 def _frame(spark: "SparkSession", schema: "StructType", files: "list[tuple[Path, Partition]]") -> "DataFrame":
     """Read the files of a table. The log says of which group and day each is: delta-rs names folders anew."""
-    from pyspark.sql import functions as of  # noqa: PLC0415 - with Spark
-    from pyspark.sql.types import StringType, StructField, StructType  # noqa: PLC0415
+    from pyspark.sql import functions as of
+    from pyspark.sql.types import StringType, StructField, StructType
 
     in_files = StructType([field for field in schema if field.name not in PARTITION])
     rows = spark.read.schema(in_files).parquet(*(str(path) for path, _ in files))
@@ -161,6 +161,6 @@ def _listed(tables: dict[str, Path]) -> str:
     return ", ".join(name if name.isidentifier() else f'"{name}"' for name in tables if DEAD_LETTERS not in name)
 
 
-def encode(value: Any) -> str:  # noqa: ANN401 - whatever an engine gives
+def encode(value: Any) -> str:
     """Write a value as JSON."""
     return msgspec.json.encode(value, enc_hook=str).decode()

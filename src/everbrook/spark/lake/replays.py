@@ -78,7 +78,7 @@ def _parse_version(text: str) -> int:
     raise ValueError("must be the number of a version")
 
 
-def bytes_left(progress: Any) -> int | None:  # noqa: ANN401 - Spark has several kinds of it
+def bytes_left(progress: Any) -> int | None:
     """Tell how many bytes of a table were not read yet, by the progress of the last batch."""
     for source in getattr(progress, "sources", ()):
         try:

@@ -41,7 +41,7 @@ class LakeDataSource(DataSource, metaclass=Arriving):
         fields = {STREAM: StringType(), OFFSET: StringType(), VALUE: value}
         return StructType([StructField(name, type_) for name, type_ in fields.items()])
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 - Spark's way
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make what reads micro-batches."""
         return ReplayReader(parse_replay(self.options))
 
@@ -62,19 +62,19 @@ class ReplayReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._ends = False
 
-    def initialOffset(self) -> Position:  # noqa: N802 - Spark's name, as those below
+    def initialOffset(self) -> Position:
         """Say nothing yet: Spark asks for this again whenever batch 0 is not finished, and must get the same."""
         return {}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Set none: a batch is a bucket."""
         return ReadAllAvailable()
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Remember that there is an end, so that nobody is kept waiting at it."""
         self._ends = True
 
-    def latestOffset(self, start: Position, limit: ReadLimit) -> Position:  # noqa: ARG002, N802
+    def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
         """Go on by one bucket, until there is none left."""
         if not start:
             table = Contents(self._options)

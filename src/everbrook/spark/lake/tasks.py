@@ -102,7 +102,7 @@ def _with_incarnations(work: Work, chunk: pa.Table) -> pa.Table:
     return chunk.append_column(INCARNATION, known.take(streams.indices))
 
 
-def _own(chunk: pa.Table, field: pa.Field) -> Any:  # noqa: ANN401 - a column
+def _own(chunk: pa.Table, field: pa.Field) -> Any:
     """Give a column that tells of the message. Not every server tells everything."""
     name = TIME if field.name == APPENDED_AT else field.name
     if name not in chunk.column_names:

@@ -44,11 +44,11 @@ def read_values(column: Column, raws: list[Raw]) -> tuple[pa.Array, list[int]]:
 
 
 @cache
-def _decoder(python: Any) -> "msgspec.json.Decoder[list[Any]]":  # noqa: ANN401 - a type
+def _decoder(python: Any) -> "msgspec.json.Decoder[list[Any]]":
     return msgspec.json.Decoder(list[python | None])
 
 
-def _one_by_one(column: Column, python: Any, raws: list[Raw]) -> tuple[pa.Array, list[int]]:  # noqa: ANN401
+def _one_by_one(column: Column, python: Any, raws: list[Raw]) -> tuple[pa.Array, list[int]]:
     values: list[Any] = []
     misfits: list[int] = []
     for place, raw in enumerate(raws):
@@ -60,7 +60,7 @@ def _one_by_one(column: Column, python: Any, raws: list[Raw]) -> tuple[pa.Array,
     return pa.array(values, column.type), misfits
 
 
-def _value(column: Column, python: Any, raw: Raw) -> Any:  # noqa: ANN401
+def _value(column: Column, python: Any, raw: Raw) -> Any:
     if python is not None:
         value = msgspec.json.decode(raw, type=python | None)
         pa.array([value], column.type)  # refuses a whole number that a DOUBLE would round

@@ -16,7 +16,7 @@ from everbrook.spark.conversion import Misfit
 _FINER_THAN_MICROS = re.compile(r"[.,]\d{6}\d*[1-9]")
 
 
-def require_whole(value: Any, found: Any, type_: pa.DataType) -> None:  # noqa: ANN401 - any JSON value
+def require_whole(value: Any, found: Any, type_: pa.DataType) -> None:
     """Refuse a value of which `found`, that fits a type, is only a part. Numbers with a fraction come as decimals."""
     if value is None:
         return
@@ -41,7 +41,7 @@ def _require_known(value: dict[str, Any], type_: pa.DataType) -> None:
         raise Misfit(f"has {unknown!r:.80}, which {type_} has not")
 
 
-def _is_whole(value: Any, found: Any, type_: pa.DataType) -> bool:  # noqa: ANN401
+def _is_whole(value: Any, found: Any, type_: pa.DataType) -> bool:
     if pa.types.is_floating(type_):
         return _is_near(value, found, type_)
     if pa.types.is_timestamp(type_):
@@ -55,7 +55,7 @@ def _is_whole(value: Any, found: Any, type_: pa.DataType) -> bool:  # noqa: ANN4
     return True
 
 
-def _is_near(value: Any, found: float, type_: pa.DataType) -> bool:  # noqa: ANN401
+def _is_near(value: Any, found: float, type_: pa.DataType) -> bool:
     with np.errstate(over="ignore"):
         there = float(np.float32(found)) if type_ == pa.float32() else found
     return bool(np.isfinite(there)) and (not isinstance(value, int) or there == value)

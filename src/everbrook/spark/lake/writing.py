@@ -33,7 +33,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     checkpoint: str,
     *,
     path: str,
-    format: str = DELTA,  # noqa: A002 - Spark's word
+    format: str = DELTA,
     schema: str = INFERRED,
     evolve: bool | None = None,
     group: Group = 1,

@@ -35,7 +35,7 @@ class Append:
         self._guard = guard_of(table, mapping)
         self.target = table.identifier
 
-    def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:  # noqa: ARG002
+    def write(self, cursor: Cursor, rows: pa.RecordBatch, anew: Sequence[str]) -> Refused:
         """Write rows, and tell which do not fit. Streams that were created anew are like any other here."""
         mapped = self._mapper.read(rows)
         lines = rows_of(mapped.columns)

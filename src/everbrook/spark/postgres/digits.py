@@ -26,11 +26,11 @@ _decoder = msgspec.json.Decoder(float_hook=_number)
 _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
-def decode(data: bytes | str) -> Any:  # noqa: ANN401 - any JSON value
+def decode(data: bytes | str) -> Any:
     """Read JSON."""
     return _decoder.decode(data)
 
 
-def encode(value: Any) -> bytes:  # noqa: ANN401
+def encode(value: Any) -> bytes:
     """Write JSON."""
     return _encoder.encode(value)

@@ -149,7 +149,7 @@ class _Fold:
         there = self._current.get(entity)
         return None if there is None or entity in self.finals or there.stream in self.cleared else there
 
-    def _append(self, entity: Entity, change: Append, there: Current | None) -> Any:  # noqa: ANN401 - any JSON value
+    def _append(self, entity: Entity, change: Append, there: Current | None) -> Any:
         """Join the value as it is and what comes to it, by the rule of the protocol."""
         final = self.finals.get(entity)
         type_, key = change.type, msgspec.json.encode(entity).decode()
@@ -164,7 +164,7 @@ class _Fold:
             raise InvalidChange(str(error).replace(shown(key), shown(change.key))) from None
         return self._appended[type_][key]
 
-    def _complete(self, entity: Entity, change: Change, there: Current | None, unchanged: Sequence[str]) -> Any:  # noqa: ANN401
+    def _complete(self, entity: Entity, change: Change, there: Current | None, unchanged: Sequence[str]) -> Any:
         """Join a value and the fields that it leaves out, which are as they were."""
         final = self.finals.get(entity)
         before = self._before(final, there) if final is None or final.appended is UNSET else final.appended
@@ -176,7 +176,7 @@ class _Fold:
         self._appended.apply(Set(change.type, msgspec.json.encode(entity).decode(), value))
         return value
 
-    def _before(self, final: Final | None, there: Current | None) -> Any:  # noqa: ANN401
+    def _before(self, final: Final | None, there: Current | None) -> Any:
         if final is None:
             return UNSET if there is None else there.value
         message = self._told[final.place].message

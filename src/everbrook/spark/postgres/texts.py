@@ -68,7 +68,7 @@ def _decoded(name: str, values: pa.Array, misfits: Misfits) -> list[Any]:
     return decoded
 
 
-def _one(name: str, place: int, raw: bytes, misfits: Misfits) -> Any:  # noqa: ANN401 - any JSON value
+def _one(name: str, place: int, raw: bytes, misfits: Misfits) -> Any:
     try:
         return digits.decode(raw)
     except digits.UNREADABLE as error:
@@ -99,7 +99,7 @@ def _bytes(name: str, values: pa.Array, misfits: Misfits) -> pa.Array:
     return column_of(texts)
 
 
-def _hex(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _hex(value: Any) -> str:
     return "\\x" + b64decode(value, validate=True).hex()
 
 
@@ -130,17 +130,17 @@ def _literal_of_json(value: list[Any]) -> str:
     return "{" + ",".join(_item(item, _json_text) for item in value) + "}"
 
 
-def _item(value: Any, text_of: Callable[[Any], str]) -> str:  # noqa: ANN401 - any JSON value
+def _item(value: Any, text_of: Callable[[Any], str]) -> str:
     if value is None:
         return "NULL"
     return '"' + text_of(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _json_text(value: Any) -> str:
     return digits.encode(value).decode()
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else _json_text(value)
 
 

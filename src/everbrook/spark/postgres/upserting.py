@@ -225,7 +225,7 @@ class Upsert:
         )
 
 
-def _read(text: str | None) -> Any:  # noqa: ANN401 - any JSON value
+def _read(text: str | None) -> Any:
     try:
         return None if text is None else digits.decode(text)
     except digits.UNREADABLE as error:

@@ -259,7 +259,7 @@ def ending_of(code: int) -> str:
 
 def inspect_store(folder: Path, boot: str, outgoing: Connection) -> None:
     """Check a store. This is the main function of the checking process."""
-    from everbrook.storage.check.store import StoreCheck  # noqa: PLC0415 - the other process needs none of it
+    from everbrook.storage.check.store import StoreCheck
 
     findings = Findings(folder, outgoing.send)
     StoreCheck(folder, findings, boot).run()
