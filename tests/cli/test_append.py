@@ -168,7 +168,7 @@ def test_a_producer_keeps_the_lines_of_text_apart(run: Run, pipe: Pipe, text: st
 def test_an_append_that_must_follow_an_offset_is_refused_elsewhere(run: Run, values: str) -> None:
     assert run("append", values, "1", "--if-match", "0").code == 0
     ran = run("append", values, "2", "--if-match", "0")
-    assert (ran.code, "`everbrook head` says where its tail is" in ran.err) == (1, True)
+    assert (ran.code, "`everbrook head` shows its tail" in ran.err) == (1, True)
 
 
 def test_what_arrives_is_sent_at_once(run: Run, values: str) -> None:
@@ -230,7 +230,7 @@ def test_a_missing_stream_is_told_before_input_is_read(run: Run, line: tuple[str
 def test_a_closed_stream_takes_nothing(run: Run, values: str) -> None:
     run("close", values)
     ran = run("append", values, "1")
-    assert (ran.code, "`everbrook fork` makes a stream that goes on from it" in ran.err) == (1, True)
+    assert (ran.code, "`everbrook fork` makes an open stream with its messages" in ran.err) == (1, True)
 
 
 def test_lone_surrogates_are_appended_and_read_as_they_are(run: Run, values: str) -> None:

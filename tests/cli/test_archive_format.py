@@ -77,7 +77,7 @@ def test_a_comma_is_stored_behind_each_value_of_a_json_stream() -> None:
         (b"", "truncated"),
         (b"nope", "JSON is malformed"),
         (b"[]", "Expected `object`, got `array`"),
-        (b"{}", "this is no line of an archive"),
+        (b"{}", "this is not a line of an archive"),
         (b'{"archive": 2}', "the archive is of version 2, and this program reads version 1"),
         (b'{"stream": "s"}', "missing required field `content_type`"),
         (b'{"offset": "x", "value": 1}', "an offset is 16 digits, got 'x'"),

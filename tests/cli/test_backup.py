@@ -164,7 +164,7 @@ def test_backups_go_where_nothing_else_is(url: str, tmp_path: Path) -> None:
     (tmp_path / "dest").mkdir()
     (tmp_path / "dest" / "letters").write_text("dear")
     refused = ran("backup", url, tmp_path / "dest")
-    assert (refused.returncode, "something else than backups: letters" in refused.stderr) == (1, True)
+    assert (refused.returncode, "other files than backups: letters" in refused.stderr) == (1, True)
 
 
 def test_a_full_disk_is_said_and_leaves_no_backup(

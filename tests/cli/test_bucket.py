@@ -58,7 +58,7 @@ def test_a_bucket_is_deleted_when_it_is_empty(run: Run, bucket: str) -> None:
 @pytest.mark.parametrize(
     "line, code, words",
     [
-        (("bucket", "create", "A"), 1, "4 to 64 of a-z"),
+        (("bucket", "create", "A"), 1, "4 to 64 characters of a-z"),
         (("bucket", "show", "nobucket"), 3, "`everbrook bucket create` makes one"),
         (("bucket", "rm", "nobucket"), 3, "there is no bucket 'nobucket'"),
         (("ls", "-b", "nobucket"), 3, "there is no bucket 'nobucket'"),

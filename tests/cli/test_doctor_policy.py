@@ -69,7 +69,7 @@ def test_what_anyone_can_do_is_said_in_words(run: Run, monkeypatch: pytest.Monke
     assert "anyone on this machine can read, write and delete everything" in told(run, "policy")[1]
     monkeypatch.setenv("DS_SERVER__HOST", "0.0.0.0")  # noqa: S104 - nothing listens on it
     state, message = told(run, "policy")
-    assert (state, message.startswith("whoever reaches 0.0.0.0 may")) == ("warn", True)
+    assert (state, message.startswith("every client that can reach 0.0.0.0 may")) == ("warn", True)
 
 
 def test_a_policy_is_summed_up(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_a_policy_is_summed_up(run: Run, folder: Path, monkeypatch: pytest.Monke
     )
     assert told(run, "API keys") == ("ok", "keys.json has 1")
     (folder / "keys.json").chmod(0o644)
-    assert told(run, "API keys") == ("fail", "keys.json: others can read it: chmod 600 keys.json")
+    assert told(run, "API keys") == ("fail", "keys.json: other users can read it: chmod 600 keys.json")
 
 
 def test_a_key_set_that_cannot_be_had_is_a_failure(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

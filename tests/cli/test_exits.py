@@ -53,7 +53,7 @@ def answering(status: int, *, drop_appends: bool = False) -> Iterator[str]:
     [
         (400, 1, "the server answered 400"),
         (401, 1, "set EVERBROOK_TOKEN, or pass --token"),
-        (403, 1, "whoever runs the server grants what they may do"),
+        (403, 1, "ask the operator of the server for this scope"),
         (404, 3, "there is no such stream"),
         (410, 3, "the server answered 410"),
         (503, 4, "the server answered 503"),
@@ -70,7 +70,7 @@ def test_an_append_that_may_have_happened_is_exit_code_5(run: Run) -> None:
     with answering(200, drop_appends=True) as url:
         ran = run("append", "s", "x", "--url", url)
     assert (ran.code, ran.out, ran.err.count("\n")) == (5, "", 1)
-    assert "look at the tail of the stream before you append again" in ran.err
+    assert "read the tail of the stream before you append again" in ran.err
 
 
 def test_what_is_no_stream_is_exit_code_1(run: Run) -> None:

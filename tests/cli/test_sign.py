@@ -61,7 +61,7 @@ def test_the_file_is_for_its_owner_alone(run: Run, file: str) -> None:
     [
         ([], 2, "nothing to sign"),
         (["/metrics"], 2, "there is nothing at"),
-        (["/v1/stream/__ds/streams"], 2, "a signed URL is of a stream"),
+        (["/v1/stream/__ds/streams"], 2, "a signed URL is valid only for a stream"),
         (["/v1/stream/a b"], 2, "percent-encode"),
         (["/v1/stream/a?signature=x"], 2, "has a signature already"),
         (["a", "--file", "missing"], 1, "`everbrook sign --new-key` makes it"),

@@ -128,9 +128,13 @@ def test_a_fork_tells_programs_of_itself(run: Run, stream: str) -> None:
         (("create", "s", "--expires-at", "2030-01-01T00:00:00"), 2, "add Z for UTC"),
         (("create", "s", "--retention", "forever"), 1, "forever"),
         (("create", "a/../b"), 2, "a/../b"),
-        (("fork", "nothing", "s"), 3, "`everbrook ls` lists those that are there"),
+        (("fork", "nothing", "s"), 3, "`everbrook ls` lists the streams"),
         (("head", "s", "--url", "example.com"), 2, "must begin with http:// or https://"),
-        (("head", "s", "--url", "http://127.0.0.1:1"), 4, "is the server running? --url or EVERBROOK_URL says where"),
+        (
+            ("head", "s", "--url", "http://127.0.0.1:1"),
+            4,
+            "is the server running? set its address with --url or EVERBROOK_URL",
+        ),
         (("rm",), 2, "STREAM"),
     ],
 )

@@ -93,7 +93,7 @@ def test_what_changed_too_long_ago_is_forgotten() -> None:
     changes.record(b"b")
     assert since(changes, early) == [b"a", b"b"]
     changes.record(b"c")
-    with pytest.raises(TokenGone, match="list everything again"):
+    with pytest.raises(TokenGone, match="list all streams again"):
         changes.since(early.encode(), b"", 1000)
     assert since(changes, later) == [b"b", b"c"]
 

@@ -71,7 +71,7 @@ def test_a_clock_that_is_not_set_yet_issues_cursors_that_can_be_echoed() -> None
 )
 def test_what_is_no_cursor_is_refused(text: bytes) -> None:
     """Gap G-22."""
-    with pytest.raises(InvalidQuery, match="cursor must be the Stream-Cursor of an earlier answer"):
+    with pytest.raises(InvalidQuery, match="cursor must be the Stream-Cursor of an earlier response"):
         parse_cursor(text)
 
 

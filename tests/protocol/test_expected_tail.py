@@ -69,11 +69,11 @@ def test_the_expected_tail_is_an_offset_with_or_without_quotes(if_match: bytes |
 
 @pytest.mark.parametrize("if_match", [b"-1", b"now", b'"now"'])
 def test_a_tail_is_not_expected_by_name(if_match: bytes) -> None:
-    with pytest.raises(InvalidHeader, match="If-Match must be the Stream-Next-Offset of an earlier answer, got"):
+    with pytest.raises(InvalidHeader, match="If-Match must be the Stream-Next-Offset of an earlier response, got"):
         parse_expected_tail(if_match)
 
 
 @pytest.mark.parametrize("if_match", [b"", b"5", b'W/"0000000000000005"', b'"0000000000000005", "x"'])
 def test_another_if_match_is_refused(if_match: bytes) -> None:
-    with pytest.raises(InvalidHeader, match="If-Match must be the Stream-Next-Offset of an earlier answer, got"):
+    with pytest.raises(InvalidHeader, match="If-Match must be the Stream-Next-Offset of an earlier response, got"):
         parse_expected_tail(if_match)

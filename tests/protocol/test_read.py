@@ -107,7 +107,7 @@ def test_what_was_cut_is_gone(offset: int | Sentinel) -> None:
     """002 §2.2: 410, also for `-1`; a bootstrap tells where to go on."""
     kept = cut_stream(8)
 
-    with pytest.raises(OffsetGone, match="retains what follows 0000000000000008") as refusal:
+    with pytest.raises(OffsetGone, match="messages before 0000000000000008 are no longer retained") as refusal:
         locate(kept.head, kept, offset)
     assert refusal.value.headers == (
         (b"Stream-Earliest-Offset", b"0000000000000008"),

@@ -88,7 +88,7 @@ def test_a_batch_that_does_not_end_as_it_should_is_refused(end: bytes) -> None:
 
 
 def test_a_comma_at_the_end_is_refused_also_where_a_piece_ends() -> None:
-    with pytest.raises(InvalidJson, match="nothing follows a comma"):
+    with pytest.raises(InvalidJson, match="a value is missing after a comma"):
         split(b"[" + b"1," * (PIECE_BYTES // 2 + 1) + b"]").pack(0)
 
 

@@ -48,9 +48,7 @@ def test_a_server_whose_storage_fails_ends_with_a_code_of_its_own(server: Server
     code, _, err = server.ended()
     assert code == 6
     assert "Traceback" in err
-    assert err.splitlines()[-1] == (
-        "everbrook: the storage failed, and the log says why: the server has to be started again"
-    )
+    assert err.splitlines()[-1] == ("everbrook: the storage failed, and the log has the reason: start the server again")
 
 
 def test_readers_of_a_server_whose_storage_fails_get_a_proper_end(server: ServerProcess) -> None:

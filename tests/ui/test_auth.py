@@ -89,7 +89,7 @@ def test_every_view_says_that_a_key_is_not_enough(
     give(page, reader)
     expect(page.locator(".server.live")).to_be_visible()
     page.goto(f"{ui}{view}")
-    refused = page.get_by_role("button", name="Give another token").or_(page.get_by_text("no stream of progress"))
+    refused = page.get_by_role("button", name="Give another token").or_(page.get_by_text("no progress stream"))
     expect(refused.first).to_be_visible()
     complaints.said.clear()
 

@@ -77,7 +77,7 @@ def test_what_the_server_refuses_is_said_in_the_dialog(page: Page, ui: str, comp
     page.get_by_role("button", name="New").click()
     page.get_by_label("Path").fill("bad//path")
     page.get_by_role("button", name="Create", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("no empty segment")
+    expect(page.get_by_role("alert")).to_contain_text("must not have an empty segment")
     complaints.said.clear()  # type: ignore[attr-defined]
 
 

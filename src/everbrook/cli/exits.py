@@ -30,19 +30,19 @@ _NOT_ALLOWED = 401
 
 # What to do about a refusal, where it says only what is wrong.
 _ADVICE = {
-    "stream_not_found": "`everbrook ls` lists those that are there, `everbrook create` makes one",
-    "source_not_found": "`everbrook ls` lists those that are there",
+    "stream_not_found": "`everbrook ls` lists the streams, `everbrook create` makes one",
+    "source_not_found": "`everbrook ls` lists the streams",
     "bucket_not_found": "`everbrook bucket create` makes one",
     "bucket_not_empty": "`everbrook rm --bucket NAME …` deletes its streams",
-    "snapshot_not_found": "`everbrook head` says which there is",
+    "snapshot_not_found": "`everbrook head` shows the latest one",
     "stream_exists": "`everbrook head` shows how it is configured",
-    "stream_closed": "`everbrook fork` makes a stream that goes on from it",
-    "offset_gone": "`everbrook bootstrap` prints the snapshot and what follows it",
-    "payload_too_large": "--lines or --binary divide what is appended",
-    "tail_moved": "`everbrook head` says where its tail is",
+    "stream_closed": "`everbrook fork` makes an open stream with its messages",
+    "offset_gone": "`everbrook bootstrap` prints the snapshot and the messages after it",
+    "payload_too_large": "--lines or --binary split the input into several messages",
+    "tail_moved": "`everbrook head` shows its tail",
     "SUBSCRIPTION_NOT_FOUND": "`everbrook sub create` makes one",
     "UNAUTHORIZED": "set EVERBROOK_TOKEN, or pass --token",
-    "forbidden": "EVERBROOK_TOKEN or --token say who asks; whoever runs the server grants what they may do",
+    "forbidden": "pass another token with EVERBROOK_TOKEN or --token, or ask the operator of the server for this scope",
 }
 
 
@@ -95,11 +95,11 @@ def _words(error: Exception) -> str:
 
 
 def _unreachable(error: Exception) -> Ending:
-    return Ending(UNREACHABLE, f"{error}; is the server running? --url or EVERBROOK_URL says where it is")
+    return Ending(UNREACHABLE, f"{error}; is the server running? set its address with --url or EVERBROOK_URL")
 
 
 def _uncertain(error: Exception) -> Ending:
-    return Ending(UNCERTAIN, f"{error}: look at the tail of the stream before you append again")
+    return Ending(UNCERTAIN, f"{error}: read the tail of the stream before you append again")
 
 
 def _settings(error: Exception) -> Ending:

@@ -285,7 +285,7 @@ class Committer:
         self.durable = self.last
         if raised := self._faults.run(Callback.COMMIT, self._callbacks.roll_back, refused):
             # Later decisions would see changes that were not stored.
-            self.poison(f"changes that there was no room for could not be rolled back: {raised!r}")
+            self.poison(f"changes that did not fit on the disk could not be rolled back: {raised!r}")
             return
         self._answer_all(failure)
         self._call_between()
@@ -310,7 +310,7 @@ class Committer:
 
     def _step_failed(self) -> None:
         """Poison the store after a fault in a step: without that step no further change would become durable."""
-        self.poison("a step of the commits failed; the log says how")
+        self.poison("a commit step failed; the log has the reason")
 
     def stop(self, reason: str) -> Unavailable:
         """Take no more changes, and call all parked answers with the reason."""

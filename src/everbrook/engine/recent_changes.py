@@ -119,7 +119,7 @@ class RecentChanges:
             raise InvalidQuery(f"changed_since must be the token of an earlier listing, got {quoted(token)}")
         number = int(match[2])
         if int(match[1], 16) != self._run or number < self._forgotten or number > self._last:
-            raise TokenGone("the changes since this token are not known any more; list everything again")
+            raise TokenGone("the server no longer has the changes since this token; list all streams again")
         return number
 
 

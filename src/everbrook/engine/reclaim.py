@@ -87,7 +87,7 @@ class Reclaimer:
             self._storage.blobs.remove(owner, blob)
         except OSError as error:
             # The disk may be full. The sweep of the next start finds the blob again.
-            logger.warning("a snapshot that nobody retains stays until the next start: %s", error)
+            logger.warning("a snapshot that no stream retains stays until the next start: %s", error)
 
     def sweep(self, before: int) -> None:
         """Remove orphans among the blobs of earlier runs, whose numbers are all less than `before`."""

@@ -41,7 +41,7 @@ def parse_expected_tail(if_match: bytes | None) -> int | None:
         return None
     text = if_match.removeprefix(b'"').removesuffix(b'"')
     if len(text) != OFFSET_DIGITS or not text.isdigit():
-        raise InvalidHeader(f"If-Match must be the Stream-Next-Offset of an earlier answer, got {quoted(if_match)}")
+        raise InvalidHeader(f"If-Match must be the Stream-Next-Offset of an earlier response, got {quoted(if_match)}")
     return int(text)
 
 

@@ -81,7 +81,7 @@ def decode_frames(body: bytes) -> Frames:
         raise InvalidFrames(f"a page of frames has at least {HEADER.size} bytes, got {len(body)}")
     magic, version, trailer, _, count, _, first = HEADER.unpack_from(body)
     if magic != MAGIC or version != VERSION:
-        raise InvalidFrames(f"this is no page of frames of version {VERSION}")
+        raise InvalidFrames(f"the body is not a page of frames of version {VERSION}")
     column_bytes = count * _WORD_BYTES
     data_at = HEADER.size + 2 * column_bytes
     ends = _array(body[HEADER.size : HEADER.size + column_bytes])

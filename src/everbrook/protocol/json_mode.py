@@ -201,7 +201,7 @@ def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
             messages = _split_piece(b"[" + body[start:] if end < 0 else b"[%b]" % body[start:end])
         except InvalidJson as error:
             if end < 0:
-                return Split(error=InvalidJson(f"{error.detail}, in what begins at byte {start}"))
+                return Split(error=InvalidJson(f"{error.detail}, in the value that begins at byte {start}"))
             size *= 2
         else:
             parts.append(SEPARATOR.join(messages) + SEPARATOR)
@@ -218,5 +218,5 @@ def split_in_pieces(body: bytes) -> Generator[None, None, Split]:
 def _split_piece(piece: bytes) -> list[Raw]:
     messages = split_messages(piece)
     if not messages:
-        raise InvalidJson("the body must be JSON: nothing follows a comma")
+        raise InvalidJson("the body must be JSON: a value is missing after a comma")
     return messages

@@ -62,7 +62,7 @@ _MAX_DIGITS = 256
 def parse_cursor(text: bytes) -> int | None:
     """Read the `cursor` parameter that a client echoes. One that is empty is none, and so is one of endless digits."""
     if text and not text.isdigit():
-        raise InvalidQuery(f"cursor must be the Stream-Cursor of an earlier answer, got {quoted(text)}")
+        raise InvalidQuery(f"cursor must be the Stream-Cursor of an earlier response, got {quoted(text)}")
     return int(text) if 0 < len(text) <= _MAX_DIGITS else None
 
 

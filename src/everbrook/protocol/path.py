@@ -41,7 +41,9 @@ def parse_stream_path(path: bytes) -> bytes:
     if len(tail) > MAX_PATH_BYTES:
         raise InvalidPath(f"a stream path holds at most {MAX_PATH_BYTES} bytes, got {len(tail)}")
     if found := _FORBIDDEN.search(tail):
-        raise InvalidPath(f"a stream path holds no control character or backslash, got {quoted(found.group())}")
+        raise InvalidPath(
+            f"a stream path must not contain a control character or a backslash, got {quoted(found.group())}"
+        )
     _check_segments(tail.split(b"/"))
     return name
 
@@ -74,7 +76,7 @@ def decode_path(path: bytes) -> bytes:
 def _check_segments(segments: list[bytes]) -> None:
     for segment in segments:
         if not segment:
-            raise InvalidPath("a stream path has no empty segment")
+            raise InvalidPath("a stream path must not have an empty segment")
         if segment in {b".", b".."}:
             raise InvalidPath(f"a stream path has no {segment.decode()!r} segment")
         if segment == CONTROL_SEGMENT:
@@ -86,13 +88,13 @@ def _parse_bucketed(path: bytes) -> bytes:
     bucket, _, stream = path[len(BUCKET_ROOT) :].partition(b"/")
     bucket_id, stream_id = parse_bucket_id(bucket), decode_path(stream)
     if not stream_id:
-        raise InvalidPath("a stream id is not empty")
+        raise InvalidPath("a stream id must not be empty")
     if stream_id == CONTROL_SEGMENT:
         raise NotFound("paths below __ds are reserved for control resources; there is none here")
     if stream_id == LISTING_SEGMENT:
         raise InvalidPath("the stream id 'streams' is reserved for the list of the bucket's streams")
     if found := next((each for each in (b"/", b"\0", b"..") if each in stream_id), None):
-        raise InvalidPath(f"a stream id in a bucket holds no {quoted(found)}, got {quoted(stream_id)}")
+        raise InvalidPath(f"a stream id in a bucket must not contain {quoted(found)}, got {quoted(stream_id)}")
     key = b"%b/%b" % (bucket_id, stream_id)
     if len(key) > MAX_KEY_BYTES:
         raise InvalidPath(f"bucket and stream id together hold at most {MAX_KEY_BYTES} bytes, got {len(key)}")
@@ -103,7 +105,7 @@ def parse_bucket_id(segment: bytes) -> bytes:
     """Read the segment of a URL that names a bucket (002 §1.1)."""
     bucket_id = decode_path(segment)
     if not _BUCKET_ID.fullmatch(bucket_id):
-        raise InvalidPath(f"a bucket id is 4 to 64 of a-z, 0-9, _ and -, got {quoted(bucket_id)}")
+        raise InvalidPath(f"a bucket id must be 4 to 64 characters of a-z, 0-9, _ and -, got {quoted(bucket_id)}")
     return bucket_id
 
 

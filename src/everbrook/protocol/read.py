@@ -50,7 +50,7 @@ def require_kept(head: Head, offset: int) -> None:
     headers: Headers = ((b"Stream-Earliest-Offset", format_offset(earliest)),)
     if snapshot:
         headers += ((b"Stream-Snapshot-Offset", format_offset(snapshot.offset)),)
-    raise OffsetGone(f"the stream retains what follows {earliest:016d}; begin with a bootstrap", headers)
+    raise OffsetGone(f"messages before {earliest:016d} are no longer retained; begin with a bootstrap", headers)
 
 
 def begin(head: Head, boundaries: Boundaries, query: ReadQuery) -> int:

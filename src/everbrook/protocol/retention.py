@@ -67,7 +67,7 @@ def decide_retain(view: View, command: Retain) -> Decision:
         return Decision(Cut(head))
     if snapshot is None or command.offset > snapshot.offset:
         where = f"the latest one is at {snapshot.offset:016d}" if snapshot else "there is none"
-        raise RetentionBeyondSnapshot(f"what lies before {command.offset:016d} is not covered by a snapshot; {where}")
+        raise RetentionBeyondSnapshot(f"no snapshot covers the messages before {command.offset:016d}; {where}")
     if not stream.boundaries.is_boundary(command.offset):
         raise InvalidOffset(f"offset {command.offset:016d} lies inside a message; use one that this server issued")
     return cut(head, Kept(command.offset, snapshot))
@@ -163,7 +163,7 @@ def decide_publish(view: View, command: PublishSnapshot) -> Decision:
     _require_newest(kept.snapshot, command)
     if command.adds_only and (kept.earliest or not command.keep_history):
         # Only the present snapshot still describes what was cut, and it would be replaced.
-        raise Forbidden("publishing would take away what the stream says: that needs the right to delete from it")
+        raise Forbidden("publishing this snapshot cuts messages: that needs the right to delete from the stream")
     snapshot = Snapshot(
         command.offset,
         command.now,

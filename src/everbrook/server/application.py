@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 Method = Callable[[Request, bytes, Route], Reply]
 
 FAILED = 500
-FAULT = "the server failed to answer; its log says why"
+FAULT = "the server failed to respond; its log has the reason"
 VARY = b"Vary: Authorization\r\n"
 """What an answer carries that another might not get: a browser's cache must not give it to the next who signs in."""
 
@@ -237,7 +237,7 @@ class Application:
             if route.resource in REPORTS:
                 self.control.require_token(request, route)
         elif request.rights is not None and request.identity is None:
-            raise PayloadTooLarge(f"without credentials a body holds at most {JUDGED_BYTES} bytes here")
+            raise PayloadTooLarge(f"a request without credentials may have a body of at most {JUDGED_BYTES} bytes here")
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
         """Answer a request, of which perhaps only these headers were read."""

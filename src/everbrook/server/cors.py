@@ -138,7 +138,7 @@ class Origins:
         if origin is None or request.method in _READING or self._may_change(origin, request):
             return
         raise Forbidden(
-            f"pages of {quoted(origin)} may not change anything on this server: http.cors_origins says which may"
+            f"pages of {quoted(origin)} may not change anything on this server: http.cors_origins lists those that may"
         )
 
     def _may_change(self, origin: bytes, request: Request) -> bool:

@@ -86,7 +86,7 @@ class Sliced:
             self._leave_turn(given)
 
     def _fail(self) -> None:
-        self._answer(self._refuse(ProtocolError("the server failed to answer; its log says why")), None)
+        self._answer(self._refuse(ProtocolError("the server failed to respond; its log has the reason")), None)
 
     def _answer(self, response: Response, failure: Unavailable | None) -> None:
         exchange, self._exchange = self._exchange, None
@@ -133,8 +133,8 @@ class Errand:
         elif isinstance(error, ProtocolError):
             exchange.respond(problem_response(error, self._common))
         else:
-            logger.error("an answer could not be put together: %s", error)
-            failure = ProtocolError("the server failed to answer; its log says why")
+            logger.error("a response could not be built: %s", error)
+            failure = ProtocolError("the server failed to respond; its log has the reason")
             exchange.respond(problem_response(failure, self._common))
 
     def resume(self) -> None:
@@ -176,7 +176,7 @@ class Loading:
             reply = self._handle()
         except Exception:
             logger.exception("a request could not be answered")
-            failure = ProtocolError("the server failed to answer; its log says why")
+            failure = ProtocolError("the server failed to respond; its log has the reason")
             reply = problem_response(failure, self._common)
         if isinstance(reply, Response):
             response = reply

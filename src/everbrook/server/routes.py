@@ -200,7 +200,7 @@ def require_unpacked(headers: dict[bytes, bytes]) -> None:
     """Refuse a body with a content coding: it would be given to readers who are not told of that."""
     coding = headers.get(b"content-encoding")
     if coding is not None and coding.lower() != b"identity":
-        raise UnsupportedCoding(f"a body is kept as it is sent and must not be packed, got {quoted(coding)}")
+        raise UnsupportedCoding(f"Content-Encoding is not supported: send the body uncompressed, got {quoted(coding)}")
 
 
 def max_body_bytes(path: bytes, max_append_bytes: int) -> int:

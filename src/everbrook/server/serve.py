@@ -173,7 +173,7 @@ async def serve(
             raise
         logger.exception("the failed storage could not be closed")
     if server.failed.is_set():
-        raise StorageFailed("the storage failed, and the log says why: the server has to be started again")
+        raise StorageFailed("the storage failed, and the log has the reason: start the server again")
 
 
 class Server(Struct, frozen=True):
@@ -347,7 +347,7 @@ def reload(application: Application) -> None:
             hook()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not keep the others from it
             problems.append(str(error))
-            logger.error("something was not reloaded and stays as it was: %s", error)  # noqa: TRY400
+            logger.error("a part was not reloaded and stays unchanged: %s", error)  # noqa: TRY400
     application.observer.reloaded("; ".join(problems))
     notify(READY)
     but = ", but for what the log names" if problems else ""

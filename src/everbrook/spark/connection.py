@@ -80,7 +80,7 @@ class Connection:
         except NotFound as error:
             if isinstance(error, BucketNotFound):
                 raise
-            raise Unsupported(f"the server has no list of streams at {self.root.control('streams')}") from error
+            raise Unsupported(f"the server can't list streams at {self.root.control('streams')}") from error
         return msgspec.json.decode(answer.content, type=StreamPage)
 
     def head(self, name: str) -> Head:

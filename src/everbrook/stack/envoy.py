@@ -134,8 +134,8 @@ def settings_for_envoy(environment: MutableMapping[str, str], chosen: Collection
     tls, auth, told = settings.tls, settings.auth, Told()
     if tls.configured and "server" in chosen and "envoy" not in chosen:
         raise WrongParts(
-            "tls.cert_path is set, but it is Envoy that encrypts in a stack, and Envoy is left out: "
-            "leave it in, or run `everbrook serve`"
+            "tls.cert_path is set, but in a stack Envoy terminates TLS, and Envoy is left out: "
+            "include it, or run `everbrook serve`"
         )
     if tls.configured:
         environment.update(_PLAIN)

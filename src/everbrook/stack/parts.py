@@ -107,7 +107,7 @@ class Part(ABC):
         """Give the end of the log in one line. Of a traceback only its last line, which is not indented, is kept."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         said = [line for line in text.splitlines() if line and not line[0].isspace() and line != _TRACEBACK]
-        return " / ".join(said[-_LAST_LINES:]) or "it said nothing"
+        return " / ".join(said[-_LAST_LINES:]) or "it printed nothing"
 
 
 # The part, its new state, and the reason where there is one.
@@ -305,7 +305,7 @@ class Envoy(Part):
             load_or_make_pair(self._keys)
             file.write_text(format_config(self._edge), encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise DataUnusable(f"Envoy can't be told what to do: {error}") from error
+            raise DataUnusable(f"the configuration of Envoy can't be written: {error}") from error
         command = [find_envoy(), "--config-path", str(file), "--disable-hot-restart", "--log-level", "warning"]
         with self.log.open("ab") as log:
             return children.start(command, environment=self.site.variables(), output=log, ending=self.stop_signal)

@@ -255,7 +255,7 @@ class Postgres:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return " / ".join(line.strip() for line in lines[-3:]) or "it said nothing"
+        return " / ".join(line.strip() for line in lines[-3:]) or "it printed nothing"
 
 
 @contextmanager

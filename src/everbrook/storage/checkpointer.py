@@ -162,7 +162,7 @@ class Checkpointer:
             # The base has the changes now: an error here must not make the checkpointer take them in again.
             self._journal.trim(number)
         except OSError as error:
-            logger.warning("the journal could not be trimmed, and will be by the next checkpoint: %s", error)
+            logger.warning("the journal could not be trimmed; the next checkpoint tries again: %s", error)
         self._remove(checkpoint.removals)
         took_secs = time.perf_counter() - began
         self.stats.note(took_secs)
@@ -189,7 +189,7 @@ class Checkpointer:
         except FileNotFoundError:
             return True
         except OSError as error:
-            logger.warning("%s could not be removed, and will be at the next start: %s", path, error)
+            logger.warning("%s could not be removed; the next start tries again: %s", path, error)
             return False
 
     def _end(self, *, retry: bool = True) -> None:

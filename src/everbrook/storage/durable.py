@@ -63,13 +63,13 @@ class DurableMode(Struct, frozen=True):
 
 
 ACID = DurableMode(
-    "acid", sync=True, promise="what is acknowledged survives a crash of this machine, entirely or not at all"
+    "acid", sync=True, promise="acknowledged changes survive a crash of this machine, each entirely or not at all"
 )
 FILE_DURABLE = DurableMode(
-    "file", sync=True, promise="what is acknowledged survives a crash of this machine, in plain files"
+    "file", sync=True, promise="acknowledged changes survive a crash of this machine, in plain files"
 )
 FILE_FAST = DurableMode(
-    "file", sync=False, promise="what is acknowledged survives the end of this process, not of this machine"
+    "file", sync=False, promise="acknowledged changes survive a crash of this process, not of this machine"
 )
 
 

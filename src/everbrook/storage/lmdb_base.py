@@ -115,7 +115,7 @@ class LmdbBase:
             made = Database.ALL[: transaction.id()]
         if listed.keys() != set(made) or not all(map(is_plain_database, listed.values())):
             self.env.close()
-            raise StoreError(f"{self.folder / DATA} is damaged: its list of databases is not what it should be")
+            raise StoreError(f"{self.folder / DATA} is damaged: its list of databases is damaged")
 
     @contextmanager
     def reading(self, incarnation: int | None = None, *, buffers: bool = False) -> "Iterator[lmdb.Transaction[Any]]":

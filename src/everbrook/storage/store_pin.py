@@ -1,4 +1,4 @@
-"""Pins of whole stores: of a store in use, at one moment, and of a store that no server uses."""
+"""Pins a store for a backup: a store in use, as of one moment, or a store that no server uses."""
 
 import re
 import threading
@@ -33,7 +33,7 @@ _PAGE_BYTES, _LAST_PAGE, _TRANSACTION = 4, 13, 14
 
 
 class PinnedBase:
-    """The file of an LMDB environment as one read transaction sees it, while checkpoints go on.
+    """The file of an LMDB environment as one read transaction sees it, while checkpoints continue.
 
     LMDB never overwrites a page that a reader can reach. So the file is read without LMDB, except for its two meta
     pages: those of the transaction are kept in memory. Pages that the transaction can't reach may hold anything.
@@ -43,7 +43,7 @@ class PinnedBase:
         """Pin an environment whose file is at `path`. After a `BlockingIOError` the caller must try again."""
         self._reading = env.begin()
         try:
-            # The file never gets shorter.
+            # LMDB never shortens the file, so this size covers every page of the transaction.
             self._file = OpenFile(disk, path, path.stat().st_size)
         except BaseException:
             self._reading.abort()
@@ -96,7 +96,7 @@ PIN_ATTEMPTS = 100
 class StorePin:
     """A store at one moment: the journal up to what is durable, the base at one transaction, segments and blobs.
 
-    Files that the store gives up meanwhile are kept open, or are removed later. Checkpoints go on.
+    Files that the store removes meanwhile are kept open, or are removed later. Checkpoints continue.
     """
 
     def __init__(

@@ -160,7 +160,7 @@ def test_the_client_meets_the_same_refusals(guarded: Server, key: str) -> None:
         nobody.stream("chats/1").create(content_type="text/plain")
     with Client(guarded.origin, token=key.split(" ")[1]) as known:
         known.stream("chats/1").create(content_type="text/plain")
-        with pytest.raises(Forbidden, match="it takes the scope delete:/v1/stream/chats/1"):
+        with pytest.raises(Forbidden, match="it needs the scope delete:/v1/stream/chats/1"):
             known.stream("chats/1").delete()
 
 

@@ -75,7 +75,7 @@ def test_a_set_that_is_too_large_is_refused(text: bytes) -> None:
 
 def test_a_private_key_is_refused_and_not_shown() -> None:
     private = jwt.get_algorithm_by_name("RS256").to_jwk(pair_of().private, as_dict=True)
-    with pytest.raises(ValueError, match="holds its private half") as refused:
+    with pytest.raises(ValueError, match="contains the private key") as refused:
         parse_key_set(text_of(private), ALGORITHMS)
     assert private["d"][:20] not in str(refused.value)
 
@@ -114,16 +114,14 @@ def test_a_key_with_a_field_of_another_type_is_left_out_and_named(
     odd = "verify" if field == "key_ops" and isinstance(odd, list) else odd
     keys = parse_key_set(text_of(pair_of("ES256", "other").jwk | {field: odd}, pair_of().jwk), ALGORITHMS)
     assert keys.ids == {"rs256"}
-    assert f"its key 'other' has something else than a {'list' if field == 'key_ops' else 'text'} as its {field}" in (
-        caplog.text
-    )
+    assert f"its key 'other' must have a {'list' if field == 'key_ops' else 'text'} as its {field}" in (caplog.text)
 
 
 @pytest.mark.parametrize("kid", [["a"], {}, 7], ids=str)
 def test_a_key_whose_id_is_no_text_is_left_out_and_named(kid: object, caplog: pytest.LogCaptureFixture) -> None:
     keys = parse_key_set(text_of(pair_of("ES256").jwk | {"kid": kid}, pair_of().jwk), ALGORITHMS)
     assert keys.ids == {"rs256"}
-    assert f"its key {str(kid)!r} has something else than a text as its kid" in caplog.text
+    assert f"its key {str(kid)!r} must have a text as its kid" in caplog.text
 
 
 @pytest.mark.parametrize("nothing", [{"use": None}, {"key_ops": None}])

@@ -57,7 +57,7 @@ def test_nobody_in_particular_is_asked_for_credentials() -> None:
 
 
 def test_who_is_known_is_refused_and_told_what_it_takes() -> None:
-    with pytest.raises(Forbidden, match="'alice' may not do this: it takes the scope append:/v1/stream/a%20b"):
+    with pytest.raises(Forbidden, match="'alice' may not do this: it needs the scope append:/v1/stream/a%20b"):
         _admit(_request("POST", "/v1/stream/a%20b", "read:/v1/stream"))
 
 

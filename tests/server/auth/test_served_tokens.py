@@ -130,6 +130,6 @@ def test_a_client_with_a_function_for_a_token_goes_on_when_tokens_end(brief: Run
 def test_a_client_with_a_plain_token_is_told_that_it_has_ended(brief: RunningServer) -> None:
     with (
         Client(brief.origin, token=mint(exp=int(time.time()) - 1), retry=Retry(max_attempts=1)) as client,
-        pytest.raises(TokenExpired, match="the token was good until"),
+        pytest.raises(TokenExpired, match="the token expired at"),
     ):
         client.stream("chats").read().all()

@@ -88,7 +88,7 @@ def test_a_token_ends_after_the_leeway_also_when_it_is_remembered() -> None:
     clock[0] = int(now) + 14.9
     assert tokens.identify(token).subject == "alice"
     clock[0] = int(now) + 15
-    with pytest.raises(TokenExpired, match=f"good until {int(now) + 10}, it is {int(now) + 15} now"):
+    with pytest.raises(TokenExpired, match=f"expired at {int(now) + 10}, it is {int(now) + 15} now"):
         tokens.identify(token)
 
 

@@ -131,8 +131,8 @@ def test_key_columns_must_be_there_and_not_null(columns: str, reason: str, sql: 
     "statement,reason",
     [
         ("SELECT 1", "there is no table 'items'"),
-        ("CREATE VIEW items AS SELECT 1 AS id", "is no ordinary table"),
-        ("CREATE UNLOGGED TABLE items (id int PRIMARY KEY)", "is no ordinary table"),
+        ("CREATE VIEW items AS SELECT 1 AS id", "is not an ordinary table"),
+        ("CREATE UNLOGGED TABLE items (id int PRIMARY KEY)", "is not an ordinary table"),
     ],
 )
 def test_what_is_no_table_is_refused(statement: str, reason: str, sql: Sql, capture: Capture) -> None:

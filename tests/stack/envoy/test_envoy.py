@@ -95,7 +95,7 @@ def test_it_is_envoy_that_encrypts_and_the_server_behind_it_does_not(tmp_path: P
 
 
 def test_a_server_that_was_to_be_encrypted_is_not_started_without_it() -> None:
-    with pytest.raises(WrongParts, match="it is Envoy that encrypts in a stack"):
+    with pytest.raises(WrongParts, match="in a stack Envoy terminates TLS"):
         settings_for_envoy({"DS_TLS__CERT_PATH": "a", "DS_TLS__KEY_PATH": "b"}, {"server"})
 
 

@@ -81,7 +81,7 @@ class ArchiveFile:
         for number, text in enumerate(self._file, 1):
             if not text.endswith(b"\n"):
                 if number == 1 and not FIRST.startswith(text):
-                    raise InvalidArchive(number, "it does not begin as an archive does")
+                    raise InvalidArchive(number, f"it must begin with {FIRST.decode().strip()}")
                 break
             self.progress.take(parse_line(text, number), end)
             end += len(text)

@@ -199,7 +199,7 @@ def _parse(text: bytes) -> Line:
     key = _decode_key(text)
     name = next((name for name in _KINDS if getattr(key, name) is not UNSET), None)
     if name is None:
-        raise ValueError(f"none of the keys {', '.join(_KINDS)} is in it: this is no line of an archive")
+        raise ValueError(f"none of the keys {', '.join(_KINDS)} is in it: this is not a line of an archive")
     found = msgspec.json.decode(text, type=_KINDS[name])
     if isinstance(found, ArchiveLine) and found.archive != VERSION:
         raise ValueError(f"the archive is of version {found.archive}, and this program reads version {VERSION}")

@@ -1,6 +1,6 @@
-"""Load on a server: connections that send their next request when the last one was answered, and followers.
+"""Puts load on a server: connections that send the next request after each response, and followers.
 
-It speaks HTTP by itself: the client that people use would be measured otherwise, and not the server.
+It uses its own minimal HTTP client, because Everbrook's client would take most of the time that is measured.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ _OK = range(200, 300)
 
 
 class LoadFailed(Exception):
-    """The server did not answer as it should."""
+    """A connection failed, or a response was not the expected one."""
 
 
 class Load(Struct):
-    """What was seen: how long each answer or delivery took, and how many bytes they were."""
+    """The measurements: the latency of each response or delivery, and the number of bytes."""
 
     latencies_ns: list[int] = field(default_factory=list)
     count: int = 0
@@ -33,7 +33,7 @@ class Load(Struct):
 
 
 class Place(Struct, frozen=True):
-    """Where the load goes to, and with which header lines."""
+    """The server under load, and the token for it."""
 
     url: str
     token: str | None = None
@@ -60,7 +60,7 @@ class Place(Struct, frozen=True):
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is told of its answers."""
+    """A connection that calls `answered` for each response."""
 
     def __init__(self) -> None:
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self.fail(f"the server sent what is no HTTP: {error}")
+            self.fail(f"the server sent invalid HTTP: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.fail(f"the server closed a connection: {error or 'it said nothing'}")
@@ -94,7 +94,7 @@ class Connection(asyncio.Protocol):
             self.answered(body_bytes)
 
     def answered(self, body_bytes: int) -> None:
-        """Take an answer."""
+        """Handle a response whose body had this many bytes."""
 
     def send(self, request: bytes) -> None:
         if self.transport is not None:
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
 
 
 class Asker(Connection):
-    """Asks again and again, until its time is over."""
+    """Sends the next request after each response, until its time is over."""
 
     def __init__(self, load: Load, make: Callable[[], bytes], sent_bytes: int, until_ns: int) -> None:
         super().__init__()
@@ -186,7 +186,7 @@ async def ask_for(
 async def follow(
     place: Place, request: bytes, make: Callable[[], bytes], *, connections: int, seconds: float, message_bytes: int
 ) -> Load:
-    """Let connections follow a stream that one other appends to, and see how long each delivery takes."""
+    """Let connections follow a stream, append to it over one more, and measure the latency of each delivery."""
     load = Load()
     followers = [Follower(load, request, message_bytes) for _ in range(connections)]
     try:
@@ -218,5 +218,5 @@ async def _run(place: Place, askers: list[Asker], seconds: float) -> None:
 
 
 def stamped(message_bytes: int) -> bytes:
-    """Make a message that says when."""
+    """Make a message that begins with the present time."""
     return (b"%020d" % perf_counter_ns()).ljust(message_bytes, b".")

@@ -1,4 +1,4 @@
-"""``everbrook completion``: what lets a shell complete commands, options and files."""
+"""``everbrook completion`` prints the script with which a shell completes commands, options and files."""
 
 import click
 
@@ -18,7 +18,7 @@ fish  everbrook completion fish > ~/.config/fish/completions/everbrook.fish
 @click.command(epilog=INSTALLED)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
-    """Print what lets SHELL complete commands."""
+    """Print the completion script of SHELL."""
     from click.shell_completion import get_completion_class
 
     from everbrook.cli.main import everbrook
@@ -26,6 +26,6 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"there is no completion for {shell}")
-    # Not `source()`: it runs the shell to ask for its version, and it may not be the one that is meant.
+    # `source()` would run the shell to get its version, and might find another shell than the user's.
     completer = kind(everbrook, {}, PROGRAM, f"_{PROGRAM.upper()}_COMPLETE")
     click.echo(kind.source_template % completer.source_vars())

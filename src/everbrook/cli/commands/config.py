@@ -14,7 +14,7 @@ from everbrook.settings.load import Given, Layer
 
 @click.group()
 def config() -> None:
-    """Look at the settings."""
+    """Show the settings."""
 
 
 @config.command()

@@ -25,7 +25,7 @@ INSTEAD = "send SIGUSR1 to a server to rotate the keys it has"
 
 @click.group()
 def keys() -> None:
-    """List or rotate the keys that webhooks are signed with."""
+    """List or rotate the keys that sign webhooks."""
 
 
 @keys.command(name="list")

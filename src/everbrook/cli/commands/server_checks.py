@@ -257,5 +257,5 @@ def _url_keys(path: Path) -> str:
 def _exposed(path: Path) -> str:
     """Refuse a file of secrets that others on this machine can read."""
     if path.stat().st_mode & 0o077:
-        raise PermissionError(0, f"others can read it: chmod 600 {path}")
+        raise PermissionError(0, f"other users can read it: chmod 600 {path}")
     return ""

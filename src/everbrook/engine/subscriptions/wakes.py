@@ -176,7 +176,7 @@ class WakeScheduler:
         known, active.trouble = active.trouble, Trouble(error.code, error.detail)
         if isinstance(error, PayloadTooLarge) and (known is None or known.code != error.code):
             id_, root = active.subscription.id, active.subscription.root
-            logger.warning("the subscription %r below %s wakes nobody: %s", id_, quoted(root.encode()), error)
+            logger.warning("the subscription %r below %s can't wake a worker: %s", id_, quoted(root.encode()), error)
 
     def _queue_again(self, active: Active) -> None:
         """Move the streams of a wake behind the other candidates, so that the next wake names the others first."""

@@ -138,7 +138,7 @@ def parse_path(path: str, root: bytes) -> str:
         # A percent sign stands for itself here: this is a path and not a URL.
         parse_stream_path(root + normal.replace("%", "%25").encode())
     except (ProtocolError, UnicodeEncodeError) as error:
-        raise InvalidRequest(f"{path[:64]!r} is no stream path: {error}") from None
+        raise InvalidRequest(f"{path[:64]!r} is not a stream path: {error}") from None
     return normal
 
 

@@ -219,7 +219,7 @@ def decide_claim(view: View, command: Claim) -> Decision:
         raise AlreadyClaimed(f"{wake.holder!r} holds the lease", holder=wake.holder, generation=subscription.generation)
     tails = news(view, subscription, command.candidates, command.now)
     if not tails:
-        raise NoPendingWork("no stream of the subscription has news")
+        raise NoPendingWork("no stream of the subscription has new messages")
     lease_until = command.now + subscription.config.lease_ttl_ms
     told_in = wake.told_in if wake else 0
     begun = Wake(wake.wake_id if wake else command.wake_id, tails, command.worker, lease_until, told_in)
@@ -234,7 +234,7 @@ def decide_report(view: View, command: Report) -> Decision:
     if wake is None or command.wake_id != wake.wake_id or command.generation != subscription.generation:
         raise Fenced(f"generation {command.generation} is over; the current one is {subscription.generation}")
     if wake.lease_until is not None and wake.lease_until <= command.now:
-        raise Fenced("the lease has run out")
+        raise Fenced("the lease has expired")
     acks = {path: _ack(view, subscription, path, offset) for path, offset in command.acks}
     if command.done:
         return _change(view, command.name, command.now, Ended(acks))
@@ -246,7 +246,7 @@ def _ack(view: View, subscription: Subscription, path: str, offset: int) -> Link
     """Check an ack: it may neither move back nor lie beyond the tail."""
     stream = view.stream((subscription.root + path).encode())
     if stream is None or not is_linked(subscription, path):
-        raise InvalidAck(f"{path!r} is no stream of the subscription")
+        raise InvalidAck(f"{path!r} is not a stream of the subscription")
     head = stream.head
     acked = subscription.acked(path, head.identity.incarnation)
     if offset < acked or offset > head.tail:

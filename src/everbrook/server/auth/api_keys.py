@@ -66,14 +66,14 @@ def parse_file(text: bytes) -> ApiKeyFile:
     try:
         file = msgspec.json.decode(text, type=ApiKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no file of API keys: {error}") from None
+        raise ValueError(f"it is not a file of API keys: {error}") from None
     if file.version != 1:
         raise ValueError(f"it has version {file.version}, and the only one known is 1")
     for key in file.keys:
         if not _ID.fullmatch(key.id) or not _SHA256.fullmatch(key.sha256):
             raise ValueError(f"its key {key.id[:64]!r} is damaged: an id has 12 characters, a sha256 64 digits")
     if len({key.id for key in file.keys}) < len(file.keys):
-        raise ValueError("it has two keys of one id")
+        raise ValueError("two of its keys have the same id")
     return file
 
 
@@ -124,7 +124,7 @@ class ApiKeys:
             raise TokenInvalid("the API key is not one of this server, or was revoked")
         expires_at = known.identity.expires_at_secs
         if expires_at is not None and self._now() >= expires_at:
-            raise TokenExpired(f"the API key was good until {expires_at:.0f} (seconds since 1970)")
+            raise TokenExpired(f"the API key expired at {expires_at:.0f} (seconds since 1970)")
         return known.identity
 
 

@@ -180,7 +180,7 @@ class FetchedKeys:
             self._failures += 1
             if self._failures == 1:
                 kept = "those that are known stay valid" if self._set else "tokens can't be judged until they can"
-                logger.warning("the keys at %s can't be had, %s: %s", _shown(self._url), kept, _reason(error))
+                logger.warning("the keys at %s can't be fetched, %s: %s", _shown(self._url), kept, _reason(error))
 
     def _take(self, text: bytes, began_at: float) -> None:
         if text != self._text or self._set is None:
@@ -191,7 +191,7 @@ class FetchedKeys:
             self.generation += 1
         self._known_since = began_at
         if self._failures:
-            logger.info("the keys at %s can be had again", _shown(self._url))
+            logger.info("the keys at %s can be fetched again", _shown(self._url))
         self._failures = 0
 
     def _withdraw(self, known: KeySet) -> None:
@@ -213,7 +213,7 @@ async def fetch(url: str) -> bytes:
         pool.stream("GET", url, headers=_HEADERS) as answer,
     ):
         if answer.status != _OK:
-            raise ValueError(f"it is answered {answer.status}")
+            raise ValueError(f"the response has status {answer.status}")
         async for part in answer.aiter_stream():
             parts.append(part)
             size += len(part)

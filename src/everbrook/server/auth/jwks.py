@@ -73,7 +73,7 @@ def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
     unusable: list[str] = []
     for document in _keys_of(text):
         if "d" in document:
-            _refuse(document, "holds its private half, which nobody but the issuer may have")
+            _refuse(document, "contains the private key, which only the issuer may have")
         try:
             found = _keys_in(document, algorithms) | found
         except ValueError as error:
@@ -108,9 +108,9 @@ def _keys_of(text: bytes) -> list[dict[str, Any]]:
 def _check_types(document: Mapping[str, Any]) -> None:
     for name in _TEXTS:
         if not isinstance(document.get(name), str | None):
-            _refuse(document, f"has something else than a text as its {name}")
+            _refuse(document, f"must have a text as its {name}")
     if not isinstance(document.get("key_ops"), list | None):
-        _refuse(document, "has something else than a list as its key_ops")
+        _refuse(document, "must have a list as its key_ops")
 
 
 def _fitting(document: Mapping[str, Any]) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class WatchedFile(Generic[T]):
     def _complain(self, stamp: Stamp | None, error: Exception) -> None:
         """Say once what is wrong with a file in one state."""
         if self._stamp != stamp:
-            logger.warning("%s can't be used, what it held before stays valid: %s", self._path, _reason(error))
+            logger.warning("%s can't be used, its earlier content stays in use: %s", self._path, _reason(error))
         self._stamp = stamp
 
     def _look(self) -> Stamp:

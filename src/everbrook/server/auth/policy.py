@@ -115,7 +115,7 @@ class Authorization:
         scope = format_scope(Grant(frozenset({verb}), path))
         if request.identity is None:
             return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")
-        return Forbidden(f"{request.identity.subject!r} may not do this: it takes the scope {scope}, or a wider one")
+        return Forbidden(f"{request.identity.subject!r} may not do this: it needs the scope {scope}, or a wider one")
 
     # What is asked of it later
 
@@ -193,7 +193,7 @@ def keep_vigil(faults: Faults, request: Request, end: Callable[[], None]) -> Vig
 def require_rights(request: Request) -> None:
     """Refuse a request that was welcome when its body began to come, and is no longer now that it is whole."""
     if request.rights and request.rights.renew(request) <= 0:
-        raise Unauthorized("the right to do this ended while the body was on its way: nothing of it was kept")
+        raise Unauthorized("the right to do this ended while the body arrived: nothing was stored")
 
 
 def cautions(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[str]:
@@ -207,16 +207,16 @@ def cautions(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[s
 
 def _unguarded(host: str) -> str:
     return (
-        f"whoever reaches {host} may read, write and delete everything: there is no policy. "
-        "Set one (auth.api_keys_path, auth.jwks, …), or listen on 127.0.0.1 behind what has one"
+        f"every client that can reach {host} may read, write and delete everything: there is no policy. "
+        "Set one (auth.api_keys_path, auth.jwks, …), or listen on 127.0.0.1 behind a proxy that has one"
     )
 
 
 def _of_policy(auth: AuthSettings) -> Iterator[str]:
     for network in careless(parse_networks(auth.trusted_proxies)):
         yield (
-            f"auth.trusted_proxies has {network}: nearly everybody is in it, and who is may take any identity "
-            f"by sending {auth.identity_header}. Name the addresses of your proxies"
+            f"auth.trusted_proxies has {network}: almost every address is in it, and all of them can claim any "
+            f"identity with {auth.identity_header}. Name the addresses of your proxies"
         )
     for prefix in parse_prefixes(auth.public_read):
         if any(below(prefix, surface) for surface in _SURFACES):
@@ -225,4 +225,4 @@ def _of_policy(auth: AuthSettings) -> Iterator[str]:
         if grant.verbs & _WRITING and any(below(grant.prefix, surface) for surface in _SURFACES):
             yield f"auth.default_scopes let every identity write below {grant.prefix.decode() or '/'!r}"
     if not (auth.jwks or auth.api_keys_path or auth.trusted_proxies or auth.url_keys_path or auth.default_scopes):
-        yield "auth.public_read is all that is set: nobody can prove an identity, and nobody may write"
+        yield "only auth.public_read is set: no client can prove an identity, so no client may write"

@@ -59,7 +59,7 @@ def parse_file(text: bytes) -> UrlKeyFile:
     try:
         file = msgspec.json.decode(text, type=UrlKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"it is no file of keys for URLs: {error}") from None
+        raise ValueError(f"it is not a file of keys for URLs: {error}") from None
     if file.version != 1 or not file.keys:
         raise ValueError("it must be of version 1, and have at least one key")
     for key in file.keys:
@@ -94,7 +94,7 @@ def signed_name(path: bytes) -> bytes:
     """Give the name of the stream that a path reads; TokenInvalid if it reads something else."""
     route = find_route(path)
     if route.resource not in _SIGNED:
-        raise TokenInvalid("a signed URL is of a stream, its snapshots or its bootstrap")
+        raise TokenInvalid("a signed URL is valid only for a stream, its snapshots and its bootstrap")
     return route.name
 
 
@@ -140,7 +140,7 @@ class SignedUrls:
         if not self._is_equal(right, given[b"signature"]) or secret is None:
             raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
         if self._now() >= int(expires):
-            raise TokenExpired(f"the URL was good until {int(expires)}, it is {self._now():.0f} now")
+            raise TokenExpired(f"the URL expired at {int(expires)}, it is {self._now():.0f} now")
         # Whoever was given a URL of this key: that is not one client, and must not be bounded like one.
         return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires), shared=True)
 

@@ -178,12 +178,12 @@ class BearerTokens:
         if not abs(claims.nbf) < MAX_TIME_SECS:
             _refuse("must have an nbf in seconds since 1970, if it has one")
         if now < claims.nbf - expected.leeway_secs:
-            _refuse(f"is not good before {claims.nbf:.0f}, it is {now:.0f} now (seconds since 1970)")
+            _refuse(f"is not valid before {claims.nbf:.0f}, it is {now:.0f} now (seconds since 1970)")
         if not claims.sub.isprintable() or not 0 < len(claims.sub) <= MAX_SUBJECT_CHARACTERS:
             _refuse(f"must have a sub of 1 to {MAX_SUBJECT_CHARACTERS} printable characters")
 
     def _expired(self, exp: float) -> TokenExpired:
-        return TokenExpired(f"the token was good until {exp:.0f}, it is {self._now():.0f} now (seconds since 1970)")
+        return TokenExpired(f"the token expired at {exp:.0f}, it is {self._now():.0f} now (seconds since 1970)")
 
     def _grants(self, payload: dict[str, Any], subject: str) -> tuple[Grant, ...]:
         """Read the scopes of a token. One that has the claim and nothing of ours in it may do nothing."""
@@ -235,7 +235,7 @@ def _convert(document: dict[str, Any], kind: type[T], what: str) -> T:
     except msgspec.ValidationError as error:
         _refuse(f"has wrong {what}: {error}")
     except ValueError:
-        _refuse(f"has {what} with characters that are none (half of a surrogate pair)")
+        _refuse(f"has {what} with a lone surrogate, which is not a character")
 
 
 def _shown(text: str) -> str:

@@ -120,7 +120,9 @@ class Watchdog:
 
     def _refuse_body(self) -> None:
         if self._connection.parser.receiving and self._connection.state < REFUSED:
-            self._connection.refuse(Overloaded("the server holds as much of requests and answers as it may"))
+            self._connection.refuse(
+                Overloaded("the server buffers as much of requests and responses as limits.max_buffered_bytes allows")
+            )
             self.set_buffered(0)
 
     def drop(self) -> None:

@@ -113,7 +113,7 @@ class RateGate:
         if wait_secs > 0:
             self.refused += 1
             raise TooManyRequests(
-                f"this {self._owner} sends more {what} than it may; try again in {ceil(wait_secs)} s",
+                f"this {self._owner} exceeds its rate of {what}; try again in {ceil(wait_secs)} s",
                 wait_secs=ceil(wait_secs),
             )
 

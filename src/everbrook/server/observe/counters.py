@@ -23,7 +23,7 @@ COUNTED = {
     "slow_ended": Counted(
         "kind",
         ("sender", "reader", "dropped_for_room"),
-        "Connections that were ended because the other side was too slow, by what it was slow at.",
+        "Connections that were closed because the client was too slow, by kind.",
     ),
     "connections_refused": Counted(
         "reason", ("unavailable", "too_many_requests"), "Connections that were refused, by reason."
@@ -31,9 +31,9 @@ COUNTED = {
     "long_turns": Counted(
         "operation",
         (*OPERATIONS, BACKGROUND),
-        "Turns of the event loop with more than 50 ms of work, by what ran in them; the log names callbacks.",
+        "Turns of the event loop with more than 50 ms of work, by operation; the log names callbacks.",
     ),
-    "reloads": Counted("outcome", ("ok", "failed"), "Times that certificates, keys and policy were to be read anew."),
+    "reloads": Counted("outcome", ("ok", "failed"), "Reloads of certificates, keys and policy, by outcome."),
 }
 """What may be counted, by name."""
 

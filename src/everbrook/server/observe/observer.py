@@ -94,7 +94,7 @@ class Observer:
             try:
                 watcher.answered(request, response, secs)
             except Exception:
-                logger.exception("an answer could not be written down")
+                logger.exception("a response could not be recorded")
         return tally
 
     def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:

@@ -79,7 +79,7 @@ class RequestTracer:
         span = self._tracer.start_span("webhook delivery", None, SpanKind.CLIENT, start_time=end - int(secs * NANOS))
         span.set_attributes({"everbrook.subscription": subscription, "everbrook.accepted": accepted})
         if not accepted:
-            span.set_status(Status(StatusCode.ERROR, "the receiver did not take it"))
+            span.set_status(Status(StatusCode.ERROR, "the receiver did not accept it"))
         span.end(end)
 
     def close(self) -> None:

@@ -199,8 +199,8 @@ def require_administrator(request: Request) -> None:
         return
     if not is_loopback(request.peer.address) or not _is_direct(request):
         raise Forbidden(
-            "backups are given to programs on the same machine, or to who may administer the server: "
-            "no way to prove that is configured, see auth in the settings"
+            "without authentication a backup needs a direct connection from a program on the same machine; "
+            "from elsewhere, configure auth and send a token with the scope admin:/"
         )
 
 

@@ -124,7 +124,7 @@ class Bootstrap:
             if piece:
                 return piece
             if self._blob_bytes:
-                raise StreamDamaged("the snapshot of the stream is not as long as it was")
+                raise StreamDamaged("the snapshot of the stream is shorter than its recorded size")
             self._blob.close()
             self._blob = None
         if self._offset == self._head.tail:

@@ -162,7 +162,7 @@ class QuotaResource:
             wanted = _wanted.decode(request.body)
         except msgspec.DecodeError as error:
             raise InvalidRequest(
-                f"a quota is a JSON object with max_bytes and max_streams, or one of them: {error}"
+                f"a quota must be a JSON object with max_bytes, max_streams or both: {error}"
             ) from None
         quota = Quota(wanted.max_bytes, wanted.max_streams)
         self._engine.buckets.set_quota(route.bucket_id or b"", quota)

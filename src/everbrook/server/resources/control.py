@@ -1,7 +1,7 @@
-"""The control resources of subscriptions, with everything that they need (§6, §7).
+"""The control resources of subscriptions, and their collaborators (§6, §7).
 
-Signing and sending take libraries that most servers never use: they are imported when the first subscription needs
-them. That takes more than half a second, so it is done in a thread while the first request waits.
+Signing and sending need libraries that most servers never use, so they are imported when the first subscription needs
+them. The import takes more than half a second, so a thread does it while the first request waits.
 """
 
 import asyncio
@@ -36,26 +36,26 @@ CONTROL = {
     Resource.ACK: {b"POST": "ack"},
     Resource.RELEASE: {b"POST": "release"},
 }
-"""Which methods each control resource knows, and what they are called here."""
+"""The HTTP methods of each control resource, and the names of their handlers."""
 
 REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
-"""Where workers say how far they are. Each shows the token that it was given for that, whatever policy there is."""
+"""The resources to which workers report. They authorise by the token of the wake, independently of the policy."""
 
 
 def _import() -> None:
-    """Import everything that subscriptions need, and read whom their webhooks trust."""
+    """Import the libraries of subscriptions, and load the certificate authorities that webhooks trust."""
     for name in ("everbrook.server.webhooks.secrets", "everbrook.server.webhooks.wakes", MODULE):
         import_module(name)
     import_module("everbrook.server.webhooks.delivery").system_tls()
 
 
 class Control:
-    """Subscriptions at work, and their URLs."""
+    """Runs subscriptions, and handles requests to their URLs."""
 
     def __init__(
         self, engine: Engine, settings: WebhookSettings, locator: Locator, on_delivery: OnDelivery | None = None
     ) -> None:
-        """Tell `on_delivery` of every webhook that was sent."""
+        """Call `on_delivery` for every webhook that was sent."""
         self._engine = engine
         self._settings = settings
         self._locator = locator
@@ -63,7 +63,7 @@ class Control:
         self.subscriptions = Subscriptions(engine, self._deliver)
         self._importing: asyncio.Future[object] | None = None
         if self.subscriptions.exist:
-            # Nobody waits for it yet, and the first wake may be due at once.
+            # No request waits for the import at start-up, and the first wake may be due at once.
             _import()
 
     @cached_property
@@ -86,7 +86,7 @@ class Control:
         self._wakes.deliver(self.subscriptions, subscription, wake)
 
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
-        """Answer a request for a control resource, refusals in the form of the specification."""
+        """Handle a request for a control resource. Refusals have the format of the specification."""
         imported = self._importing.done() if self._importing else MODULE in sys.modules
         if imported:
             return self._resource.handle(request, common, route, method)
@@ -97,15 +97,15 @@ class Control:
         )
 
     def require_token(self, request: Request, route: Route) -> None:
-        """Refuse a report of who shows no token that was issued for its subscription."""
+        """Refuse a report without a token that was issued for its subscription."""
         self._resource.require_token(request, route)
 
     def rotate_keys(self) -> str:
-        """Sign webhooks with a new key from now on. Gives its name."""
+        """Sign webhooks with a new key from now on, and return its id."""
         return self._wakes.rotate_keys(self._settings.key_overlap_secs)
 
     async def close(self) -> None:
-        """Time nothing any more, and break off what is being sent."""
+        """Stop all timers, and cancel running deliveries."""
         self.subscriptions.close()
         if "_wakes" in self.__dict__:
             await self._wakes.close()

@@ -1,4 +1,4 @@
-"""The listing of a surface: its streams in the order of their names, page by page, or those that moved (002 §1.4)."""
+"""The listing of a surface: its streams in the order of their names, page by page, or those that changed (002 §1.4)."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -29,18 +29,18 @@ Found = list[tuple[bytes, Head | None]]
 
 
 class Span(Struct, frozen=True, order=True):
-    """The names that begin with `start`, or, if it is `exact`, only the one that is `start`."""
+    """The names that begin with `start`, or with `exact` only the name `start`."""
 
     start: bytes
     exact: bool = False
 
     def covers(self, name: bytes) -> bool:
-        """Tell whether a name is one of these."""
+        """Tell whether the span contains a name."""
         return name == self.start if self.exact else name.startswith(self.start)
 
 
 def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
-    """Give what prefixes, which count by whole segments, cover of the names that begin with `window`."""
+    """Return the names that begin with `window` and are covered by a prefix. Prefixes match whole segments."""
     known = set(prefixes)
     if any(window.startswith(b"%b/" % prefix) for prefix in known):
         return (Span(window),)
@@ -51,7 +51,7 @@ def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
 
 
 class Gathering:
-    """A page of streams whose names are in `spans`, which are in order, and follow `after`."""
+    """Collects a page of streams whose names are in the ordered `spans` and after `after`."""
 
     def __init__(
         self,
@@ -69,13 +69,13 @@ class Gathering:
         self._found: Found = []
 
     def steps(self) -> Steps:
-        """Take some more in each step, and answer at the end."""
+        """Take a slice of names in each step, and yield the response at the end."""
         while not self._take_slice():
             yield None
         yield self._render(self._found)
 
     def _take_slice(self) -> bool:
-        """Take some more. Tells whether that was all that there is, or all that is wanted."""
+        """Take a slice. Return whether the page is complete or the names are exhausted."""
         wanted = min(SLICE, self._limit - len(self._found))
         found, go_on_after = self._take_from(self._spans[-1], wanted)
         self._found += found
@@ -92,13 +92,13 @@ class Gathering:
             return self._engine.listing.scan(span.start, self._after, wanted)
         if self._after >= span.start:
             return [], None
-        # Of all names that begin with it, it is the first.
+        # The name itself sorts before all longer names that begin with it.
         found, _ = self._engine.listing.scan(span.start, b"", 1)
         return [(name, head) for name, head in found if name == span.start], None
 
 
 class Entry(Struct):
-    """A stream in a listing. Of one that is gone only its end is told, and of a damaged one only its name."""
+    """A stream in a listing. A deleted stream has only its tail and incarnation, a damaged one only its name."""
 
     stream_id: str
     status: str
@@ -129,7 +129,7 @@ class Listing(Struct):
 
 
 class Window(Struct, frozen=True):
-    """Which part of a listing is asked for."""
+    """The requested part of a listing."""
 
     prefix: bytes
     after: bytes
@@ -145,19 +145,18 @@ def parse_window(query: bytes) -> Window:
         raise InvalidQuery(f"limit must be a number from 1 to {MAX_LIMIT}, got {limit}")
     changed_since = values.get(b"changed_since")
     if changed_since is not None and b"after" in values:
-        raise InvalidQuery("changed_since goes on by its token; it does not go with after")
+        raise InvalidQuery("changed_since continues by its token: leave out after")
     prefix, after = (require_utf8(key, values.get(key, b"")) for key in (b"prefix", b"after"))
     return Window(prefix, after, limit, changed_since)
 
 
 class ListingResource:
-    """What can be asked of a surface's streams."""
+    """The list of the streams of a surface."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def read(self, request: Request, common: bytes, route: Route) -> Reply:
-        """GET."""
         window = parse_window(request.query)
         root: bytes = STREAM_ROOT
         bucket_id: str | UnsetType = UNSET
@@ -168,7 +167,8 @@ class ListingResource:
         page = Listing(bucket_id, window.prefix.decode(), token=self._engine.recent_changes.token())
         if window.changed_since is not None:
             return _respond(common, self._moved(page, root, window, spans, window.changed_since))
-        # The registry may be among them, and it is not told of.
+        # Two more than the limit: one shows that there is another page, and the registry, which is not listed, may be
+        # among them.
         gathering = Gathering(
             self._engine,
             spans,
@@ -179,7 +179,7 @@ class ListingResource:
         return answer_in_slices(self._engine, root, gathering.steps(), lambda error: problem_response(error, common))
 
     def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
-        # One more tells that there are more, and the registry may be among them, which is not told of.
+        # Two more than the limit, for the same reasons as in `read`.
         visible = spans[0].covers if len(spans) == 1 else lambda name: any(span.covers(name) for span in spans)
         moved = self._engine.recent_changes.since(token, root + window.prefix, window.limit + 2, visible)
         moved = [(change, its_token) for change, its_token in moved if change != REGISTRY]
@@ -237,7 +237,7 @@ class ListingResource:
 
 
 def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
-    """Give what of a listing the request may be told. To see nothing of it is to be refused."""
+    """Return the spans that the request may read. Raise a refusal if there are none."""
     if request.rights is None:
         return (Span(window),)
     spans = visible_spans(request.rights.readable(request), window)

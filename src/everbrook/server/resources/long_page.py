@@ -1,8 +1,8 @@
-"""A long page on its way to a client: read from the storage part by part, no faster than the client takes it.
+"""Sends a long page in parts: each part is read from the storage when the client has taken the one before.
 
-Its size, entity tag and next offset are known before, because bytes at an offset never change. They may go away
-meanwhile: with the stream, or cut off by its retention, which a slow reader does not hold up. Then the answer is broken
-off, so that the client sees that it is not whole.
+The size, entity tag and next offset are known at the start, because bytes at an offset never change. The bytes may be
+removed meanwhile, by deletion or by retention, which does not wait for slow readers. Then the connection is closed
+early, so that the client sees that the response is incomplete.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 
 class LongPage:
-    """An answer whose body is a page that is too long to be held as a whole."""
+    """A response whose page is too long to be buffered as a whole."""
 
     brief = True
 
     def __init__(self, engine: Engine, stream: Stream, page: Page, headers: bytes, coding: bytes | None) -> None:
-        """Answer with a page, compressed by a `coding` if it shrinks. `StreamDamaged` says that it can't begin."""
+        """Prepare the response, compressed by `coding` if that makes it smaller. Raise `StreamDamaged` at damage."""
         self._engine = engine
         self._stream = stream
         self._page = page
@@ -38,7 +38,7 @@ class LongPage:
         self._exchange: Exchange | None = None
         self._began = False
         self._under_way = False
-        # Damage that is found here is a refusal, or ends the page before it.
+        # Damage at the start of the page is a refusal; damage later in it ends the page before the damage.
         self._part = self._read()
 
     def _read(self) -> bytes:
@@ -56,7 +56,7 @@ class LongPage:
         self._part = b""
 
     def resume(self) -> None:
-        """Send the next part when others have had their turn, if there is room for it."""
+        """Send the next part after other connections had their turn, if the socket buffer has space."""
         if self._exchange is not None and not self._under_way and not self._exchange.congested:
             self._under_way = True
             self._engine.faults.soon(Callback.RESPONSE, self._send_next, failed=self._break_off)
@@ -68,7 +68,7 @@ class LongPage:
         try:
             part = self._read()
         except Exception as error:
-            # The stream was deleted or cut meanwhile, or is damaged.
+            # The stream was deleted, cut or found to be damaged meanwhile.
             if not isinstance(error, (ProtocolError, OSError, KeyError)):
                 logger.exception("a page could not be read and was broken off")
             self._break_off()
@@ -90,7 +90,7 @@ class LongPage:
         return packed + coder.end() if self._offset == self._page.end else packed
 
     def _take(self, part: bytes, packing: asyncio.Future[bytes]) -> None:
-        """Send what a part became. Where the first does not shrink, all of them are sent as they are."""
+        """Send a compressed part. If the first part does not become smaller, all parts are sent uncompressed."""
         self._under_way = False
         if self._exchange is None:
             return
@@ -127,8 +127,8 @@ class LongPage:
             exchange.abort()
 
     def cancel(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._exchange = None
 
     def shut_down(self) -> None:
-        """The answer comes soon by itself."""
+        """Do nothing: the response ends soon by itself."""

@@ -1,4 +1,4 @@
-"""A read of the registry before the registry is complete."""
+"""Delays a read of the registry until the registry is complete."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from everbrook.server.exchange import Deferred, Exchange, Reply, Response, probl
 
 
 class RegistryRead:
-    """Waits until the registry is complete, and is from then on whatever the read turns out to be."""
+    """Waits until the registry is complete, and then delegates to the pending response of the read."""
 
     def __init__(self, registry: Registry, read: Callable[[], Reply], common: bytes, *, brief: bool) -> None:
-        """Take the read itself, and whether it is answered at once when its turn has come."""
+        """`read` makes the response; `brief` tells whether that response is sent without waiting."""
         self.brief = brief
         self._registry = registry
         self._read = read
@@ -43,18 +43,18 @@ class RegistryRead:
             reply.shut_down()
 
     def resume(self) -> None:
-        """Go on after congestion."""
+        """Continue after congestion."""
         if self._answer is not None:
             self._answer.resume()
 
     def cancel(self) -> None:
-        """Wait no longer."""
+        """Stop waiting."""
         self._exchange = None
         if self._answer is not None:
             self._answer.cancel()
 
     def shut_down(self) -> None:
-        """Come to an end as the read does. The registry is complete soon by itself."""
+        """Delegate to the read. Before that do nothing, because the registry is complete soon."""
         self._stopping = True
         if self._answer is not None:
             self._answer.shut_down()

@@ -210,7 +210,7 @@ class Download:
         while size:
             part = self._reader.read(size)
             if not part:
-                raise StreamDamaged("the snapshot of the stream is shorter than it was")
+                raise StreamDamaged("the snapshot of the stream is shorter than its recorded size")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)

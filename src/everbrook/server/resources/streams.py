@@ -52,7 +52,7 @@ from everbrook.settings import Settings, TtlRule
 Method = Callable[[Request, bytes], Reply]
 
 UNSPLIT = Split()
-"""Stands for a large body that is no large batch."""
+"""The result for a large body that is not a large batch."""
 MAX_PLACES = 3
 """How often the ends of a large batch are computed in slices: small appends may move the tail meanwhile."""
 
@@ -63,7 +63,7 @@ _APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\nStream-Incarn
 
 
 class StreamResource:
-    """What can be done to a stream's URL."""
+    """The methods of a stream's URL."""
 
     def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
@@ -86,7 +86,7 @@ class StreamResource:
         }
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
-        """Split the body of a request if it is a large batch, and answer it by a method when its bucket has room."""
+        """If the body is a large batch, split it, and call a method with it when its bucket has capacity."""
         name, body = _writable(request), request.body
 
         def steps() -> Steps:
@@ -218,7 +218,7 @@ class StreamResource:
             return Response(200, b"".join(lines))
         if producer := stream.producer(producer_id):
             lines.append(producer_lines(producer))
-        # Who resumes from a position must not resume from one that a crash takes back.
+        # A producer must not resume from a position that a crash could revoke, so wait until it is durable.
         return Response(200, b"".join(lines), rests_on=self._engine.last_change)
 
     def read(self, request: Request, common: bytes) -> Reply:
@@ -230,7 +230,7 @@ class StreamResource:
         try:
             return self._read(request, common, name)
         except StreamDamaged:
-            # The damage is known now. What lies before it can be read.
+            # The damage is recorded now. The messages before it are readable.
             return self._read(request, common, name)
 
     def _read(self, request: Request, common: bytes, name: bytes) -> Reply:
@@ -248,14 +248,14 @@ class StreamResource:
         return self._catch_up(request, common, stream, query, page, now)
 
     def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
-        """Read from where the query's beginning is found, to where it ends, in the form that it asks for."""
+        """Read the range that the query selects, in the format that it requests."""
         if query.seeks:
             start = self._readers.begin(stream, query)
             common += b"Stream-Offset: %016d\r\n" % start
             query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
-        # Frames are made of a whole page, and so is what a long-poll finds.
+        # Frames, and the response to a long-poll, need a whole page in memory.
         held = query.frames or query.live is not None
         bound = self._readers.batch_bytes if held else self._max_page_bytes
         page = self._readers.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
@@ -299,11 +299,11 @@ class StreamResource:
         return self._compressor.reply(response, accepted) if worth_compressing else response
 
     def _is_long(self, page: Page, query: ReadQuery) -> bool:
-        """Tell whether a page is sent part by part. Frames begin with where all messages end."""
+        """Tell whether a page is sent in parts. Frames are not, because their head lists the ends of all messages."""
         return page.end - page.start > self._readers.batch_bytes and not query.frames
 
     def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
-        """Give a page in the form that is asked for."""
+        """Return a page in the requested format."""
         stored, identity = self._readers.read(stream, page), page.head.identity
         if not query.frames:
             return unpack(identity, stored)
@@ -311,9 +311,9 @@ class StreamResource:
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
     def _is_private(self, request: Request) -> bool:
-        """What was asked for with credentials, of whatever kind, is for those who have them.
+        """Tell whether a response is private, because its request had credentials of any kind.
 
-        A proxy in front may have judged them, and taken them away, for a server that asks nobody anything.
+        A server without authentication checks too, because a proxy in front of it may have verified the credentials.
         """
         headers = request.headers
         return request.private or b"authorization" in headers or self._identity_header in headers
@@ -340,7 +340,7 @@ class StreamResource:
         return poll.nothing(page) if page.final else poll
 
     def _follow(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> EventStream:
-        """Begin an event stream, where a reconnecting browser left off if it says so (§5.8)."""
+        """Begin an event stream, for a reconnecting browser at its `Last-Event-ID` (§5.8)."""
         request.operation = SSE
         last_event_id = request.headers.get(b"last-event-id")
         offset = parse_offset(last_event_id) if last_event_id else query.offset
@@ -358,7 +358,7 @@ def _writable(request: Request) -> bytes:
 
 
 def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
-    """Give an append the position of its producer, and the one that it resumes from."""
+    """Return the append with its producer's position and the position from which the producer resumes."""
     if command.claim is None:
         raise InvalidHeader("Producer-Position and Producer-Resumes-From need Producer-Id, -Epoch and -Seq")
     position = parse_position(headers.get(b"producer-position"))
@@ -367,14 +367,14 @@ def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
 
 
 def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:
-    """An answer that begins where its URL does not say must not be given to others who send the same URL."""
+    """Choose the cache policy. A page whose start is not in the URL must not be cached under this URL."""
     if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
         return CachePolicy.NONE
     return CachePolicy.PRIVATE if private else CachePolicy.PUBLIC
 
 
 def _closes(headers: dict[bytes, bytes]) -> bool:
-    """Only `true`, in any case, closes; anything else is as if the header were absent (§4.1)."""
+    """Tell whether `Stream-Closed` is `true`, in any case; any other value counts as absent (§4.1)."""
     value = headers.get(b"stream-closed")
     return value is not None and value.lower() == b"true"
 
@@ -391,7 +391,7 @@ def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
     if skipped and offset is None:
         raise InvalidHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset, the anchor from which it counts")
     if name == REGISTRY:
-        raise InvalidHeader("the registry begins anew now and then, and can't be forked")
+        raise InvalidHeader("the server replaces the registry now and then, so it can't be forked")
     return ForkFrom(
         name,
         None if offset is None else parse_fork_offset(offset),

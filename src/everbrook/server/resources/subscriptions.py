@@ -300,7 +300,7 @@ def _hides_bucket(request: Request, route: Route) -> bool:
 def _require_kind(subscription: Subscription, *, pull: bool) -> None:
     if subscription.pull is not pull:
         kind = "pull-wake" if subscription.pull else "webhook"
-        raise InvalidRequest(f"a {kind} subscription is not reported to here")
+        raise InvalidRequest(f"a {kind} subscription does not take this request")
 
 
 def _id(route: Route) -> str:

@@ -188,7 +188,7 @@ def _split(url: str) -> re.Match[str]:
 
 def _parse_authority(authority: str, url: str) -> tuple[str, Address | None, int | None]:
     if "@" in authority:
-        _refuse("must not carry credentials: deliveries are signed instead")
+        _refuse("must not contain credentials: deliveries are signed instead")
     parts = _AUTHORITY.fullmatch(authority)
     if parts is None:
         _refuse(f"must have a host name or an address after its scheme, got {_shown(url)}")

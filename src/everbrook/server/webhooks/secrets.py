@@ -212,7 +212,7 @@ class Tokens:
         if grant.subscription != subscription:
             raise TokenInvalid("the token is for another subscription")
         if now_secs >= (expires_at := grant.expires_at_secs):
-            raise TokenExpired(f"the token was good until {expires_at}, it is {now_secs} now (seconds since 1970)")
+            raise TokenExpired(f"the token expired at {expires_at}, it is {now_secs} now (seconds since 1970)")
         return grant
 
     def read(self, token: str) -> Grant:

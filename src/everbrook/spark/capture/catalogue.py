@@ -107,7 +107,7 @@ def find_table(connection: Connection, name: str) -> Table:
     oid, schema, relation, kind, persistence, identity = row
     if kind not in "rp" or persistence != "p":
         raise CaptureRefused(
-            f"{schema}.{relation} is no ordinary table: Postgres tells changes of permanent tables only"
+            f"{schema}.{relation} is not an ordinary table: Postgres publishes changes of permanent tables only"
         )
     columns = [each for each in connection.execute(_COLUMNS, [oid]).fetchall() if not each[6]]
     return Table(

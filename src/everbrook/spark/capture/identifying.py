@@ -49,7 +49,7 @@ def identify(connection: Connection, options: CaptureOptions, table: Table) -> N
         relations.append(table.identifier)
     for relation in relations:
         statement = sql.SQL("ALTER TABLE {} REPLICA IDENTITY FULL").format(relation)
-        change(connection, statement, f"old rows of {table.full_name} are not told in whole (replicaIdentity)")
+        change(connection, statement, f"old rows of {table.full_name} are incomplete (replicaIdentity)")
 
 
 def identify_later(connection: Connection, options: CaptureOptions, table: Table) -> None:

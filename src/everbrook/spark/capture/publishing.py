@@ -76,8 +76,8 @@ def _require_key(table: Table, key_columns: tuple[str, ...]) -> None:
             )
         if not names.issuperset(table.key.values()):
             raise CaptureRefused(
-                f"the primary key of {table.full_name} is generated, which Postgres does not tell: name other unique "
-                f"columns in the option keyColumns.{table.name}"
+                f"the primary key of {table.full_name} is generated, and Postgres does not publish it: name other "
+                f"unique columns in the option keyColumns.{table.name}"
             )
         return
     for name in key_columns:

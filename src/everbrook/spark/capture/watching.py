@@ -106,4 +106,4 @@ class Watch:
 
 
 def _lost(what: str) -> ChangesLost:
-    return ChangesLost(f"{what}: changes that were made meanwhile can't be told. {START_OVER}")
+    return ChangesLost(f"{what}: changes that were made meanwhile can't be captured. {START_OVER}")

@@ -74,7 +74,7 @@ def launch(keys: PipelineKeys) -> Engine:
         return Engine(session("everbrook pipeline", master=keys.master, config=settings), gateway.proc)
     except Exception as error:
         if _has_ended(gateway.proc):
-            raise JvmLost(f"the JVM of Spark has gone while it was starting: {error}") from error
+            raise JvmLost(f"the JVM of Spark died while it was starting: {error}") from error
         raise
 
 

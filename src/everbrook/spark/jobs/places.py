@@ -39,7 +39,7 @@ def database_url(given: str | None) -> str:
     """Give where tables are: as a file says, else as the environment does. Raise ValueError if neither does."""
     found = given or os.environ.get("POSTGRES_URL")
     if not found:
-        raise ValueError("where is Postgres? Set url in [postgres], or the variable POSTGRES_URL")
+        raise ValueError("which Postgres? Set url in [postgres], or the variable POSTGRES_URL")
     if not found.startswith(("postgresql://", "postgres://")):
         raise ValueError(f"the URL of Postgres must begin with postgresql://, got {hide_password(found)!r}")
     return found

@@ -39,7 +39,7 @@ def read_status(pipeline: Pipeline, at: datetime | None = None) -> Status:
     """Read what the runner of a pipeline has told."""
     name = pipeline.keys.progress
     if not name:
-        raise PipelineMissing(f'{pipeline.file}: progress is "", so that nothing is told of its jobs')
+        raise PipelineMissing(f'{pipeline.file}: progress is "", so its jobs report nothing')
     stream = connect(server_options(pipeline)).stream(name)
     try:
         with stream.materialise(on_invalid=lambda _error: None) as state:

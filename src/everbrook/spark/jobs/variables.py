@@ -1,6 +1,6 @@
-"""Variables of the environment in the values of a file: `${NAME}`, and `${NAME:-otherwise}` where it may be missing.
+"""Variables of the environment in the values of a file: `${NAME}`, or `${NAME:-default}` if it may be missing.
 
-`$${` stands for `${`. Only text has variables, never a key: what a job is called must not depend on where it runs.
+`$${` stands for a literal `${`. Keys have no variables, because the name of a job must not depend on its environment.
 """
 
 import re
@@ -12,7 +12,7 @@ _NAME = re.compile(r"(?P<name>[A-Za-z_]\w*)(?::-(?P<otherwise>.*))?", re.ASCII |
 
 
 class MissingVariable(ValueError):
-    """A value names a variable that is not set, or is no name."""
+    """A value has a variable that is not set, or whose name is invalid."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)

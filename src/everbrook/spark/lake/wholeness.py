@@ -31,7 +31,7 @@ def require_whole(value: Any, found: Any, type_: pa.DataType) -> None:
         for item, (_, found_item) in zip(value.values(), found, strict=True):
             require_whole(item, found_item, type_.item_type)
     elif not _is_whole(value, found, type_):
-        raise Misfit(f"has {value!r:.80}, of which {type_} has only a part")
+        raise Misfit(f"has {value!r:.80}, of which {type_} can hold only a part")
 
 
 def _require_known(value: dict[str, Any], type_: pa.DataType) -> None:

@@ -1,4 +1,4 @@
-"""Writing a streaming query to a table of the lake: everything is checked before it begins."""
+"""Writes a streaming query to a table of the lake, after checking all options, the schema and the table."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -49,14 +49,14 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
     on_dead_letters: Callable[[int], None] | None = None,
     tuning: TableTuning = DEFAULT_TABLE_TUNING,
 ) -> StreamingQuery:
-    """Begin to write messages to a Delta table, exactly once, and give the query.
+    """Start a query that writes messages to a Delta table exactly once, and return it.
 
         write_lake(spark.readStream.format("everbrook").load("orders"), "/checkpoints/orders", path="/lake/orders")
 
     `df` has the columns of the source (stream, offset, next_offset, value, time). The fields of its messages become
-    columns, as far as they are met (`schema="inferred"`) or as they are given (`schema="id BIGINT, item STRING"`);
-    with `schema="raw"` a row has the message as it is. What is no JSON object goes to the table `_dead_letters` within
-    the folder, or to a stream (`dead_letters="stream:name"`).
+    columns, either as they appear in messages (`schema="inferred"`) or as the schema lists them
+    (`schema="id BIGINT, item STRING"`); with `schema="raw"` a row has the unchanged message. A message that is not a
+    JSON object goes to the table `_dead_letters` within the folder, or to a stream (`dead_letters="stream:name"`).
     """
     if is_remote(df.sparkSession):
         raise InvalidOption(
@@ -75,7 +75,7 @@ def write_lake(  # noqa: PLR0913 - each has a name, and most a default
 
 
 def _require_schema(schema: StructType) -> None:
-    """Refuse a data frame that does not say which message is where, or that says more than a table has."""
+    """Refuse a data frame without stream and offset, or with columns that a table does not have."""
     require_messages(schema, _NEEDED)
     other = [name for name in schema.names if name not in _TAKEN]
     if other:
@@ -86,7 +86,7 @@ def _require_schema(schema: StructType) -> None:
 
 
 def _columns(df: DataFrame, schema: str) -> Columns:
-    """Find the columns that the table has from its beginning."""
+    """Return the columns of the table at its creation."""
     if schema == RAW:
         binary = isinstance(df.schema[VALUE].dataType, BinaryType)
         return raw_columns(pa.binary() if binary else pa.string())

@@ -19,7 +19,7 @@ def _number(text: str) -> float | Decimal:
     try:
         return Decimal(text)
     except ArithmeticError:
-        raise ValueError(f"the number {text:.40} is beyond all measure") from None
+        raise ValueError(f"the number {text:.40} is too large") from None
 
 
 _decoder = msgspec.json.Decoder(float_hook=_number)

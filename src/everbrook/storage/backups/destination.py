@@ -56,7 +56,7 @@ class Destination:
         known = {path.name for path in find_backups(self.folder)}
         strange = sorted(name for name in names - known if not name.startswith(_REMOVING))
         if strange:
-            raise BackupError(f"{self.folder} holds something else than backups: {strange[0]}; name an empty folder")
+            raise BackupError(f"{self.folder} holds other files than backups: {strange[0]}; name an empty folder")
 
     def previous(self) -> Backup | None:
         found = find_backups(self.folder)

@@ -36,7 +36,7 @@ class BaseReader:
             self._unreadable(f"LMDB can't open it: {error}")
             return
         if made and set(self._databases) != set(Database.ALL):
-            self._unreadable("its list of databases is not what it should be")
+            self._unreadable("its list of databases is damaged")
 
     def _open(self) -> None:
         env = self._env = lmdb.open(str(self._file.parent), readonly=True, lock=False, create=False, max_dbs=16)

@@ -91,7 +91,7 @@ class StoreCheck:
             value = unseal(key, sealed)
             if value is None or not is_whole(key, value):
                 self._findings.damage(f"its row of {key.decode('utf-8', 'replace')!r} can't be read")
-                self._findings.refuse("a server does not start: what the base says of itself can't be read")
+                self._findings.refuse("a server does not start: the metadata of the base can't be read")
             else:
                 meta[key] = value
         return parse_state(meta)
@@ -152,7 +152,9 @@ class StoreCheck:
         folder = self._folder / LOST_AND_FOUND
         count = sum(1 for _ in folder.iterdir()) if folder.is_dir() else 0
         if count:
-            self._findings.remark(f"{count} files are in {LOST_AND_FOUND}/, where what was cut off or damaged is kept")
+            self._findings.remark(
+                f"{count} files are in {LOST_AND_FOUND}/, which has the bytes that were cut off or damaged"
+            )
 
     # Reports
 

@@ -6,7 +6,7 @@ import { runs, steers } from "../text.js";
 
 export function Text({ text }) {
   if (!steers(text)) return html`<bdi>${text}</bdi>`;
-  return html`<bdi>${runs(text).map((run) => (run.steering ? html`<span class="steering" title="a character that steers the display">${run.steering}</span>` : run.text))}</bdi>`;
+  return html`<bdi>${runs(text).map((run) => (run.steering ? html`<span class="steering" title="a control character">${run.steering}</span>` : run.text))}</bdi>`;
 }
 
 // With what can be done about it.

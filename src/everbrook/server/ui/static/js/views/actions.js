@@ -53,7 +53,7 @@ export function CreateDialog({ buckets, onClose, onDone }) {
 export function OpenDialog({ onClose, onDone }) {
   const [path, setPath] = useState("");
   return html`<${Dialog} title="Open a stream" action="Open" onSubmit=${async () => { urlPath(nameOf(path.trim())); onDone(nameOf(path.trim())); }} onClose=${onClose} ready=${path.trim() !== ""}>
-    <${Field} label="Path of the stream" hint="What is behind /v1/stream/, or the whole path, which begins with a slash."><input required autofocus value=${path} onInput=${(event) => setPath(event.target.value)} placeholder="chats/42" /></${Field}></${Dialog}>`;
+    <${Field} label="Path of the stream" hint="The path after /v1/stream/, or the whole path, which begins with a slash."><input required autofocus value=${path} onInput=${(event) => setPath(event.target.value)} placeholder="chats/42" /></${Field}></${Dialog}>`;
 }
 
 export function DeleteDialog({ name, onLeaving, onClose, onDone }) {
@@ -66,7 +66,7 @@ export function DeleteDialog({ name, onLeaving, onClose, onDone }) {
     onDone();
   };
   return html`<${Dialog} title="Delete this stream" action="Delete" danger onSubmit=${remove} onClose=${onClose} ready=${typed === idOf(name)}>
-    <p>Every message of it goes, for everybody. Type <code><${Text} text=${idOf(name)} /></code> to confirm.</p>
+    <p>All its messages are deleted, for all readers. Type <code><${Text} text=${idOf(name)} /></code> to confirm.</p>
     <${Field} label="Name of the stream"><input autofocus value=${typed} onInput=${(event) => setTyped(event.target.value)} /></${Field}></${Dialog}>`;
 }
 

@@ -73,7 +73,7 @@ export function Bootstrap({ name, json, binary }) {
 export function Producers({ name }) {
   const [known, setKnown] = useState({ loading: true });
   useEvery(2000, () => getJson(partPath(name, "producers")).then((value) => setKnown({ value }), (error) => setKnown({ error })), [name]);
-  return html`<div class="around"><${Outcome} fetched=${known} none="The server tells nothing of producers.">
+  return html`<div class="around"><${Outcome} fetched=${known} none="This server does not list producers.">
     ${({ producer_count: count, producers }) => (count ? html`<p class="dim">${formatNumber(count)} idempotent producers</p><table><thead><tr><th>producer</th><th>epoch</th><th>sequence</th><th>last append</th></tr></thead>
       <tbody>${producers.map((each) => html`<tr key=${each.producer_id}><td><${Text} text=${each.producer_id} /></td><td>${each.epoch}</td><td>${each.seq}</td><td>${formatAgo(each.last_append_at_ms)}</td></tr>`)}</tbody></table>` : html`<p class="empty">No idempotent producer has written to this stream.</p>`)}</${Outcome}></div>`;
 }
@@ -81,7 +81,7 @@ export function Producers({ name }) {
 export function Subscriptions({ name }) {
   const [known, setKnown] = useState({ loading: true });
   useEvery(3000, () => getJson(controlPath(name, `subscriptions?stream=${encodeURIComponent(idOf(name))}`)).then((value) => setKnown({ value }), (error) => setKnown({ error })), [name]);
-  return html`<div class="around"><${Outcome} fetched=${known} none="The server tells nothing of subscriptions.">
+  return html`<div class="around"><${Outcome} fetched=${known} none="This server does not list subscriptions.">
     ${({ subscription_count: count, subscriptions }) => (count ? html`<table><thead><tr><th>subscription</th><th>type</th><th>pattern</th><th>processed up to</th><th>state</th></tr></thead>
       <tbody>${subscriptions.map((each) => html`<tr key=${each.subscription_id}><td><${Text} text=${each.subscription_id} /></td><td>${each.type}</td><td><${Text} text=${each.pattern ?? "–"} /></td><td>${each.acked_offset ?? "nothing"}</td><td>${each.status}${each.awake ? ", woken" : ""}</td></tr>`)}</tbody></table>` : html`<p class="empty">No subscription is woken by this stream.</p>`)}</${Outcome}></div>`;
 }

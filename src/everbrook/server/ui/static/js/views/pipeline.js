@@ -44,7 +44,7 @@ export function PipelineView({ theme, catalogue }) {
   const job = jobs.some((each) => each.job === chosen) ? chosen : jobs[0]?.job;
   return html`<section class="pipeline" aria-label="Pipeline"><header class="tools"><h1>Pipeline</h1><label>Progress stream <input value=${idOf(name)} onChange=${(event) => { history.current.clear(); setName(BASE + event.target.value); }} /></label>
       <span class="dim" role="status">${runner ? (gone ? `nobody runs it: last heard of ${formatAgo(beat)}` : `run by process ${runner.pid} on ${runner.host}`) : state}</span></header>
-    ${missing ? html`<p class="empty">There is no stream of progress of this name. <code>everbrook pipeline run</code> and <code>everbrook up</code> make one.</p>` : null}
+    ${missing ? html`<p class="empty">There is no progress stream of this name. <code>everbrook pipeline run</code> and <code>everbrook up</code> make one.</p>` : null}
     ${error && !missing ? html`<${Failure} error=${error} />` : null}
     ${jobs.length ? html`<div class="scroll"><table><thead><tr><th>job</th><th>state</th><th>rows/s</th><th>rows</th><th>batch</th><th>lag</th><th>restarts</th><th>dead letters</th><th>last error</th></tr></thead>
       <tbody>${jobs.map((each) => html`<${JobRow} key=${each.job} job=${each} chosen=${each.job === job} onChoose=${() => setChosen(each.job)} />`)}</tbody></table></div>

@@ -139,7 +139,7 @@ function overview(entries) {
 const told = (entry) => [entry.content_type, entry.size_bytes !== undefined && formatBytes(entry.size_bytes), entry.last_write_at_ms && formatAgo(entry.last_write_at_ms)].filter(Boolean).join(" · ");
 
 export function Welcome({ catalogue, hrefOf, onCreate, onFind }) {
-  if (catalogue.state === "refused") return html`<section class="welcome"><h1>This server asks who you are</h1><p>${catalogue.error.message}</p><p><button class="primary" onClick=${askForToken}>Give a token or an API key</button></p></section>`;
+  if (catalogue.state === "refused") return html`<section class="welcome"><h1>This server demands a token</h1><p>${catalogue.error.message}</p><p><button class="primary" onClick=${askForToken}>Give a token or an API key</button></p></section>`;
   if (!catalogue.listed && !catalogue.names.length) return html`<section class="welcome"><h1>This server does not list its streams</h1><p><button class="primary" onClick=${onFind}>Open one by its path</button></p><p class="dim">${root}</p></section>`;
   if (!catalogue.names.length && catalogue.state === "live") return html`<section class="welcome"><h1>No streams yet</h1><p><button class="primary" onClick=${onCreate}>Create one</button> or, at a terminal:</p>
     <pre>everbrook create hello --json\neverbrook append hello '{"hello": "world"}'</pre><p class="dim">${root}</p></section>`;
