@@ -106,7 +106,7 @@ def test_a_page_with_more_than_its_messages_is_refused() -> None:
 
 @pytest.mark.parametrize("magic, version", [(b"EBF2", 1), (MAGIC, 2)])
 def test_another_format_is_refused(magic: bytes, version: int) -> None:
-    with pytest.raises(InvalidFrames, match="no page of frames of version 1"):
+    with pytest.raises(InvalidFrames, match="is not a page of frames of version 1"):
         decode_frames(HEADER.pack(magic, version, 0, 0, 0, 0, 0))
 
 
