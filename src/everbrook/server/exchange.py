@@ -15,6 +15,8 @@ from everbrook.server.auth.scopes import Identity, Verb
 
 STREAMED_PATH = b"/snapshot/"
 """What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
+FAULT = "the server failed to answer; its log says why"
+"""What a client is told of an exception that is a fault of the server."""
 JUDGED_BYTES = 16 * 1024
 """How large a body may be that is taken before it is asked who sends it, where that is asked at all."""
 _json = msgspec.json.Encoder()
@@ -132,23 +134,41 @@ class Gate(Protocol):
         """Let a request pass, or raise why not."""
 
 
-class Deferred(Protocol):
-    """An answer that has to wait for something."""
+class Deferred:
+    """A response that has to wait for something. What is here fits one that comes as a whole, and soon by itself."""
 
-    brief: bool
-    """Whether the answer comes soon by itself, rather than when somebody else does something."""
+    brief = True
+    """Whether the response comes soon by itself, rather than when somebody else does something."""
+
+    exchange: Exchange | None = None
+    """Where the response is given. None before its start, and as soon as nobody waits for it any more."""
 
     def start(self, exchange: Exchange) -> None:
-        """Begin to work on the answer. It may be given within this call."""
+        """Begin to work on the response. It may be given within this call."""
+        raise NotImplementedError
 
     def resume(self) -> None:
-        """Go on after congestion."""
+        """Continue after congestion. A whole response never causes any."""
 
     def cancel(self) -> None:
-        """Let everything go: the other side has gone. The exchange must not be used any more."""
+        """Release what is held: the client is gone, and the exchange must not be used any more."""
+        self.exchange = None
 
     def shut_down(self) -> None:
-        """Come to a proper end soon: the server is stopping."""
+        """Come to a proper end soon, because the server is stopping. A brief response does so by itself."""
+
+    def respond(self, response: Response) -> None:
+        """Give a whole response, if somebody still waits for it."""
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.respond(response)
+
+    def abort(self) -> None:
+        """End so that the client sees that the response is not whole."""
+        exchange = self.exchange
+        self.cancel()
+        if exchange is not None:
+            exchange.abort()
 
 
 Reply = Response | Deferred

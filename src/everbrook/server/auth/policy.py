@@ -154,40 +154,39 @@ def _grants_of(request: Request) -> tuple[Grant, ...]:
     return request.identity.grants if request.identity else ()
 
 
-class Vigil:
-    """Looks at a request's rights now and then, and ends what it waits for when they have gone."""
+class RightsCheck:
+    """Checks periodically whether a request still has the rights that it was admitted with, and ends it if not."""
 
     __slots__ = ("_end", "_faults", "_request", "_rights", "_timer")
 
     def __init__(self, faults: Faults, request: Request, rights: Rights, end: Callable[[], None]) -> None:
-        """Call `end` when the request may go on no longer. What ends otherwise must cancel."""
+        """Call `end` when the request has lost its rights. A request that ends otherwise must `cancel`."""
         self._faults = faults
         self._request = request
         self._rights = rights
         self._end = end
         self._timer: Timer | None = None
-        self._go_on(rights.lasts_secs(request))
+        self._schedule(rights.lasts_secs(request))
 
-    def _go_on(self, secs: float) -> None:
-        # If nobody knows whether it may go on, it ends.
-        self._timer = self._faults.later(Callback.RIGHTS, max(0.0, secs), self._look, failed=self._end)
+    def _schedule(self, secs: float) -> None:
+        # If the check itself fails, the request ends: nobody knows whether it may go on.
+        self._timer = self._faults.later(Callback.RIGHTS, max(0.0, secs), self._check, failed=self._end)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         left_secs = self._rights.renew(self._request)
         if left_secs > 0:
-            self._go_on(left_secs)
+            self._schedule(left_secs)
         else:
             self._end()
 
     def cancel(self) -> None:
-        """Look no longer."""
         if self._timer:
             self._timer.cancel()
 
 
-def keep_vigil(faults: Faults, request: Request, end: Callable[[], None]) -> Vigil | None:
-    """Watch over a live read, where there is a policy."""
-    return Vigil(faults, request, request.rights, end) if request.rights else None
+def check_rights(faults: Faults, request: Request, end: Callable[[], None]) -> RightsCheck | None:
+    """Check the rights of a live read periodically, if there is a policy."""
+    return RightsCheck(faults, request, request.rights, end) if request.rights else None
 
 
 def require_rights(request: Request) -> None:

@@ -1,7 +1,8 @@
 """The resource at `/admin/backups`: a backup is begun, listed, read and released.
 
-A backup pins the store. The pin is under a lease that each request of its client renews: a client that died holds
-nothing for long.
+A backup pins the store. The pin has a lease that each request of its client renews: a client that died holds nothing
+for long. Whoever may read a backup may read everything, secrets included. So it takes the right to administer the whole
+server, or, where there is no policy, a program on the same machine.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,8 @@ from everbrook.protocol.errors import (
 )
 from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.cors import ORIGIN
-from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response
-from everbrook.server.pending import Errand
+from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
+from everbrook.server.pending import Threaded
 from everbrook.server.resources.headers import json_response, no_content
 from everbrook.server.routes import BACKUPS, refuse_method
 from everbrook.settings.loopback import host_of, is_loopback
@@ -36,13 +37,17 @@ from everbrook.storage.pin import Pin
 
 LEASE_SECS = 30
 MAX_LEASE_SECS = 3600
-
-
 MAX_BACKUPS = 8
 
 
+class LeaseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client asks for: after how many seconds without a request of its own the backup ends."""
+
+    lease_secs: int = LEASE_SECS
+
+
 class Begun(Struct, frozen=True):
-    """A backup that was begun: what it is called, of which kind of store, at which moment."""
+    """A backup that was begun: its id, the kind of store, and the moment that it shows."""
 
     id: str
     store: str
@@ -51,7 +56,7 @@ class Begun(Struct, frozen=True):
 
 
 class Lease:
-    """A pin that ends by itself when nobody speaks of it."""
+    """A pin that is released when its client has sent nothing for some time."""
 
     def __init__(self, begun: Begun, pin: Pin, engine: Engine, end: Callable[[], None]) -> None:
         self.begun = begun
@@ -62,13 +67,12 @@ class Lease:
         self.renew()
 
     def renew(self) -> None:
-        """Begin the time anew."""
+        """Start the time again."""
         self.cancel()
-        # What could not be ended is ended when the time has passed once more.
+        # If the end fails, it is tried again when the time has passed once more.
         self.timer = self._engine.faults.later(Callback.BACKUP, self.begun.lease_secs, self._end, failed=self.renew)
 
     def cancel(self) -> None:
-        """Time nothing any more."""
         if self.timer:
             self.timer.cancel()
             self.timer = None
@@ -88,7 +92,7 @@ class Leases:
         """Give a lease that has not ended."""
         lease = self._by_id.get(backup_id.decode("latin-1"))
         if lease is None:
-            raise not_there(backup_id)
+            raise no_such_backup(backup_id)
         return lease
 
     def require_room(self) -> None:
@@ -97,80 +101,50 @@ class Leases:
             raise Unavailable(f"{len(self._by_id)} backups are under way, and no more can be at once")
 
     def enter(self, pin: Pin, lease_secs: int) -> Begun:
-        """Keep a pin for as long as its client speaks of it."""
+        """Keep a pin under a new lease."""
         begun = Begun(self._engine.clock.token(), pin.store, self._engine.clock.now(), lease_secs)
         lease = Lease(begun, pin, self._engine, lambda: self.release(lease))
         self._by_id[begun.id] = lease
         return begun
 
     def release(self, lease: Lease) -> None:
-        """Let a pin go."""
+        """End a lease, and release its pin."""
         lease.cancel()
         if self._by_id.pop(lease.begun.id, None):
             lease.pin.release()
 
     def close(self) -> None:
-        """Let everything go."""
         for lease in list(self._by_id.values()):
             self.release(lease)
 
 
-def not_there(backup_id: bytes) -> BackupNotFound:
-    """Say what may have become of a backup."""
-    return BackupNotFound(
-        f"there is no backup {quoted(backup_id)}: it was released, nothing was heard of it for too long, or the "
-        f"server was restarted"
-    )
-
-
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client asks for: after how many seconds without a word from it the backup ends."""
-
-    lease_secs: int = LEASE_SECS
-
-
-def parse_lease_secs(body: bytes) -> int:
-    """Read what a client asks for."""
-    try:
-        wanted = msgspec.json.decode(body, type=Wanted) if body else Wanted()
-    except msgspec.MsgspecError as error:
-        raise BadRequest(f"a backup is asked for with lease_secs alone: {error}") from None
-    if not 1 <= wanted.lease_secs <= MAX_LEASE_SECS:
-        raise BadRequest(f"lease_secs must be from 1 to {MAX_LEASE_SECS}, got {wanted.lease_secs}")
-    return wanted.lease_secs
-
-
-class Beginning:
-    """The answer to who begins a backup: it comes when the store is pinned."""
-
-    brief = True
+class BackupStart(Deferred):
+    """The response to the request that begins a backup: it comes when the store is pinned."""
 
     def __init__(self, leases: Leases, engine: Engine, common: bytes, lease_secs: int) -> None:
         self._leases = leases
         self._engine = engine
         self._common = common
         self._lease_secs = lease_secs
-        self._exchange: Exchange | None = None
 
     def start(self, exchange: Exchange) -> None:
-        """Wait for what is on its way to the disk."""
-        self._exchange = exchange
+        """Pin the store as soon as everything is durable that was decided before."""
+        self.exchange = exchange
         self._engine.pin(self._take)
 
     def _take(self, pin: Pin | None, error: Exception | None) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is None:
+        if self.exchange is None:
             if pin:
                 pin.release()
             return
         try:
-            exchange.respond(self._answer(pin, error))
+            self.respond(self._begun(pin, error))
         except (NothingToBackUp, Unavailable) as refusal:
             if pin:
                 pin.release()
-            exchange.respond(problem_response(refusal, self._common))
+            self.respond(problem_response(refusal, self._common))
 
-    def _answer(self, pin: Pin | None, error: Exception | None) -> Response:
+    def _begun(self, pin: Pin | None, error: Exception | None) -> Response:
         if error:
             raise Unavailable(f"the store can't be backed up now: {error}")
         if pin is None:
@@ -182,47 +156,16 @@ class Beginning:
         lines = b"%bLocation: %b/%b\r\n" % (self._common, BACKUPS, begun.id.encode())
         return json_response(201, lines, msgspec.json.encode(begun))
 
-    def resume(self) -> None:
-        """A whole response is never congested on its own account."""
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        self._exchange = None
-
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""
-
-
-def require_administrator(request: Request) -> None:
-    """Refuse who is not known, unless it is a program on this machine. Who is known has passed the gates."""
-    if request.identity is not None:
-        return
-    if not is_loopback(request.peer.address) or not _is_direct(request):
-        raise Forbidden(
-            "without authentication a backup needs a direct connection from a program on the same machine; "
-            "from elsewhere, configure auth and send a token with the scope admin:/"
-        )
-
-
-def _is_direct(request: Request) -> bool:
-    """Tell whether nothing speaks of a proxy or of a page. A proxy that forwards without a word of it still names what
-    it was asked for, or, as nginx does of itself, closes after each request.
-    """
-    headers = request.headers
-    if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":
-        return False
-    return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
-
 
 class BackupResource:
-    """What can be done to backups."""
+    """The backups that are under way, as a resource."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.leases = Leases(engine)
 
     @cached_property
-    def _worker(self) -> ThreadPoolExecutor:
+    def _thread(self) -> ThreadPoolExecutor:
         """One thread: a backup takes no more of the disk than one reader does."""
         return ThreadPoolExecutor(1, "everbrook-backup")
 
@@ -232,7 +175,7 @@ class BackupResource:
         rest = request.path[len(BACKUPS) :]
         if not rest:
             _require_method(request, b"POST")
-            return Beginning(self.leases, self._engine, common, parse_lease_secs(request.body))
+            return BackupStart(self.leases, self._engine, common, parse_lease_secs(request.body))
         backup_id, _, part = rest.removeprefix(b"/").partition(b"/")
         lease = self.leases.find(backup_id)
         lease.renew()
@@ -245,43 +188,84 @@ class BackupResource:
         if part == b"files":
             _require_method(request, b"GET")
             folder = parse_qs(request.query.decode("latin-1")).get("folder", [""])[0]
-            return self._listed(common, lease, lambda: lease.pin.files(folder))
+            return self._list(common, lease, lambda: lease.pin.files(folder))
         if part:
             raise NotFound(f"a backup has no {quoted(part)}, only files and pieces")
         if request.method == b"DELETE":
             self.leases.release(lease)
             return no_content(common)
         _require_method(request, b"GET", b"DELETE")
-        return self._listed(common, lease, lease.pin.folders)
+        return self._list(common, lease, lease.pin.folders)
 
-    def _listed(self, common: bytes, lease: Lease, find: Callable[[], object]) -> Errand:
-        return self._errand(common, lease, lambda: json_response(200, common, msgspec.json.encode(find())))
-
-    def _errand(self, common: bytes, lease: Lease, work: Callable[[], Response]) -> Errand:
-        """Read something in a thread. If the pin is let go meanwhile, it is not what was pinned."""
-
-        def read() -> Response:
-            response = work()
-            if lease.pin.released:
-                raise not_there(lease.begun.id.encode())
-            return response
-
-        return Errand(self._worker, common, read, self._engine.faults)
-
-    def _pieces(self, request: Request, common: bytes, lease: Lease) -> Errand:
+    def _pieces(self, request: Request, common: bytes, lease: Lease) -> Threaded:
         try:
             asked = parse_asked(request.body)
         except ValueError as error:
             raise BadRequest(f"the pieces that are wanted can't be read: {error}") from None
         headers = b"%bContent-Type: application/octet-stream\r\nCache-Control: no-store\r\n" % common
         pin = lease.pin
-        return self._errand(common, lease, lambda: Response(200, headers, format_pieces(read_pieces(pin, asked))))
+        return self._read(common, lease, lambda: Response(200, headers, format_pieces(read_pieces(pin, asked))))
+
+    def _list(self, common: bytes, lease: Lease, find: Callable[[], object]) -> Threaded:
+        return self._read(common, lease, lambda: json_response(200, common, msgspec.json.encode(find())))
+
+    def _read(self, common: bytes, lease: Lease, work: Callable[[], Response]) -> Threaded:
+        """Read something in a thread. If the pin is released meanwhile, what was read may not be what was pinned."""
+
+        def read() -> Response:
+            response = work()
+            if lease.pin.released:
+                raise no_such_backup(lease.begun.id.encode())
+            return response
+
+        return Threaded(read, common, self._engine.faults, self._thread)
 
     def close(self) -> None:
-        """Let everything go."""
         self.leases.close()
-        if "_worker" in self.__dict__:
-            self._worker.shutdown()
+        if "_thread" in self.__dict__:
+            self._thread.shutdown()
+
+
+def parse_lease_secs(body: bytes) -> int:
+    """Read the time of a lease from the body of the request that begins a backup."""
+    try:
+        wanted = msgspec.json.decode(body, type=LeaseRequest) if body else LeaseRequest()
+    except msgspec.MsgspecError as error:
+        raise BadRequest(f"a backup is asked for with lease_secs alone: {error}") from None
+    if not 1 <= wanted.lease_secs <= MAX_LEASE_SECS:
+        raise BadRequest(f"lease_secs must be from 1 to {MAX_LEASE_SECS}, got {wanted.lease_secs}")
+    return wanted.lease_secs
+
+
+def no_such_backup(backup_id: bytes) -> BackupNotFound:
+    """Say what may have become of a backup."""
+    return BackupNotFound(
+        f"there is no backup {quoted(backup_id)}: it was released, nothing was heard of it for too long, or the "
+        f"server was restarted"
+    )
+
+
+def require_administrator(request: Request) -> None:
+    """Refuse a request without an identity, unless a program on this machine sent it. Others have passed the gates."""
+    if request.identity is not None:
+        return
+    if not is_loopback(request.peer.address) or not _is_direct(request):
+        raise Forbidden(
+            "backups are given to programs on the same machine, or to who may administer the server: "
+            "no way to prove that is configured, see auth in the settings"
+        )
+
+
+def _is_direct(request: Request) -> bool:
+    """Tell whether nothing shows that a proxy or a web page sent the request.
+
+    A proxy that adds no header of its own still forwards the `Host` that it was asked for, or, as nginx does by
+    default, closes the connection after each request.
+    """
+    headers = request.headers
+    if is_forwarded(request) or ORIGIN in headers or headers.get(b"connection", b"").strip().lower() == b"close":
+        return False
+    return is_loopback(host_of(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _require_method(request: Request, *methods: bytes) -> None:

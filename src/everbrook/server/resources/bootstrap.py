@@ -1,23 +1,20 @@
 """The bootstrap resource: a snapshot and every message after it, one part each, as they are at one moment (002 §3)."""
 
-import logging
 import secrets
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.faults import Callback
 from everbrook.engine.stream import Stream
 from everbrook.protocol import multipart
 from everbrook.protocol.content_type import DEFAULT_CONTENT_TYPE
-from everbrook.protocol.errors import InvalidQuery, ProtocolError, StreamDamaged, StreamNotFound
+from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamNotFound
 from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.read import NO_STORE, page_from
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.exchange import Exchange, Reply, Request, Response
+from everbrook.server.pending import Streamed
 from everbrook.server.resources.headers import CLOSED, with_incarnation
 from everbrook.server.routes import Route
 from everbrook.storage.api import BlobReader
-
-logger = logging.getLogger(__name__)
 
 BLOB_PIECE_BYTES = 256 * 1024
 MIN_PIECE_BYTES, FIRST_PIECE_BYTES, MAX_PIECE_BYTES = 4 * 1024, 16 * 1024, 256 * 1024
@@ -25,7 +22,7 @@ MAX_PIECE_MESSAGES = 2048
 
 
 class BootstrapResource:
-    """What can be asked of a stream's bootstrap."""
+    """The bootstrap of a stream."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -56,12 +53,11 @@ def _lines(head: Head, boundary: bytes) -> bytes:
     )
 
 
-class Bootstrap:
-    """A bootstrap on its way: piece by piece, as the client takes them. What it rests on is held until it ends."""
-
-    brief = True
+class Bootstrap(Streamed):
+    """A bootstrap on its way, piece by piece. What it is made of is held until it ends."""
 
     def __init__(self, engine: Engine, stream: Stream, response: Response, boundary: bytes) -> None:
+        super().__init__(engine.faults)
         self._engine = engine
         self._readers = engine.readers
         self._stream = stream
@@ -73,9 +69,7 @@ class Bootstrap:
         self._offset = snapshot.offset if snapshot else self._head.kept.earliest
         self._blob = self._open(snapshot)
         self._blob_bytes = snapshot.size if snapshot else 0
-        self._exchange: Exchange | None = None
         self._piece_bytes = FIRST_PIECE_BYTES
-        self._scheduled = False
         self._held = True
         engine.reclaimer.hold(stream)
 
@@ -83,41 +77,27 @@ class Bootstrap:
         return self._readers.open_blob(self._stream, snapshot) if snapshot and snapshot.size else None
 
     def start(self, exchange: Exchange) -> None:
-        """Send the head, and as much as there is room for."""
-        self._exchange = exchange
+        self.exchange = exchange
         exchange.begin(self._response)
         snapshot = self._head.kept.snapshot
         content_type = snapshot.content_type if snapshot else DEFAULT_CONTENT_TYPE
         exchange.write(exchange.frame(multipart.part_head(self._boundary, content_type)))
         self.resume()
 
-    def resume(self) -> None:
-        """Send the next piece when others have had their turn: a client that keeps up must not keep them waiting."""
-        if not self._scheduled and self._exchange is not None and not self._exchange.congested:
-            self._scheduled = True
-            self._engine.faults.soon(Callback.RESPONSE, self._send_piece, failed=self._exchange.abort)
-
-    def _send_piece(self) -> None:
-        self._scheduled = False
-        exchange = self._exchange
+    def send(self, piece: bytes) -> None:
+        """Send a piece. An empty one says that there are no more."""
+        exchange = self.exchange
         if exchange is None:
-            return
-        try:
-            piece = self._next_piece()
-        except Exception as error:
-            # The stream was dropped meanwhile, or is damaged: the client must not take this for the whole.
-            if not isinstance(error, (ProtocolError, OSError, KeyError)):
-                logger.exception("a bootstrap failed and was broken off")
-            self.cancel()
-            exchange.abort()
             return
         if piece:
             exchange.write(exchange.frame(piece))
             self.resume()
         else:
-            self._finish(exchange)
+            self.cancel()
+            exchange.write(exchange.frame(multipart.closing(self._boundary)))
+            exchange.finish()
 
-    def _next_piece(self) -> bytes:
+    def next_piece(self) -> bytes:
         if self._blob:
             piece = self._blob.read(BLOB_PIECE_BYTES)
             self._blob_bytes -= len(piece)
@@ -150,20 +130,11 @@ class Bootstrap:
         if isinstance(self._stream.ended, StreamNotFound):
             raise self._stream.ended.with_traceback(None)
 
-    def _finish(self, exchange: Exchange) -> None:
-        self.cancel()
-        exchange.write(exchange.frame(multipart.closing(self._boundary)))
-        exchange.finish()
-
     def cancel(self) -> None:
-        """Let everything go."""
-        self._exchange = None
+        super().cancel()
         if self._blob:
             self._blob.close()
             self._blob = None
         if self._held:
             self._held = False
             self._engine.reclaimer.release(self._stream)
-
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""

@@ -18,9 +18,10 @@ from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket
 from everbrook.protocol.retention import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.scopes import below
-from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response
+from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
 from everbrook.server.limits.concurrency import Holdings
 from everbrook.server.location import Locator
+from everbrook.server.pending import settle
 from everbrook.server.resources.headers import json_response, no_content
 from everbrook.server.resources.listing import parse_window
 from everbrook.server.routes import Route
@@ -177,59 +178,45 @@ class QuotaResource:
         return json_response(200, common, msgspec.json.encode(quota), self._engine.last_change)
 
 
-class Deletion:
-    """The answer to the request that deletes the bucket."""
+class Deletion(Deferred):
+    """The response to the deletion of a bucket in which many streams have expired: they are deleted in slices.
 
-    brief = True
+    Each slice becomes durable before the next one begins, so that other changes have their turn between them.
+    """
 
     def __init__(
         self, engine: Engine, common: bytes, bucket_id: bytes, after: bytes, delete: Callable[[bytes], int]
     ) -> None:
-        """Go on `after` a name of the bucket. `delete` ends the bucket, and gives the change that this rests on."""
+        """Continue `after` a name of the bucket. `delete` ends the bucket, and gives the change that this rests on."""
         self._engine = engine
         self._common = common
         self._bucket_id = bucket_id
         self._after = after
         self._delete = delete
-        self._exchange: Exchange | None = None
 
     def start(self, exchange: Exchange) -> None:
-        """Wait for the first slice."""
-        self._exchange = exchange
-        self._engine.when_durable(self._engine.last_change, self._go_on_guarded)
+        self.exchange = exchange
+        self._engine.when_durable(self._engine.last_change, self._continue_guarded)
 
-    def _go_on_guarded(self, failure: Unavailable | None) -> None:
-        exchange = self._exchange
-        if exchange and self._engine.faults.run(Callback.RESPONSE, self._go_on, failure):
+    def _continue_guarded(self, failure: Unavailable | None) -> None:
+        exchange = self.exchange
+        if exchange and self._engine.faults.run(Callback.RESPONSE, self._continue, failure):
             exchange.abort()
 
-    def _go_on(self, failure: Unavailable | None) -> None:
+    def _continue(self, failure: Unavailable | None) -> None:
         try:
             if failure:
                 raise failure
             after = self._engine.buckets.expire_some(self._bucket_id, self._after)
             rests_on = self._engine.last_change if after else self._delete(self._bucket_id)
         except ProtocolError as error:
-            refusal = problem_response(error, self._common)
-            self._engine.when_durable(self._engine.last_change, lambda lost: self._answer(refusal, lost))
+            settle(self, self._engine, problem_response(error, self._common, self._engine.last_change), self._refuse)
             return
         if after:
             self._after = after
-            self._engine.when_durable(rests_on, self._go_on_guarded)
+            self._engine.when_durable(rests_on, self._continue_guarded)
         else:
-            self._engine.when_durable(rests_on, lambda lost: self._answer(no_content(self._common), lost))
+            settle(self, self._engine, no_content(self._common, rests_on), self._refuse)
 
-    def _answer(self, response: Response, lost: Unavailable | None) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.respond(problem_response(lost, self._common) if lost else response)
-
-    def resume(self) -> None:
-        """A whole response is never congested on its own account."""
-
-    def cancel(self) -> None:
-        """Nobody waits for the answer any more. What has expired stays expired."""
-        self._exchange = None
-
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""
+    def _refuse(self, error: ProtocolError) -> Response:
+        return problem_response(error, self._common)

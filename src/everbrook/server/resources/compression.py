@@ -3,7 +3,6 @@
 A large body is compressed in a thread, so that nobody else waits for it. What does not shrink is sent as it is.
 """
 
-import asyncio
 import gzip
 import sys
 import zlib
@@ -11,10 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from everbrook.engine.faults import Callback, Faults
+from everbrook.engine.faults import Faults
 from everbrook.protocol.memo import remember
 from everbrook.protocol.read import Page
-from everbrook.server.exchange import Exchange, Reply, Response
+from everbrook.server.exchange import Reply, Response
+from everbrook.server.pending import Threaded
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -122,7 +122,7 @@ class Compressor:
             return response
         if len(response.body) <= INLINE_MAX_BYTES:
             return encode(response, coding)
-        return Compressing(response, coding, self._faults)
+        return Threaded(partial(encode, response, coding), b"", self._faults)
 
 
 def encode(response: Response, coding: bytes) -> Response:
@@ -136,37 +136,3 @@ def encode(response: Response, coding: bytes) -> Response:
 def encoded_lines(headers: bytes, coding: bytes) -> bytes:
     """Give the header lines of a response whose body is compressed."""
     return headers.replace(b'ETag: "', b'ETag: W/"') + b"Content-Encoding: %b\r\n" % coding
-
-
-class Compressing:
-    """An answer that waits for a thread to compress it."""
-
-    brief = True
-
-    def __init__(self, response: Response, coding: bytes, faults: Faults) -> None:
-        self._response = response
-        self._faults = faults
-        self._coding = coding
-        self._future: asyncio.Future[Response] | None = None
-
-    def start(self, exchange: Exchange) -> None:
-        """Have the body compressed, and answer."""
-        loop = asyncio.get_running_loop()
-        self._future = loop.run_in_executor(None, encode, self._response, self._coding)
-        answer = partial(self._answer, exchange)
-        self._future.add_done_callback(self._faults.guarded(Callback.RESPONSE, answer, exchange.abort))
-
-    def _answer(self, exchange: Exchange, done: "asyncio.Future[Response]") -> None:
-        if not done.cancelled():
-            exchange.respond(done.result())
-
-    def resume(self) -> None:
-        """A whole response is never congested on its own account."""
-
-    def cancel(self) -> None:
-        """Nobody wants the answer any more."""
-        if self._future:
-            self._future.cancel()
-
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""

@@ -15,7 +15,7 @@ from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.subscriptions.subscription import Subscription, Wake
 from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.location import Locator
-from everbrook.server.pending import Loading
+from everbrook.server.pending import Awaited
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
 
@@ -86,15 +86,18 @@ class Control:
         self._wakes.deliver(self.subscriptions, subscription, wake)
 
     def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
-        """Handle a request for a control resource. Refusals have the format of the specification."""
-        imported = self._importing.done() if self._importing else MODULE in sys.modules
-        if imported:
+        """Answer a request for a control resource, refusals in the form of the specification."""
+        if self._importing.done() if self._importing else MODULE in sys.modules:
             return self._resource.handle(request, common, route, method)
         if self._importing is None:
             self._importing = asyncio.get_running_loop().run_in_executor(None, _import)
-        return Loading(
-            self._engine, common, self._importing, lambda: self._resource.handle(request, common, route, method)
-        )
+        imported = self._importing
+
+        def handle() -> Reply:
+            imported.result()
+            return self._resource.handle(request, common, route, method)
+
+        return Awaited(self._engine, common, lambda go_on: imported.add_done_callback(lambda _: go_on()), handle)
 
     def require_token(self, request: Request, route: Route) -> None:
         """Refuse a report without a token that was issued for its subscription."""

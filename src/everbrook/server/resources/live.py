@@ -16,24 +16,62 @@ from everbrook.protocol.messages import unpack
 from everbrook.protocol.offset import current_cursor
 from everbrook.protocol.read import NO_CACHE, NO_STORE, PRIVATE_NO_CACHE, Page, cache_control, format_etag, matches
 from everbrook.protocol.sse import KEEP_ALIVE
-from everbrook.server.auth.policy import Vigil, keep_vigil
-from everbrook.server.exchange import Exchange, Request, Response, problem_response
+from everbrook.server.auth.policy import RightsCheck, check_rights
+from everbrook.server.exchange import Deferred, Exchange, Request, Response, problem_response
 from everbrook.server.resources.headers import page_lines
 from everbrook.settings import ServerSettings
 
 
 class CachePolicy(Enum):
-    """Who may keep an answer."""
+    """Which caches may keep a response."""
 
     NONE = auto()
     PRIVATE = auto()
     PUBLIC = auto()
 
 
-class LongPoll:
-    """A read at the tail that waits for the next data, once."""
+class LiveRead(Deferred):
+    """What both kinds of live reads have. A timer of `_timers` must not outlast the read."""
 
     brief = False
+
+    def __init__(self, engine: Engine, stream: Stream, request: Request, common: bytes, cursor: int) -> None:
+        self._engine = engine
+        self._readers = engine.readers
+        self._stream = stream
+        self._request = request
+        self._common = common
+        self._cursor = cursor
+        self._timers: list[Timer | RightsCheck | None] = []
+
+    def _end_after(self, secs: float | None) -> None:
+        """End the read after some time, if that is bounded, or as soon as the client has lost the right to it."""
+        faults = self._engine.faults
+        if secs is not None:
+            self._timers.append(faults.later(Callback.LIVE, secs, self.shut_down, failed=self._fail_unreadable))
+        self._timers.append(check_rights(faults, self._request, self.shut_down))
+
+    def deliver(self, batch: Batch) -> None:
+        """Send what was appended."""
+        raise NotImplementedError
+
+    def fail(self, error: ProtocolError) -> None:
+        """End the read, because the stream has ended or can't be read."""
+        raise NotImplementedError
+
+    def _fail_unreadable(self) -> None:
+        self.fail(ProtocolError(UNREADABLE))
+
+    def cancel(self) -> None:
+        super().cancel()
+        self._readers.leave(self._stream, self)
+        for timer in self._timers:
+            if timer:
+                timer.cancel()
+
+
+class LongPoll(LiveRead):
+    """A read at the tail that waits for the next data, once."""
 
     def __init__(
         self,
@@ -45,21 +83,13 @@ class LongPoll:
         timeout_secs: float,
         policy: CachePolicy,
     ) -> None:
-        self._engine = engine
-        self._readers = engine.readers
-        self._stream = stream
-        self._request = request
-        self._common = common
-        self._cursor = cursor
+        super().__init__(engine, stream, request, common, cursor)
         self._timeout_secs = timeout_secs
         self._policy = policy
         self._offset = stream.committed.tail
-        self._exchange: Exchange | None = None
-        self._timer: Timer | None = None
-        self._vigil: Vigil | None = None
 
     def found(self, page: Page, body: bytes) -> Response:
-        """Answer with data. It may be kept where the URL says at which offset it begins."""
+        """Respond with data. Caches may keep it if the URL says at which offset it begins."""
         lines = b"%bContent-Type: %b\r\n" % (self._lines(page), page.head.identity.content_type)
         if self._policy is CachePolicy.NONE:
             return Response(200, b"%bCache-Control: %b\r\n" % (lines, NO_STORE), body)
@@ -70,13 +100,13 @@ class LongPoll:
         return Response(200, b"%bCache-Control: %b\r\nETag: %b\r\n" % (lines, kept, etag), body)
 
     def unmodified(self, page: Page, if_none_match: bytes) -> Response | None:
-        """Answer that the client has the page already, if it has (§10.1)."""
+        """Respond that the client has the page already, if it has (§10.1)."""
         if self._policy is CachePolicy.NONE or not matches(if_none_match, format_etag(page, epoch=self._engine.epoch)):
             return None
         return Response(304, self.found(page, b"").headers)
 
     def nothing(self, page: Page) -> Response:
-        """Answer that nothing has come, or that nothing will."""
+        """Respond that nothing has been appended, or that nothing will be."""
         return Response(204, b"%bCache-Control: %b\r\n" % (self._lines(page), NO_STORE))
 
     def _lines(self, page: Page) -> bytes:
@@ -84,8 +114,8 @@ class LongPoll:
         return b"%b%b%b" % (self._common, page_lines(page), cursor)
 
     def start(self, exchange: Exchange) -> None:
-        """Wait, unless something came since the request was read."""
-        self._exchange = exchange
+        """Wait, unless something was appended since the request was read."""
+        self.exchange = exchange
         try:
             self._stream = self._readers.current(self._stream)
         except ProtocolError as error:
@@ -95,12 +125,10 @@ class LongPoll:
             self.shut_down()
             return
         self._readers.join(self._stream, self)
-        faults = self._engine.faults
-        self._timer = faults.later(Callback.LIVE, self._timeout_secs, self.shut_down, failed=self._break_off)
-        self._vigil = keep_vigil(faults, self._request, self.shut_down)
+        self._end_after(self._timeout_secs)
 
     def shut_down(self) -> None:
-        """Answer now, with what came in this very moment, or that nothing has come."""
+        """Respond now, with what was appended in this very moment, or that nothing was."""
         try:
             batch = self._readers.batch(self._stream, self._readers.live_page(self._stream, self._offset))
         except ProtocolError as error:
@@ -109,47 +137,30 @@ class LongPoll:
             self.deliver(batch)
 
     def deliver(self, batch: Batch) -> None:
-        """Answer with what has come."""
+        """Respond with what was appended."""
         page = batch.page
         if page.start == page.end:
-            self._respond(self.nothing(page))
+            self.respond(self.nothing(page))
             return
         body = batch.encoded(unpack, lambda: unpack(page.head.identity, batch.stored))
-        self._respond(self.found(page, body))
+        self.respond(self.found(page, body))
 
     def fail(self, error: ProtocolError) -> None:
-        """Answer that the stream has ended."""
-        self._respond(problem_response(error, self._common))
+        self.respond(problem_response(error, self._common))
 
-    def _break_off(self) -> None:
-        self.fail(ProtocolError(UNREADABLE))
-
-    def _respond(self, response: Response) -> None:
-        exchange = self._exchange
+    def respond(self, response: Response) -> None:
+        exchange = self.exchange
         self.cancel()
         if exchange is not None:
             exchange.respond(response)
 
-    def resume(self) -> None:
-        """A whole response is never congested on its own account."""
 
-    def cancel(self) -> None:
-        """Wait no longer."""
-        self._exchange = None
-        self._readers.leave(self._stream, self)
-        for timer in (self._timer, self._vigil):
-            if timer:
-                timer.cancel()
+class EventStream(LiveRead):
+    """A continuous read: pages up to the tail, then everything that is appended, until the stream or the interval ends.
 
-
-class EventStream:
-    """A read that goes on: pages until the tail, then whatever comes, until the stream or the interval ends.
-
-    One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: who cannot be
-    written to leaves the feed, and reads pages again when there is room.
+    One mechanism serves the reader that catches up, the one that follows, and the one that fell behind: a reader that
+    is congested leaves the feed, and reads pages again when there is room.
     """
-
-    brief = False
 
     def __init__(
         self,
@@ -161,22 +172,13 @@ class EventStream:
         offset: int,
         settings: ServerSettings,
     ) -> None:
-        self._engine = engine
-        self._readers = engine.readers
-        self._stream = stream
-        self._request = request
-        self._common = common
-        self._cursor = cursor
+        super().__init__(engine, stream, request, common, cursor)
         self._offset = offset
         self._settings = settings
-        self._exchange: Exchange | None = None
         self._began = False
         self._following = False
         self._scheduled = False
         self._silent = True
-        self._interval: Timer | None = None
-        self._keep_alive: Timer | None = None
-        self._vigil: Vigil | None = None
 
     @property
     def behind_bytes(self) -> int:
@@ -190,7 +192,7 @@ class EventStream:
         except ProtocolError as error:
             exchange.respond(problem_response(error, self._common))
             return
-        self._exchange = exchange
+        self.exchange = exchange
         text = carried_as_text(self._stream.committed.identity.media_type)
         lines = b"%bContent-Type: text/event-stream\r\nCache-Control: %b\r\nX-Accel-Buffering: no\r\n%b" % (
             self._common,
@@ -198,18 +200,14 @@ class EventStream:
             b"" if text else b"Stream-SSE-Data-Encoding: base64\r\n",
         )
         exchange.begin(Response(200, lines))
-        if self._settings.sse_reconnect_interval_secs:
-            interval_secs = self._settings.sse_reconnect_interval_secs
-            self._interval = self._engine.faults.later(
-                Callback.LIVE, interval_secs, self.shut_down, failed=self._break_off
-            )
-        self._set_keep_alive()
-        self._vigil = keep_vigil(self._engine.faults, self._request, self.shut_down)
-        self._go_on(page, batch)
+        self._end_after(self._settings.sse_reconnect_interval_secs or None)
+        if keepalive_secs := self._settings.sse_keepalive_secs:
+            self._timers.append(self._engine.faults.every(Callback.LIVE, keepalive_secs, self._check_silence))
+        self._advance(page, batch)
 
     def _catch_up(self) -> None:
         self._scheduled = False
-        if self._exchange is None:
+        if self.exchange is None:
             return
         known_damage = self._stream.damage
         try:
@@ -221,7 +219,7 @@ class EventStream:
             else:
                 self.fail(error)
         else:
-            self._go_on(page, batch)
+            self._advance(page, batch)
 
     def _next(self) -> tuple[Page, Batch | None]:
         """Read the next page, with its bytes if there is something to send."""
@@ -230,8 +228,8 @@ class EventStream:
         sent = page.start < page.end or page.final or not self._began
         return page, self._readers.batch(self._stream, page) if sent else None
 
-    def _go_on(self, page: Page, batch: Batch | None) -> None:
-        """Send a page and join the feed at the tail, or go on when others have had their turn."""
+    def _advance(self, page: Page, batch: Batch | None) -> None:
+        """Send a page and join the feed at the tail, or read on when others have had their turn."""
         if batch is not None:
             self._send(batch)
         if not page.up_to_date:
@@ -241,19 +239,19 @@ class EventStream:
             self._readers.join(self._stream, self)
 
     def deliver(self, batch: Batch) -> None:
-        """Send what has come; fall behind if there is no room for more."""
+        """Send what was appended; fall behind if there is no room for more."""
         self._send(batch)
-        if self._exchange is not None and self._exchange.congested:
+        if self.exchange is not None and self.exchange.congested:
             self._following = False
             self._readers.leave(self._stream, self)
 
     def _send(self, batch: Batch) -> None:
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is None:
             return
         page, frame = batch.page, exchange.frame
         cursor = max(self._cursor, current_cursor(batch.now))
-        # Looked up here: of very many readers only the first needs more than that.
+        # Looked up here, without a call: of very many readers only the first one has to encode the batch.
         exchange.write(batch.encodings.get((cursor, frame)) or _encoded(batch, frame, cursor))
         self._offset = page.end
         self._began = True
@@ -261,49 +259,33 @@ class EventStream:
         if page.final:
             self.shut_down()
 
-    def _set_keep_alive(self) -> None:
-        if self._settings.sse_keepalive_secs:
-            keepalive_secs = self._settings.sse_keepalive_secs
-            self._keep_alive = self._engine.faults.every(Callback.LIVE, keepalive_secs, self._check_silence)
-
     def _check_silence(self) -> None:
         """Send a comment if nothing was sent since the last look."""
-        exchange = self._exchange
+        exchange = self.exchange
         if exchange is not None and self._silent and not exchange.congested:
             exchange.write(exchange.frame(KEEP_ALIVE))
         self._silent = True
 
     def resume(self) -> None:
-        """Go on where the reader fell behind, if there is room for it."""
-        exchange = self._exchange
+        """Continue where the reader fell behind, if there is room for it."""
+        exchange = self.exchange
         if exchange is None or exchange.congested or self._following or self._scheduled:
             return
         self._scheduled = True
-        self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._break_off)
+        self._engine.faults.soon(Callback.LIVE, self._catch_up, failed=self._fail_unreadable)
 
     def fail(self, _error: ProtocolError) -> None:
-        """End: a reader that comes back learns why."""
+        """End: a reader that comes back is told why."""
         self.shut_down()
-
-    def _break_off(self) -> None:
-        self.fail(ProtocolError(UNREADABLE))
 
     def shut_down(self) -> None:
         """End after the last whole event."""
-        exchange = self._exchange
+        exchange = self.exchange
         self.cancel()
         if exchange is not None:
             exchange.finish()
 
-    def cancel(self) -> None:
-        """Let everything go."""
-        self._exchange = None
-        self._readers.leave(self._stream, self)
-        for timer in (self._interval, self._keep_alive, self._vigil):
-            if timer:
-                timer.cancel()
-
 
 def _encoded(batch: Batch, frame: Callable[[bytes], bytes], cursor: int) -> bytes:
-    """Encode a batch for those who are at a cursor and get their bytes framed alike."""
+    """Encode a batch once for all readers with the same cursor and framing."""
     return batch.encoded((cursor, frame), lambda: frame(encode_page(batch.page, batch.stored, cursor, batch.ends)))

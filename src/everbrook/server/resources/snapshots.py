@@ -37,7 +37,8 @@ from everbrook.protocol.retention import (
 )
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.auth.signed_urls import carried
-from everbrook.server.exchange import Exchange, Reply, Request, Response, problem_response
+from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
+from everbrook.server.pending import settle
 from everbrook.server.resources.headers import NO_STORE_LINE, UP_TO_DATE, no_content, with_incarnation
 from everbrook.server.routes import Route, require_unpacked
 from everbrook.settings import Settings
@@ -50,10 +51,8 @@ logger = logging.getLogger(__name__)
 PIECE_BYTES = 256 * 1024
 
 
-class Publication:
-    """Takes a snapshot in, and is the answer to the request that brings it."""
-
-    brief = True
+class Publication(Deferred):
+    """Receives a snapshot, and is the response to the request that brings it."""
 
     def __init__(
         self,
@@ -72,7 +71,6 @@ class Publication:
         self._digest = digest
         self._incarnation = incarnation
         self._common = common
-        self._exchange: Exchange | None = None
         self.max_bytes = max_bytes
         self.on_bytes: Callable[[int], None] = lambda _: None
 
@@ -105,19 +103,20 @@ class Publication:
 
     def start(self, exchange: Exchange) -> None:
         """Wait until the bytes are durable."""
-        self._exchange = exchange
-        self._upload.finish(self._publish, self._break_off)
+        self.exchange = exchange
+        self._upload.finish(self._publish, self.abort)
 
     def _publish(self, failure: ProtocolError | None) -> None:
         """Refer to what is stored, unless nobody waits for it any more."""
-        if self._exchange is None:
+        if self.exchange is None:
             return
         try:
             response = self._published(failure)
         except ProtocolError as error:
             self._upload.cancel()
             response = problem_response(error, self._common)
-        self._engine.when_durable(self._engine.last_change, lambda lost: self._answer(response, lost))
+        response.rests_on = self._engine.last_change
+        settle(self, self._engine, response, lambda failure: problem_response(failure, self._common))
 
     def _published(self, failure: ProtocolError | None) -> Response:
         if failure:
@@ -134,27 +133,10 @@ class Publication:
             204, self._common + _published_lines(head, format_incarnation(head.identity, self._engine.epoch))
         )
 
-    def _answer(self, response: Response, lost: Unavailable | None) -> None:
-        exchange, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.respond(problem_response(lost, self._common) if lost else response)
-
-    def _break_off(self) -> None:
-        exchange = self._exchange
-        self.cancel()
-        if exchange is not None:
-            exchange.abort()
-
-    def resume(self) -> None:
-        """A whole response is never congested on its own account."""
-
     def cancel(self) -> None:
         """Take back what is not published yet."""
-        self._exchange = None
+        super().cancel()
         self._upload.cancel()
-
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""
 
 
 def _published_lines(head: Head, incarnation: bytes) -> bytes:
@@ -173,10 +155,11 @@ def _published_lines(head: Head, incarnation: bytes) -> bytes:
     )
 
 
-class Download:
-    """An answer whose body is a blob. It begins with the first piece, so that one that can't be read is a refusal."""
+class Download(Deferred):
+    """A response whose body is a blob: read in a thread, piece by piece, no faster than the client takes it.
 
-    brief = True
+    It begins with the first piece, so that a blob that can't be read is a refusal.
+    """
 
     def __init__(self, reader: BlobReader, response: Response, common: bytes, faults: Faults) -> None:
         """Send the head `response`, and then as much as it says."""
@@ -185,22 +168,21 @@ class Download:
         self._common = common
         self._faults = faults
         self._left_bytes = response.length or 0
-        self._exchange: Exchange | None = None
         self._began = False
         self._reading = False
         self._closed = False
 
     def start(self, exchange: Exchange) -> None:
         """Read the first piece."""
-        self._exchange = exchange
+        self.exchange = exchange
         self.resume()
 
     def resume(self) -> None:
         """Read the next piece, if there is room for it."""
-        if self._exchange is not None and not self._reading and not self._exchange.congested:
+        if self.exchange is not None and not self._reading and not self.exchange.congested:
             self._reading = True
             reading = asyncio.get_running_loop().run_in_executor(None, self._read)
-            failed = self._exchange.abort
+            failed = self.exchange.abort
             reading.add_done_callback(self._faults.guarded(Callback.RESPONSE, self._take, failed))
 
     def _read(self) -> bytes:
@@ -218,12 +200,12 @@ class Download:
     def _take(self, reading: asyncio.Future[bytes]) -> None:
         self._reading = False
         error = reading.exception()
-        if self._exchange is None:
+        if self.exchange is None:
             self._close()
         elif error:
-            self._fail(self._exchange, error)
+            self._fail(self.exchange, error)
         else:
-            self._send(self._exchange, reading.result())
+            self._send(self.exchange, reading.result())
 
     def _send(self, exchange: Exchange, piece: bytes) -> None:
         if not self._began:
@@ -248,8 +230,8 @@ class Download:
             exchange.respond(problem_response(refusal, self._common))
 
     def cancel(self) -> None:
-        """Let go of the blob, as soon as nobody is reading it."""
-        self._exchange = None
+        """Release the blob, as soon as no thread reads it."""
+        super().cancel()
         if not self._reading:
             self._close()
 
@@ -258,12 +240,9 @@ class Download:
             self._closed = True
             self._reader.close()
 
-    def shut_down(self) -> None:
-        """The answer comes soon by itself."""
-
 
 class SnapshotResource:
-    """What can be done to the URLs of a stream's snapshots."""
+    """The snapshots of a stream, and what the stream retains."""
 
     def __init__(self, engine: Engine, settings: Settings, location: Locate) -> None:
         """Give locations as `location` builds them from a request and a path."""

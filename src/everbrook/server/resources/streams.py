@@ -32,7 +32,7 @@ from everbrook.protocol.retention import parse_retention
 from everbrook.server.exchange import Reply, Request, Response, problem_response
 from everbrook.server.limits.large_changes import LargeChanges
 from everbrook.server.location import Locator, StreamRoots
-from everbrook.server.pending import Steps, answer_in_slices
+from everbrook.server.pending import Awaited, Steps, answer_in_slices
 from everbrook.server.resources.compression import Compressor, choose_coding
 from everbrook.server.resources.headers import (
     CLOSED,
@@ -45,7 +45,6 @@ from everbrook.server.resources.headers import (
 )
 from everbrook.server.resources.live import CachePolicy, EventStream, LongPoll
 from everbrook.server.resources.long_page import LongPage
-from everbrook.server.resources.registry import RegistryRead
 from everbrook.server.routes import require_unpacked
 from everbrook.settings import Settings, TtlRule
 
@@ -190,7 +189,7 @@ class StreamResource:
         """HEAD (§5.5)."""
         name = parse_stream_path(request.path)
         if name == REGISTRY and not self._registry.wake():
-            return RegistryRead(self._registry, partial(self._describe, request, common, name), common, brief=True)
+            return Awaited(self._engine, common, self._registry.wait, partial(self._describe, request, common, name))
         return self._describe(request, common, name)
 
     def _describe(self, request: Request, common: bytes, name: bytes) -> Response:
@@ -226,7 +225,8 @@ class StreamResource:
         name = parse_stream_path(request.path)
         if name == REGISTRY and not self._registry.wake():
             brief = parse_read_query(request.query).live is None
-            return RegistryRead(self._registry, partial(self._read, request, common, name), common, brief=brief)
+            find = partial(self._read, request, common, name)
+            return Awaited(self._engine, common, self._registry.wait, find, brief=brief)
         try:
             return self._read(request, common, name)
         except StreamDamaged:
