@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from everbrook.server.exchange import JUDGED_BYTES
-from everbrook.server.routes import MAX_CONFIG_BYTES, MAX_REPORT_BYTES, max_body_bytes
+from everbrook.server.methods import MAX_CONFIG_BYTES, MAX_REPORT_BYTES, max_body_bytes
 from tests.server.conftest import StartEither
 from tests.server.subscriber import Api, document, fresh, offset
 from tests.server.wire import chunked

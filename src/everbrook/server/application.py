@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
@@ -13,6 +13,7 @@ from everbrook.server.auth.credentials import Authenticator
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.cors import METHODS, ORIGIN, Cors, Origins
 from everbrook.server.exchange import (
+    FAULT,
     JUDGED_BYTES,
     STREAMED_PATH,
     Gate,
@@ -22,33 +23,40 @@ from everbrook.server.exchange import (
     Upload,
     problem_response,
 )
-from everbrook.server.limits.concurrency import Holdings
+from everbrook.server.limits.concurrency import ConcurrencyLimits
 from everbrook.server.limits.rates import RateGate
 from everbrook.server.location import Locator, StreamRoots
+from everbrook.server.methods import (
+    CONTROL,
+    READING,
+    REPORTS,
+    SUBSCRIPTIONS,
+    find_operation,
+    handlers_of,
+    operation_at,
+    operation_elsewhere,
+    refuse_method,
+)
 from everbrook.server.observe.access_log import REQUEST_ID, id_line, request_id
 from everbrook.server.observe.observer import Observer, observer_of
-from everbrook.server.observe.operations import find_operation, operation_at, operation_elsewhere
 from everbrook.server.resources.backups import BackupResource
 from everbrook.server.resources.bootstrap import BootstrapResource
 from everbrook.server.resources.buckets import BucketResource, QuotaResource
-from everbrook.server.resources.control import CONTROL, REPORTS, Control
+from everbrook.server.resources.control import Control, Handler
 from everbrook.server.resources.listing import ListingResource
-from everbrook.server.resources.producers import ProducerResource
 from everbrook.server.resources.snapshots import Publication, SnapshotResource
-from everbrook.server.resources.streams import StreamResource
+from everbrook.server.resources.streams import ProducerResource, StreamResource
 from everbrook.server.routes import (
     BACKUPS,
     METRICS,
+    OF_STREAMS,
     PAGE,
     PROBES,
     READINESS,
-    READING,
-    SUBSCRIPTIONS,
     Resource,
     Route,
     find_route,
     is_at,
-    refuse_method,
 )
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.server.ui.pages import Pages
@@ -60,10 +68,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Method = Callable[[Request, bytes, Route], Reply]
-
 FAILED = 500
-FAULT = "the server failed to respond; its log has the reason"
 VARY = b"Vary: Authorization\r\n"
 """What an answer carries that another might not get: a browser's cache must not give it to the next who signs in."""
 
@@ -76,7 +81,7 @@ class Application:
         engine: Engine,
         settings: Settings,
         gates: Sequence[Gate] = (),
-        holdings: Holdings | None = None,
+        concurrency: ConcurrencyLimits | None = None,
         authenticator: Authenticator | None = None,
         observer: Observer | None = None,
         tuning: ServerTuning = DEFAULT_TUNING,
@@ -90,7 +95,7 @@ class Application:
         self.tuning = tuning
         self._gates = tuple(gates)
         self._rates = tuple(gate for gate in gates if isinstance(gate, RateGate))
-        self.holdings = holdings or Holdings(settings.limits, Proxies())
+        self.concurrency = concurrency or ConcurrencyLimits(settings.limits, Proxies())
         self.authenticator = authenticator
         self.judges_heads = bool(self._gates)
         self.observer = observer or observer_of(settings)
@@ -103,13 +108,14 @@ class Application:
         )
         self.roots = StreamRoots(settings.server)
         locator = Locator(settings.server.public_url, self.roots)
-        self._streams = StreamResource(engine, settings, locator, self.roots).methods
+        streams = StreamResource(engine, settings, locator, self.roots)
+        self._streams = handlers_of(streams, Resource.STREAM)
         self._snapshots = SnapshotResource(engine, settings, locator.url)
         self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)
         self._metrics = self._metrics_of(settings)
         self._pages = Pages(settings.ui.connect_origins) if settings.ui.enabled else None
         self.backups = BackupResource(engine)
-        self._methods = self._routed_methods(engine, locator)
+        self._handlers = self._find_handlers(locator)
         self._stopping = False
 
     def _metrics_of(self, settings: Settings) -> "MetricsResource | None":
@@ -119,42 +125,23 @@ class Application:
 
         return MetricsResource(self.engine, self.control.subscriptions, self.observer, settings)
 
-    def _routed_methods(self, engine: Engine, locator: Locator) -> dict[Resource, dict[bytes, Method]]:
-        """Say which methods each resource knows, but for the streams themselves."""
-        snapshots, buckets = self._snapshots, BucketResource(engine, locator, self.control.subscriptions, self.holdings)
-        bootstrap, listing = BootstrapResource(engine).read, ListingResource(engine).read
-        producers, quotas = ProducerResource(engine).read, QuotaResource(engine)
-        return {
-            Resource.SNAPSHOT: {b"GET": snapshots.latest, b"HEAD": snapshots.latest},
-            Resource.SNAPSHOT_AT: {
-                b"GET": snapshots.read,
-                b"HEAD": snapshots.read,
-                b"PUT": snapshots.publish,
-                b"DELETE": snapshots.delete,
-            },
-            Resource.RETENTION: {b"PUT": snapshots.retain},
-            Resource.BOOTSTRAP: {b"GET": bootstrap, b"HEAD": bootstrap},
-            Resource.PRODUCERS: {b"GET": producers, b"HEAD": producers},
-            Resource.LISTING: {b"GET": listing, b"HEAD": listing},
-            Resource.BUCKET: {
-                b"GET": buckets.describe,
-                b"HEAD": buckets.describe,
-                b"PUT": buckets.create,
-                b"DELETE": buckets.delete,
-            },
-            Resource.BUCKETS: {b"GET": buckets.list_all, b"HEAD": buckets.list_all},
-            Resource.QUOTA: {
-                b"GET": quotas.describe,
-                b"HEAD": quotas.describe,
-                b"PUT": quotas.set,
-                b"DELETE": quotas.unset,
-            },
+    def _find_handlers(self, locator: Locator) -> dict[Resource, dict[bytes, Handler]]:
+        """Give what handles the methods of each resource, but for the streams themselves."""
+        engine, snapshots = self.engine, self._snapshots
+        buckets = BucketResource(engine, locator, self.control.subscriptions, self.concurrency)
+        owners = {
+            Resource.SNAPSHOT: snapshots,
+            Resource.SNAPSHOT_AT: snapshots,
+            Resource.RETENTION: snapshots,
+            Resource.BOOTSTRAP: BootstrapResource(engine),
+            Resource.PRODUCERS: ProducerResource(engine),
+            Resource.LISTING: ListingResource(engine),
+            Resource.BUCKET: buckets,
+            Resource.BUCKETS: buckets,
+            Resource.QUOTA: QuotaResource(engine),
         }
-
-    @property
-    def methods(self) -> Mapping[Resource, Collection[bytes]]:
-        """The methods that each resource answers."""
-        return {Resource.STREAM: self._streams, **self._methods, **CONTROL}
+        handlers = {resource: handlers_of(owner, resource) for resource, owner in owners.items()}
+        return handlers | {resource: self.control.handlers(resource) for resource in CONTROL}
 
     def handle(self, request: Request) -> Reply:
         """Answer a request. Whatever goes wrong is an answer too."""
@@ -270,22 +257,13 @@ class Application:
     def _handle_routed(self, request: Request, common: bytes, route: Route) -> Reply:
         request.operation = operation_at(route.resource, request.method)
         if route.resource is Resource.STREAM:
-            stream_method = self._streams.get(request.method)
-            return stream_method(request, common) if stream_method else self._options_or_refuse(request, METHODS)
-        if route.resource in CONTROL:
-            return self._handle_control(request, common, route)
-        if request.method not in READING:
+            handle_stream = self._streams.get(request.method)
+            return handle_stream(request, common) if handle_stream else self._options_or_refuse(request, METHODS)
+        if request.method not in READING and route.resource in OF_STREAMS:
             require_writable(route.name)
-        methods = self._methods[route.resource]
-        method = methods.get(request.method)
-        return method(request, common, route) if method else self._options_or_refuse(request, b", ".join(methods))
-
-    def _handle_control(self, request: Request, common: bytes, route: Route) -> Reply:
-        methods = CONTROL[route.resource]
-        method = methods.get(request.method)
-        if method is None:
-            return self._options_or_refuse(request, b", ".join(methods))
-        return self.control.handle(request, common, route, method)
+        handlers = self._handlers[route.resource]
+        handle = handlers.get(request.method)
+        return handle(request, common, route) if handle else self._options_or_refuse(request, b", ".join(handlers))
 
     def _options_or_refuse(self, request: Request, methods: bytes) -> Response:
         if request.method == b"OPTIONS":

@@ -16,7 +16,7 @@ from everbrook.server.auth.credentials import Authenticator
 from everbrook.server.auth.policy import Authentication, Authorization
 from everbrook.server.auth.proxies import Proxies
 from everbrook.server.exchange import Gate
-from everbrook.server.limits.concurrency import Holdings
+from everbrook.server.limits.concurrency import ConcurrencyLimits
 from everbrook.server.limits.descriptors import allot, descriptor_limit
 from everbrook.server.limits.rates import address_gate, identity_gate
 from everbrook.server.location import StreamRoots
@@ -118,16 +118,16 @@ def assemble(
     observer = observer_of(settings, proxies.client_address)
     scheduler = TimedScheduler(asyncio.get_running_loop(), observer.turns)
     engine = Engine(storage, scheduler, clock or Clock(), limits, tuning=tuning.engine)
-    holdings = Holdings(settings.limits, proxies)
+    concurrency = ConcurrencyLimits(settings.limits, proxies)
     authenticator = Authenticator(settings.auth, proxies, tuning.auth) if settings.auth.configured else None
-    gates = gates_of(settings, proxies, holdings, authenticator, tuning.auth)
-    return Application(engine, settings, gates, holdings, authenticator, observer, tuning)
+    gates = gates_of(settings, proxies, concurrency, authenticator, tuning.auth)
+    return Application(engine, settings, gates, concurrency, authenticator, observer, tuning)
 
 
 def gates_of(
     settings: Settings,
     proxies: Proxies,
-    holdings: Holdings,
+    concurrency: ConcurrencyLimits,
     authenticator: Authenticator | None = None,
     tuning: AuthTuning = DEFAULT_TUNING.auth,
 ) -> list[Gate]:
@@ -140,7 +140,7 @@ def gates_of(
         address_gate(limits, proxies.client_address),
         Authentication(authenticator) if authenticator else None,
         identity_gate(limits),
-        holdings if limits.max_connections_per_identity else None,
+        concurrency if limits.max_connections_per_identity else None,
         _authorization(settings, authenticator, tuning) if authenticator else None,
     ]
     return [gate for gate in gates if gate]

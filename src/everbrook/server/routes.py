@@ -1,4 +1,4 @@
-"""Routes: which resource a path leads to, and what a request to it may be (002 §1, §2, §3).
+"""Routes: which resource a path leads to, on the base surface and on that of the buckets (002 §1, §2, §3).
 
 On `/ds` a stream's sub-resources follow its id. On the base surface, where a path may end in anything, they are below
 `__ds`, and so are the resources of the whole surface.
@@ -8,14 +8,7 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from everbrook.protocol.errors import (
-    MethodNotAllowed,
-    MethodNotImplemented,
-    NotFound,
-    ProtocolError,
-    UnsupportedCoding,
-    quoted,
-)
+from everbrook.protocol.errors import NotFound, quoted
 from everbrook.protocol.path import (
     BUCKET_ROOT,
     BUCKETS,
@@ -27,10 +20,8 @@ from everbrook.protocol.path import (
     parse_bucket_id,
     parse_stream_path,
 )
-from everbrook.protocol.subscriptions.config import MAX_STREAMS
-from everbrook.protocol.subscriptions.rules import MAX_WAKE_STREAMS
 
-# What the server itself has, beside the two surfaces.
+# The server's own resources, beside the two surfaces.
 HEALTH, READINESS = b"/healthz", b"/readyz"
 PROBES = frozenset({HEALTH, READINESS})
 METRICS = b"/metrics"
@@ -42,21 +33,8 @@ _BELOW = b"/%b/" % CONTROL_SEGMENT
 _CONTROL_ROOT = b"%b%b/" % (STREAM_ROOT, CONTROL_SEGMENT)
 
 
-READING = frozenset({b"GET", b"HEAD"})
-_OF_HTTP = READING | {b"OPTIONS", b"PUT", b"POST", b"DELETE", b"PATCH", b"TRACE", b"CONNECT"}
-SUBSCRIPTIONS = b"/%b/subscriptions/" % CONTROL_SEGMENT
-"""What the path of every request has that is about one subscription."""
-STREAM_BYTES = 512
-"""How much a body may say of one stream: the longest path and an offset fit, with what JSON puts around them."""
-MAX_REPORT_BYTES = MAX_WAKE_STREAMS * STREAM_BYTES
-"""A callback or an ack may name every stream of its wake. Who spells them at greater length acks in parts (§7.2)."""
-MAX_CONFIG_BYTES = MAX_STREAMS * STREAM_BYTES
-"""A subscription may be created with so many streams at once, or linked to them."""
-_SHORT = {b"callback", b"claim", b"ack", b"release"}
-
-
 class Resource(Enum):
-    """What a URL can be of."""
+    """The kinds of resources."""
 
     STREAM = auto()
     SNAPSHOT = auto()
@@ -92,6 +70,18 @@ class Route(Struct, frozen=True, gc=False):
         """The stream root that the resource is of."""
         return STREAM_ROOT if self.bucket_id is None else bucket_prefix(self.bucket_id)
 
+
+OF_STREAMS = frozenset(
+    {
+        Resource.STREAM,
+        Resource.SNAPSHOT,
+        Resource.SNAPSHOT_AT,
+        Resource.BOOTSTRAP,
+        Resource.RETENTION,
+        Resource.PRODUCERS,
+    }
+)
+"""The resources that belong to one stream."""
 
 _ACTIONS = {
     b"streams": Resource.LINKS,
@@ -187,26 +177,3 @@ def _part_route(path: bytes, stream: bytes, rest: bytes) -> Route:
     if resource is None or b"/" in argument:
         raise nothing_at(path)
     return Route(resource, name, argument=argument)
-
-
-def refuse_method(method: bytes, allowed: bytes) -> ProtocolError:
-    """Say that a resource does not know a method: 405 with those that it knows, or 501 for one that is not of HTTP."""
-    if method not in _OF_HTTP:
-        return MethodNotImplemented(f"this server does not know the method {quoted(method)}")
-    return MethodNotAllowed(f"this resource does not know {quoted(method)}", ((b"Allow", allowed),))
-
-
-def require_unpacked(headers: dict[bytes, bytes]) -> None:
-    """Refuse a body with a content coding: it would be given to readers who are not told of that."""
-    coding = headers.get(b"content-encoding")
-    if coding is not None and coding.lower() != b"identity":
-        raise UnsupportedCoding(f"Content-Encoding is not supported: send the body uncompressed, got {quoted(coding)}")
-
-
-def max_body_bytes(path: bytes, max_append_bytes: int) -> int:
-    """Tell how large the body of a request may be that is taken as a whole."""
-    _, below, rest = path.partition(SUBSCRIPTIONS)
-    if not below:
-        return max_append_bytes
-    action = rest.partition(b"/")[2]
-    return min(MAX_REPORT_BYTES if action in _SHORT else MAX_CONFIG_BYTES, max_append_bytes)

@@ -148,8 +148,8 @@ def test_however_live_reads_end_none_stays_counted(start: Start, connect: Connec
     follower = closed.follow(f"{path}?offset=-1&live=sse")
     assert writer.append(path, b"x", stream_closed="true").status == 204
     follower.events()
-    holdings = server.application.holdings
-    assert eventually(lambda: server.call(lambda: len(holdings.readers_by_address)) == 0)
+    concurrency = server.application.concurrency
+    assert eventually(lambda: server.call(lambda: len(concurrency.readers_by_address)) == 0)
 
 
 def test_no_connection_stays_counted(start: Start, connect: Connect) -> None:
@@ -158,8 +158,8 @@ def test_no_connection_stays_counted(start: Start, connect: Connect) -> None:
         wire = connect(server)
         wire.send(b"GARBAGE\r\n\r\n" if number % 2 else b"GET /healthz HTTP/1.1\r\n")
         wire.reset()
-    holdings = server.application.holdings
-    assert eventually(lambda: server.call(lambda: len(holdings.connections)) == 0)
+    concurrency = server.application.concurrency
+    assert eventually(lambda: server.call(lambda: len(concurrency.connections)) == 0)
 
 
 # Buckets and the whole store

@@ -11,8 +11,10 @@ import pytest
 from everbrook.cli.logs import TextFormatter
 from everbrook.protocol.errors import Unauthorized
 from everbrook.server.exchange import Request, problem_response
+from everbrook.server.methods import AUDITED, operation_at
 from everbrook.server.observe.audit import Audit, Fields, audit_of
 from everbrook.server.observe.observer import address_of_peer
+from everbrook.server.routes import Resource
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 from tests.server.conftest import Connect, Start, StartEither
 from tests.server.server_thread import GatedStorage, eventually
@@ -181,3 +183,8 @@ def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^audit\.path: .*nowhere.* can't be written to"):
         audit_of(AuditSettings(to=AuditTarget.FILE, path=str(tmp_path / "nowhere" / "audit.log")), address_of_peer)
+
+
+def test_the_end_of_a_link_is_not_told_as_that_of_its_subscription() -> None:
+    assert AUDITED[operation_at(Resource.SUBSCRIPTION, b"DELETE")] == "subscription_deleted"
+    assert operation_at(Resource.LINK, b"DELETE") not in AUDITED

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from everbrook.server.methods import OPERATIONS, OTHER, operation_at
 from everbrook.server.observe import catalogue
 from everbrook.server.observe.catalogue import METRICS
-from everbrook.server.observe.operations import OPERATIONS, OTHER, operation_at
 from everbrook.server.routes import Resource
 
 ROOT = Path(__file__).parents[3]

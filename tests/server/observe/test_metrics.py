@@ -9,10 +9,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from everbrook.engine import Clock, Faults
 from everbrook.server.auth.api_keys import ApiKeyFile, format_file, make_key
+from everbrook.server.methods import OPERATIONS
 from everbrook.server.observe.catalogue import METRICS, PROCESS_METRICS
 from everbrook.server.observe.counters import Counters
 from everbrook.server.observe.event_loop import LoopLag
-from everbrook.server.observe.operations import OPERATIONS
 from everbrook.server.serve import reload
 from everbrook.settings import StorageMode
 from everbrook.storage import DurableStorage, OsDisk, StorageTuning

@@ -30,9 +30,8 @@ from everbrook.server.exchange import (
 )
 from everbrook.server.limits.concurrency import NO_PLACE
 from everbrook.server.location import require_host
+from everbrook.server.methods import SUBSCRIPTIONS, max_body_bytes, operation_of
 from everbrook.server.observe.observer import TransportSurvey
-from everbrook.server.observe.operations import operation_of
-from everbrook.server.routes import SUBSCRIPTIONS, max_body_bytes
 from everbrook.server.tuning import DEFAULT_TUNING, ServerTuning
 from everbrook.settings import Settings
 from everbrook.storage.api import Storage
@@ -115,7 +114,7 @@ class AsgiApplication:
                 answered(request, response)
             return
         try:
-            place = NO_PLACE if reply.brief else application.holdings.begin_reading(request)
+            place = NO_PLACE if reply.brief else application.concurrency.begin_reading(request)
         except TooManyRequests as error:
             refusal = application.refuse(error, request.headers, request)
             await send_whole(send, refusal, head_only=False)
@@ -129,7 +128,7 @@ class AsgiApplication:
             await exchange.run(receive)
         finally:
             del self.exchanges[reply]
-            application.holdings.end_reading(place)
+            application.concurrency.end_reading(place)
 
     async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
         """Read the body and give the reply, or None if the client went away before the request was whole."""

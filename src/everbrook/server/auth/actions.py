@@ -1,73 +1,29 @@
 """Actions: what a request wants to do, as a verb on a path that can be granted.
 
-The path is the one that the routes find, decoded and validated: what is judged here is what is then done. A method that
-no rule knows needs `admin`, so that what is forgotten is closed rather than open.
+The path is the one that the routes find, decoded and validated. So the path that is authorized here is the one that the
+request is handled for.
 """
 
-from collections.abc import Mapping
-from enum import Enum, auto
 from functools import lru_cache
 
 from msgspec import Struct
 
 from everbrook.protocol.memo import MAX_KEY_BYTES
 from everbrook.protocol.path import BUCKETS, REGISTRY, STREAM_ROOT
-from everbrook.server.auth.scopes import Verb
+from everbrook.server.auth.scopes import Access, Rule, Verb
 from everbrook.server.exchange import Request
-from everbrook.server.routes import ADMINISTRATION, METRICS, PAGE, PROBES, Resource, Route, find_route, is_at
-
-_OF_STREAMS = frozenset(
-    {
-        Resource.STREAM,
-        Resource.SNAPSHOT,
-        Resource.SNAPSHOT_AT,
-        Resource.BOOTSTRAP,
-        Resource.RETENTION,
-        Resource.PRODUCERS,
-    }
+from everbrook.server.methods import TABLE
+from everbrook.server.routes import (
+    ADMINISTRATION,
+    METRICS,
+    OF_STREAMS,
+    PAGE,
+    PROBES,
+    Resource,
+    Route,
+    find_route,
+    is_at,
 )
-
-
-class Access(Enum):
-    """What a rule asks for where it is not a verb."""
-
-    OPEN = auto()
-    """Nothing: it holds no data, or it checks a token of its own."""
-
-    LISTED = auto()
-    """To read anything below the path. Only that is told of."""
-
-
-Rule = Verb | Access
-
-_READ: Mapping[bytes, Rule] = {b"GET": Verb.READ, b"HEAD": Verb.READ}
-_LIST: Mapping[bytes, Rule] = {b"GET": Access.LISTED, b"HEAD": Access.LISTED}
-_OWN_TOKEN: Mapping[bytes, Rule] = {b"POST": Access.OPEN}
-_SUBSCRIBE: Mapping[bytes, Rule] = dict.fromkeys((b"GET", b"HEAD", b"PUT", b"POST", b"DELETE"), Verb.ADMIN)
-
-RULES: Mapping[Resource, Mapping[bytes, Rule]] = {
-    Resource.STREAM: {**_READ, b"PUT": Verb.CREATE, b"POST": Verb.APPEND, b"DELETE": Verb.DELETE},
-    Resource.SNAPSHOT: _READ,
-    # A snapshot says what the stream says. What it takes away needs `delete` as well: see `cuts`.
-    Resource.SNAPSHOT_AT: {**_READ, b"PUT": Verb.APPEND, b"DELETE": Verb.DELETE},
-    Resource.BOOTSTRAP: _READ,
-    Resource.RETENTION: {b"PUT": Verb.DELETE},
-    Resource.PRODUCERS: _READ,
-    Resource.LISTING: _LIST,
-    Resource.JWKS: {b"GET": Access.OPEN, b"HEAD": Access.OPEN},
-    Resource.SUBSCRIPTIONS: _SUBSCRIBE,
-    Resource.SUBSCRIPTION: _SUBSCRIBE,
-    Resource.LINKS: _SUBSCRIBE,
-    Resource.LINK: _SUBSCRIBE,
-    Resource.CLAIM: _SUBSCRIBE,
-    Resource.CALLBACK: _OWN_TOKEN,
-    Resource.ACK: _OWN_TOKEN,
-    Resource.RELEASE: _OWN_TOKEN,
-    Resource.BUCKET: {**_READ, b"PUT": Verb.ADMIN, b"DELETE": Verb.ADMIN},
-    Resource.BUCKETS: _LIST,
-    Resource.QUOTA: {**_READ, b"PUT": Verb.ADMIN, b"DELETE": Verb.ADMIN},
-}
-"""What each method of each resource needs. OPTIONS needs nothing anywhere: browsers ask it without credentials."""
 
 
 class Action(Struct, frozen=True, gc=False):
@@ -106,7 +62,8 @@ def find_action(method: bytes, path: bytes) -> Action:
         # It is of the whole server, and a backup holds all of it.
         return Action(Verb.ADMIN, b"")
     route = find_route(path)
-    rule = RULES[route.resource].get(method, Verb.ADMIN)
+    row = TABLE[route.resource].get(method)
+    rule = Verb.ADMIN if row is None else row.rule
     if route.resource is Resource.QUOTA and rule is Verb.ADMIN:
         # It bounds those who administer the bucket: only who administers all of them may move it.
         return Action(rule, BUCKETS)
@@ -120,7 +77,7 @@ def _path_of(route: Route) -> bytes:
     if route.name == REGISTRY:
         # It tells the names of all streams, as a listing of all of them does.
         return STREAM_ROOT.removesuffix(b"/")
-    if route.resource in _OF_STREAMS:
+    if route.resource in OF_STREAMS:
         return route.name
     return route.root.removesuffix(b"/")
 

@@ -13,9 +13,10 @@ from typing import Protocol
 from everbrook.engine.clock import Timer
 from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Unavailable
-from everbrook.server.auth.actions import Access, Action, action_of, cuts
+from everbrook.server.auth.actions import Action, action_of, cuts
 from everbrook.server.auth.proxies import careless, parse_networks
 from everbrook.server.auth.scopes import (
+    Access,
     Grant,
     Identity,
     Verb,

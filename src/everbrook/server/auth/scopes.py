@@ -6,7 +6,7 @@ the request's path was parsed to: there is no second spelling of a path that a g
 
 import re
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from msgspec import Struct
@@ -30,6 +30,19 @@ class Verb(StrEnum):
     CREATE = "create"
     DELETE = "delete"
     ADMIN = "admin"
+
+
+class Access(Enum):
+    """What a request needs where that is not a verb."""
+
+    OPEN = auto()
+    """Nothing: the resource holds no data, or checks a token of its own."""
+
+    LISTED = auto()
+    """The right to read anything below the path. Only that is listed."""
+
+
+Rule = Verb | Access
 
 
 class Grant(Struct, frozen=True):

@@ -122,7 +122,7 @@ class Listener:
         if self._admitted >= self._max_connections:
             return self._turn_away(connection, Unavailable("the server has too many connections"))
         try:
-            connection.place = self.application.holdings.open(address)
+            connection.place = self.application.concurrency.open(address)
         except TooManyRequests as error:
             return self._turn_away(connection, error)
         connection.number = next(self._numbers)
@@ -144,7 +144,7 @@ class Listener:
         self._turned_away.pop(connection, None)
         if connection.number:
             self._admitted -= 1
-            self.application.holdings.close(connection.place, connection.number)
+            self.application.concurrency.close(connection.place, connection.number)
         if not self.connections:
             self._empty.set()
 

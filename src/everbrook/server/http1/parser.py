@@ -23,7 +23,7 @@ from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
 from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
 from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
-from everbrook.server.routes import SUBSCRIPTIONS, max_body_bytes, refuse_method
+from everbrook.server.methods import SUBSCRIPTIONS, max_body_bytes, refuse_method
 
 # What a header line has beside its name and value: a colon, a space and the line end.
 LINE_OVERHEAD_BYTES = 4

@@ -160,7 +160,7 @@ class Responder:
         """Have an answer given by `deferred`, after those before it."""
         if not deferred.brief:
             try:
-                self._reading_place = self._application.holdings.begin_reading(request)
+                self._reading_place = self._application.concurrency.begin_reading(request)
             except TooManyRequests as error:
                 self.answer(request, self._application.refuse(error, request.headers))
                 return
@@ -235,7 +235,7 @@ class Responder:
     def _end_reading(self) -> None:
         place, self._reading_place = self._reading_place, NO_PLACE
         if place is not NO_PLACE:
-            self._application.holdings.end_reading(place)
+            self._application.concurrency.end_reading(place)
 
     def close(self) -> None:
         """Cancel what is not answered: the client is gone."""

@@ -58,7 +58,7 @@ class BoundedCounts:
             del self._held[key]
 
 
-class Holdings:
+class ConcurrencyLimits:
     """Counts open connections and live reads by address, identity and bucket, and refuses those beyond the bounds."""
 
     def __init__(self, limits: LimitSettings, proxies: Proxies) -> None:

@@ -18,8 +18,7 @@ from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.server.exchange import Request
-from everbrook.server.observe.operations import follows
-from everbrook.server.routes import SUBSCRIPTIONS
+from everbrook.server.methods import SUBSCRIPTIONS, follows
 from everbrook.server.tuning import OverloadTuning
 
 WRITES = {b"POST", b"PUT"}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from urllib.parse import unquote_to_bytes
 
 from everbrook.server.exchange import Request, Response
-from everbrook.server.observe.operations import LIVE, operation_of
+from everbrook.server.methods import LIVE, operation_of
 from everbrook.settings import RequestLog
 
 logger = logging.getLogger("everbrook.access")

@@ -15,27 +15,11 @@ from time import monotonic
 from typing import Protocol
 
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import AUDITED, operation_of
 from everbrook.server.observe.access_log import printable, request_id
-from everbrook.server.observe.operations import operation_of
 from everbrook.settings import AuditSettings, AuditTarget, SettingsError
 
 logger = logging.getLogger("everbrook.audit")
-
-ACTIONS = {
-    "create": "stream_created",
-    "delete": "stream_deleted",
-    "bucket_create": "bucket_created",
-    "bucket_delete": "bucket_deleted",
-    "snapshot_publish": "snapshot_published",
-    "snapshot_delete": "snapshot_deleted",
-    "retention": "retention_cut",
-    "quota_set": "quota_set",
-    "quota_unset": "quota_unset",
-    "backup": "backup_begun",
-    "subscription_create": "subscription_created",
-    "subscription_delete": "subscription_deleted",
-}
-"""What operations do when they succeed."""
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 SUCCEEDED = range(200, 300)
@@ -136,7 +120,7 @@ class Audit:
             self._refused(request, response)
             return
         operation = operation_of(request)
-        action = ACTIONS.get(operation)
+        action = AUDITED.get(operation)
         if action is None or (operation.endswith("create") and status == UNCHANGED):
             return
         if status in SUCCEEDED:

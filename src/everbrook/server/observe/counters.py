@@ -5,7 +5,7 @@ Each begins at zero, so that the first event is seen as one: a series that begin
 
 from msgspec import Struct
 
-from everbrook.server.observe.operations import OPERATIONS
+from everbrook.server.methods import OPERATIONS
 
 BACKGROUND = "background"
 """What the server does by itself."""

@@ -20,12 +20,12 @@ from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.path import BUCKET_ROOT, STREAM_ROOT
 from everbrook.protocol.read import NO_STORE
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import READING, refuse_method
 from everbrook.server.observe.catalogue import METRICS, Kind
 from everbrook.server.observe.counters import COUNTED
 from everbrook.server.observe.event_loop import LoopLag
 from everbrook.server.observe.observer import Observer, TransportSurvey
 from everbrook.server.observe.tallies import BOUNDS_SECS, Tally
-from everbrook.server.routes import READING, refuse_method
 from everbrook.settings import Settings, StorageSettings
 
 Sample = tuple[Sequence[str], float]

@@ -15,11 +15,11 @@ from msgspec import Struct
 from everbrook.engine.stats import Histogram
 from everbrook.protocol.path import BUCKET_ROOT
 from everbrook.server.exchange import Deferred, Request, Response
+from everbrook.server.methods import LIVE, operation_of
 from everbrook.server.observe.access_log import AccessLog
 from everbrook.server.observe.audit import Audit, audit_of
 from everbrook.server.observe.counters import Counters
 from everbrook.server.observe.event_loop import LongTurns
-from everbrook.server.observe.operations import LIVE, operation_of
 from everbrook.server.observe.tallies import BOUNDS_SECS, Tallies, Tally
 from everbrook.server.resources.live import EventStream
 from everbrook.settings import RequestLog, Settings, SettingsError, TraceSettings

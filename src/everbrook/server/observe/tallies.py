@@ -9,8 +9,8 @@ from collections.abc import Callable
 from time import monotonic
 
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import METHODS, OTHER, operation_of
 from everbrook.server.observe.event_loop import LONG_SECS, LongTurns
-from everbrook.server.observe.operations import METHODS, OTHER, operation_of
 
 BOUNDS_SECS = (
     0.0001,

@@ -17,8 +17,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from everbrook.server.exchange import Request, Response
+from everbrook.server.methods import operation_of
 from everbrook.server.observe.access_log import printable, request_id
-from everbrook.server.observe.operations import operation_of
 from everbrook.settings import TraceSettings
 
 FAILED = 500

@@ -28,9 +28,10 @@ from everbrook.protocol.errors import (
 from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.cors import ORIGIN
 from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
+from everbrook.server.methods import refuse_method
 from everbrook.server.pending import Threaded
 from everbrook.server.resources.headers import json_response, no_content
-from everbrook.server.routes import BACKUPS, refuse_method
+from everbrook.server.routes import BACKUPS
 from everbrook.settings.loopback import host_of, is_loopback
 from everbrook.storage.backups.pieces import format_pieces, parse_asked, read_pieces
 from everbrook.storage.pin import Pin

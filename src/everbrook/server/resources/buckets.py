@@ -19,7 +19,7 @@ from everbrook.protocol.retention import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.scopes import below
 from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
-from everbrook.server.limits.concurrency import Holdings
+from everbrook.server.limits.concurrency import ConcurrencyLimits
 from everbrook.server.location import Locator
 from everbrook.server.pending import settle
 from everbrook.server.resources.headers import json_response, no_content
@@ -57,10 +57,12 @@ class Buckets(Struct):
 class BucketResource:
     """What can be done to a bucket's URL."""
 
-    def __init__(self, engine: Engine, locator: Locator, subscriptions: Subscriptions, holdings: Holdings) -> None:
+    def __init__(
+        self, engine: Engine, locator: Locator, subscriptions: Subscriptions, concurrency: ConcurrencyLimits
+    ) -> None:
         self._engine = engine
         self._subscriptions = subscriptions
-        self._holdings = holdings
+        self._concurrency = concurrency
         self._locator = locator
 
     def create(self, request: Request, common: bytes, route: Route) -> Response:
@@ -87,7 +89,7 @@ class BucketResource:
             bucket.max_bytes = max_bytes if max_bytes < UNLIMITED else UNSET
             bucket.max_streams = max_streams if max_streams < UNLIMITED else UNSET
         bucket.subscriptions = self._subscriptions.count(bucket_prefix(bucket_id))
-        readers = self._holdings.readers_of(bucket_id)
+        readers = self._concurrency.readers_of(bucket_id)
         bucket.live_readers = UNSET if readers is None else readers
         return json_response(200, common, msgspec.json.encode(bucket))
 

@@ -6,7 +6,8 @@ them. The import takes more than half a second, so a thread does it while the fi
 
 import asyncio
 import sys
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.subscriptions.subscription import Subscription, Wake
 from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.location import Locator
+from everbrook.server.methods import TABLE
 from everbrook.server.pending import Awaited
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
@@ -23,23 +25,9 @@ if TYPE_CHECKING:
     from everbrook.server.resources.subscriptions import SubscriptionResource
     from everbrook.server.webhooks.wakes import Wakes
 
+Handler = Callable[[Request, bytes, Route], Reply]
+
 MODULE = "everbrook.server.resources.subscriptions"
-
-CONTROL = {
-    Resource.JWKS: {b"GET": "keys", b"HEAD": "keys"},
-    Resource.SUBSCRIPTIONS: {b"GET": "list_all", b"HEAD": "list_all"},
-    Resource.SUBSCRIPTION: {b"PUT": "create", b"GET": "read", b"HEAD": "read", b"DELETE": "delete"},
-    Resource.LINKS: {b"POST": "link"},
-    Resource.LINK: {b"DELETE": "unlink"},
-    Resource.CALLBACK: {b"POST": "callback"},
-    Resource.CLAIM: {b"POST": "claim"},
-    Resource.ACK: {b"POST": "ack"},
-    Resource.RELEASE: {b"POST": "release"},
-}
-"""The HTTP methods of each control resource, and the names of their handlers."""
-
-REPORTS = frozenset({Resource.CALLBACK, Resource.ACK, Resource.RELEASE})
-"""The resources to which workers report. They authorise by the token of the wake, independently of the policy."""
 
 
 def _import() -> None:
@@ -85,17 +73,20 @@ class Control:
     def _deliver(self, subscription: Subscription, wake: Wake) -> None:
         self._wakes.deliver(self.subscriptions, subscription, wake)
 
-    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
-        """Answer a request for a control resource, refusals in the form of the specification."""
+    def handlers(self, resource: Resource) -> dict[bytes, Handler]:
+        """Give what handles each method of a control resource."""
+        return {method: partial(self._handle, row.handler) for method, row in TABLE[resource].items()}
+
+    def _handle(self, handler: str, request: Request, common: bytes, route: Route) -> Reply:
         if self._importing.done() if self._importing else MODULE in sys.modules:
-            return self._resource.handle(request, common, route, method)
+            return self._resource.handle(request, common, route, handler)
         if self._importing is None:
             self._importing = asyncio.get_running_loop().run_in_executor(None, _import)
         imported = self._importing
 
         def handle() -> Reply:
             imported.result()
-            return self._resource.handle(request, common, route, method)
+            return self._resource.handle(request, common, route, handler)
 
         return Awaited(self._engine, common, lambda go_on: imported.add_done_callback(lambda _: go_on()), handle)
 

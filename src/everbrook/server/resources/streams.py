@@ -3,62 +3,59 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
 from everbrook.engine.registry import Registry, require_writable
-from everbrook.engine.stream import Stream
-from everbrook.protocol import frames
 from everbrook.protocol.append import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.commands import Append, Appended, Create, Delete, Existing, ForkFrom
 from everbrook.protocol.create import parse_sub_offset
 from everbrook.protocol.errors import InvalidHeader, StreamDamaged
 from everbrook.protocol.json_mode import LARGE_BYTES, Split, Unplaced, is_large_batch, split_in_pieces
 from everbrook.protocol.lifetime import (
-    deadline,
     format_expires_at,
     format_incarnation,
     parse_expires_at,
     parse_ttl,
     told_ttl_secs,
 )
-from everbrook.protocol.messages import unpack
-from everbrook.protocol.offset import Sentinel, next_cursor, parse_fork_offset, parse_offset
+from everbrook.protocol.offset import parse_fork_offset
 from everbrook.protocol.path import REGISTRY, parse_stream_path
 from everbrook.protocol.producer import parse_claim, parse_position, parse_resumed
-from everbrook.protocol.query import Live, ReadQuery, parse_lookup, parse_read_query
-from everbrook.protocol.read import NO_STORE, Page, cache_control, format_etag, matches
+from everbrook.protocol.query import parse_lookup, parse_read_query
+from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.retention import parse_retention
+from everbrook.protocol.state import Producer
 from everbrook.server.exchange import Reply, Request, Response, problem_response
 from everbrook.server.limits.large_changes import LargeChanges
 from everbrook.server.location import Locator, StreamRoots
+from everbrook.server.methods import require_unpacked
 from everbrook.server.pending import Awaited, Steps, answer_in_slices
-from everbrook.server.resources.compression import Compressor, choose_coding
 from everbrook.server.resources.headers import (
     CLOSED,
     NO_STORE_LINE,
+    json_response,
     kept_lines,
     no_content,
-    page_lines,
     producer_lines,
     with_incarnation,
 )
-from everbrook.server.resources.live import CachePolicy, EventStream, LongPoll
-from everbrook.server.resources.long_page import LongPage
-from everbrook.server.routes import require_unpacked
+from everbrook.server.resources.reads import Reads
+from everbrook.server.routes import Route
 from everbrook.settings import Settings, TtlRule
-
-Method = Callable[[Request, bytes], Reply]
 
 UNSPLIT = Split()
 """The result for a large body that is not a large batch."""
 MAX_PLACES = 3
 """How often the ends of a large batch are computed in slices: small appends may move the tail meanwhile."""
 
-LONG_POLL, SSE = "long_poll", "sse"
-
 _CREATED = b"%b" + NO_STORE_LINE + b"Content-Type: %b\r\nStream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n%b"
 _APPENDED = b"%b" + NO_STORE_LINE + b"Stream-Next-Offset: %016d\r\nStream-Incarnation: %b\r\n"
+
+
+MAX_LISTED_PRODUCERS = 1000
 
 
 class StreamResource:
@@ -67,22 +64,12 @@ class StreamResource:
     def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
         self._readers = engine.readers
-        self._settings = settings.server
         self._fixed_ttl = settings.server.ttl is TtlRule.FIXED
-        self._identity_header = settings.auth.identity_header.lower().encode()
         self._locator = locator
         self._roots = roots
         self._registry = Registry(engine)
         self._large_changes = LargeChanges(engine)
-        self._max_page_bytes = engine.limits.max_page_bytes
-        self._compressor = Compressor(settings.http.compression_min_bytes, engine.faults)
-        self.methods: dict[bytes, Method] = {
-            b"POST": self.append,
-            b"GET": self.read,
-            b"HEAD": self.describe,
-            b"PUT": self.create,
-            b"DELETE": self.delete,
-        }
+        self._reads = Reads(engine, settings)
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
         """If the body is a large batch, split it, and call a method with it when its bucket has capacity."""
@@ -225,127 +212,13 @@ class StreamResource:
         name = parse_stream_path(request.path)
         if name == REGISTRY and not self._registry.wake():
             brief = parse_read_query(request.query).live is None
-            find = partial(self._read, request, common, name)
+            find = partial(self._reads.read, request, common, name)
             return Awaited(self._engine, common, self._registry.wait, find, brief=brief)
         try:
-            return self._read(request, common, name)
+            return self._reads.read(request, common, name)
         except StreamDamaged:
-            # The damage is recorded now. The messages before it are readable.
-            return self._read(request, common, name)
-
-    def _read(self, request: Request, common: bytes, name: bytes) -> Reply:
-        now = self._engine.clock.now()
-        stream = self._readers.open(name, now)
-        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
-        query = parse_read_query(request.query)
-        if not query.plain:
-            return self._read_bounded(request, common, stream, query)
-        if query.live is Live.SSE:
-            return self._follow(request, common, stream, query)
-        if query.live is Live.LONG_POLL:
-            return self._poll(request, common, stream, query, self._readers.page(stream, query.offset))
-        page = self._readers.page(stream, query.offset, max_bytes=self._max_page_bytes)
-        return self._catch_up(request, common, stream, query, page, now)
-
-    def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
-        """Read the range that the query selects, in the format that it requests."""
-        if query.seeks:
-            start = self._readers.begin(stream, query)
-            common += b"Stream-Offset: %016d\r\n" % start
-            query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
-        if query.live is Live.SSE:
-            return self._follow(request, common, stream, query)
-        # Frames, and the response to a long-poll, need a whole page in memory.
-        held = query.frames or query.live is not None
-        bound = self._readers.batch_bytes if held else self._max_page_bytes
-        page = self._readers.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
-        if query.live is Live.LONG_POLL:
-            return self._poll(request, common, stream, query, page)
-        return self._catch_up(request, common, stream, query, page, self._engine.clock.now())
-
-    def _catch_up(
-        self, request: Request, common: bytes, stream: Stream, query: ReadQuery, page: Page, now: int
-    ) -> Reply:
-        kind = frames.CONTENT_TYPE if query.frames else page.head.identity.content_type
-        content_type = b"Content-Type: %b\r\n" % kind
-        if query.offset is Sentinel.NOW or not query.cached:
-            lines = b"%b%b%bCache-Control: %b\r\n" % (common, content_type, page_lines(page), NO_STORE)
-            if self._is_long(page, query):
-                return LongPage(self._engine, stream, page, lines, None)
-            return Response(200, lines, self._body(stream, page, query))
-        etag = format_etag(page, epoch=self._engine.epoch, frames=query.frames)
-        lines = b"%b%b%bCache-Control: %b\r\nETag: %b\r\n" % (
-            common,
-            content_type,
-            page_lines(page),
-            cache_control(
-                page,
-                deadline(page.head.identity, stream.touched_at),
-                now,
-                private=self._is_private(request),
-            ),
-            etag,
-        )
-        worth_compressing = self._compressor.worthwhile(page)
-        if worth_compressing:
-            lines += b"Vary: Accept-Encoding\r\n"
-        if_none_match = request.headers.get(b"if-none-match")
-        if if_none_match is not None and matches(if_none_match, etag):
-            return Response(304, lines)
-        accepted = request.headers.get(b"accept-encoding", b"") if worth_compressing else b""
-        if self._is_long(page, query):
-            return LongPage(self._engine, stream, page, lines, choose_coding(accepted))
-        response = Response(200, lines, self._body(stream, page, query))
-        return self._compressor.reply(response, accepted) if worth_compressing else response
-
-    def _is_long(self, page: Page, query: ReadQuery) -> bool:
-        """Tell whether a page is sent in parts. Frames are not, because their head lists the ends of all messages."""
-        return page.end - page.start > self._readers.batch_bytes and not query.frames
-
-    def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
-        """Return a page in the requested format."""
-        stored, identity = self._readers.read(stream, page), page.head.identity
-        if not query.frames:
-            return unpack(identity, stored)
-        messages = self._readers.messages(stream, page)
-        return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
-
-    def _is_private(self, request: Request) -> bool:
-        """Tell whether a response is private, because its request had credentials of any kind.
-
-        A server without authentication checks too, because a proxy in front of it may have verified the credentials.
-        """
-        headers = request.headers
-        return request.private or b"authorization" in headers or self._identity_header in headers
-
-    def _cursor(self, query: ReadQuery) -> int:
-        return next_cursor(self._engine.clock.now(), query.cursor, self._engine.clock.chance())
-
-    def _poll(self, request: Request, common: bytes, stream: Stream, query: ReadQuery, page: Page) -> Reply:
-        request.operation = LONG_POLL
-        poll = LongPoll(
-            self._engine,
-            stream,
-            request,
-            common,
-            self._cursor(query),
-            self._settings.long_poll_timeout_secs,
-            _cache_policy(query, page, private=self._is_private(request)),
-        )
-        if page.start < page.end:
-            if_none_match = request.headers.get(b"if-none-match")
-            if if_none_match is not None and (unmodified := poll.unmodified(page, if_none_match)):
-                return unmodified
-            return poll.found(page, unpack(page.head.identity, self._readers.read(stream, page)))
-        return poll.nothing(page) if page.final else poll
-
-    def _follow(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> EventStream:
-        """Begin an event stream, for a reconnecting browser at its `Last-Event-ID` (§5.8)."""
-        request.operation = SSE
-        last_event_id = request.headers.get(b"last-event-id")
-        offset = parse_offset(last_event_id) if last_event_id else query.offset
-        start = self._readers.page(stream, offset).start
-        return EventStream(self._engine, stream, request, common, self._cursor(query), start, self._settings)
+            # The damage is known now. What lies before it can be read.
+            return self._reads.read(request, common, name)
 
 
 def _writable(request: Request) -> bytes:
@@ -364,13 +237,6 @@ def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
     position = parse_position(headers.get(b"producer-position"))
     resumes_from = parse_resumed(headers.get(b"producer-resumes-from"))
     return replace(command, position=position, resumes_from=resumes_from)
-
-
-def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:
-    """Choose the cache policy. A page whose start is not in the URL must not be cached under this URL."""
-    if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
-        return CachePolicy.NONE
-    return CachePolicy.PRIVATE if private else CachePolicy.PUBLIC
 
 
 def _closes(headers: dict[bytes, bytes]) -> bool:
@@ -397,3 +263,43 @@ def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
         None if offset is None else parse_fork_offset(offset),
         skipped,
     )
+
+
+class ProducerEntry(Struct):
+    """A producer in a list."""
+
+    producer_id: str
+    epoch: int
+    seq: int
+    last_append_at_ms: int
+    position: str | UnsetType = UNSET
+
+
+class Producers(Struct):
+    """The producers that appended last, the last one first, and how many the stream has in all."""
+
+    producer_count: int
+    producers: list[ProducerEntry]
+
+
+class ProducerResource:
+    """The producers of a stream: which ones there are, and how far each has come (§5.2.1)."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def read(self, request: Request, common: bytes, route: Route) -> Response:
+        stream = self._engine.readers.find(route.name, self._engine.clock.now())
+        common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
+        known = stream.producers
+        last = list(known.items())[: -MAX_LISTED_PRODUCERS - 1 : -1]
+        listed = Producers(len(known), [_producer_entry(producer_id, producer) for producer_id, producer in last])
+        response = json_response(200, common, msgspec.json.encode(listed))
+        response.rests_on = self._engine.last_change
+        return response
+
+
+def _producer_entry(producer_id: bytes, producer: Producer) -> ProducerEntry:
+    position = UNSET if producer.position is None else producer.position.decode("utf-8", "backslashreplace")
+    shown_id = producer_id.decode("utf-8", "backslashreplace")
+    return ProducerEntry(shown_id, producer.epoch, producer.seq, producer.seen_at, position)

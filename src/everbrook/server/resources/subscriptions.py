@@ -16,8 +16,8 @@ from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.subscriptions.config import Config, parse_config, parse_path, parse_paths, parse_subscription_id
 from everbrook.protocol.subscriptions.subscription import Subscription, format_position
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.methods import REPORTS
 from everbrook.server.pending import Steps, answer_in_slices
-from everbrook.server.resources.control import REPORTS
 from everbrook.server.resources.headers import no_content
 from everbrook.server.routes import Resource, Route
 from everbrook.server.webhooks.guard import check_url
@@ -128,12 +128,12 @@ class SubscriptionResource:
         self._wakes = wakes
         self._allow_loopback_http = allow_loopback_http
 
-    def handle(self, request: Request, common: bytes, route: Route, method: str) -> Reply:
+    def handle(self, request: Request, common: bytes, route: Route, handler: str) -> Reply:
         """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
         try:
             if route.bucket_id is not None and not _hides_bucket(request, route):
                 self._engine.buckets.find(route.bucket_id)
-            answer: Method = getattr(self, method)
+            answer: Method = getattr(self, handler)
             return answer(request, common, route)
         except ProtocolError as error:
             return refuse(error, common, self._engine.last_change)

@@ -15,7 +15,8 @@ from msgspec import Struct
 
 from everbrook.protocol.read import matches
 from everbrook.server.exchange import Request, Response
-from everbrook.server.routes import PAGE, READING, nothing_at, refuse_method
+from everbrook.server.methods import READING, refuse_method
+from everbrook.server.routes import PAGE, nothing_at
 
 INDEX = b"index.html"
 
