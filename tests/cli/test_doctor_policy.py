@@ -69,7 +69,7 @@ def test_what_anyone_can_do_is_said_in_words(run: Run, monkeypatch: pytest.Monke
     assert "anyone on this machine can read, write and delete everything" in told(run, "policy")[1]
     monkeypatch.setenv("DS_SERVER__HOST", "0.0.0.0")  # noqa: S104 - nothing listens on it
     state, message = told(run, "policy")
-    assert (state, message.startswith("every client that can reach 0.0.0.0 may")) == ("warn", True)
+    assert (state, message.startswith("anybody who reaches 0.0.0.0 may")) == ("warn", True)
 
 
 def test_a_policy_is_summed_up(run: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

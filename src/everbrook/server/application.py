@@ -70,7 +70,7 @@ logger = logging.getLogger(__name__)
 
 FAILED = 500
 VARY = b"Vary: Authorization\r\n"
-"""What an answer carries that another might not get: a browser's cache must not give it to the next who signs in."""
+"""A header of private responses: the cache of a browser must not give them to the next person who signs in."""
 
 
 class Application:
@@ -86,9 +86,9 @@ class Application:
         observer: Observer | None = None,
         tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
-        """Take the gates that every request passes, in their order, what counts who holds what, and what proves
-        identities, where there is a policy. The observer hears of every answer. Transports take their part of `tuning`
-        from the application.
+        """Every request passes the gates, in their order. There is an authenticator if there is a policy.
+
+        The observer is told of every response. Transports take their part of `tuning` from the application.
         """
         self.engine = engine
         self.settings = settings
@@ -144,7 +144,7 @@ class Application:
         return handlers | {resource: self.control.handlers(resource) for resource in CONTROL}
 
     def handle(self, request: Request) -> Reply:
-        """Answer a request. Whatever goes wrong is an answer too."""
+        """Answer a request. Every failure becomes a response too."""
         common = self._cors.for_any
         if common is None or self._names_requests or REQUEST_ID in request.headers:
             common = self._common(request)
@@ -163,31 +163,31 @@ class Application:
             return self._refusal(ProtocolError(FAULT), request, common)
 
     def _admit(self, request: Request, common: bytes) -> bytes:
-        """Let a request pass all gates. Gives the lines that its answer begins with then."""
+        """Let a request pass all gates. Gives the lines that its response begins with then."""
         for gate in self._gates:
             gate.admit(request)
         self._origins.admit(request)
         return common + VARY if request.private else common
 
     def _common(self, request: Request) -> bytes:
-        """Give the lines that every answer begins with: the id of its request where somebody asked for it."""
+        """Give the lines that every response begins with, with the id of its request if that is logged or asked for."""
         common = self._cors.headers(request)
         if self._names_requests or REQUEST_ID in request.headers:
             return common + id_line(request)
         return common
 
     def _refusal(self, error: ProtocolError, request: Request, common: bytes, rests_on: int = 0) -> Response:
-        """Render a refusal. One that is our fault tells the id of its request, by which our log is found."""
+        """Render a refusal. A fault of the server contains the id of the request, to find it in the log."""
         request.operation = request.operation or find_operation(request)
         if error.status < FAILED:
             return problem_response(error, common, rests_on)
         return problem_response(error, common, rests_on, request_id(request))
 
     def receive(self, request: Request) -> Upload | None:
-        """Give what takes the body of a request as it comes, or None if it is to come as a whole.
+        """Give the upload that takes the body of a request while it arrives, or None if the body is gathered.
 
-        Where there are gates (`judges_heads`), every large body is announced here: none is taken of strangers, even
-        where they may ask without one, or of who has sent too much. Those of subscriptions always are.
+        If there are gates (`judges_heads`), every large body is announced here: none is taken from a client that has no
+        identity or exceeds its rates. Bodies of requests about subscriptions are always announced.
         """
         try:
             common = self._admit(request, self._common(request))
@@ -208,7 +208,7 @@ class Application:
             raise ProtocolError(FAULT) from None
 
     def _counted(self, request: Request, publication: Publication) -> Publication:
-        """Have the rates count the bytes of a body as they come."""
+        """Have the rate limits count the bytes of a body as they arrive."""
 
         def count(sent_bytes: int) -> None:
             for rate in self._rates:
@@ -218,7 +218,7 @@ class Application:
         return publication
 
     def _judge(self, request: Request) -> None:
-        """Refuse a large report of who shows no token for it, and any large body of who proves no identity."""
+        """Refuse a large report without a token, and any large body from a client without an identity."""
         if SUBSCRIPTIONS in request.path:
             route = find_route(request.path)
             if route.resource in REPORTS:
@@ -227,12 +227,12 @@ class Application:
             raise PayloadTooLarge(f"a request without credentials may have a body of at most {JUDGED_BYTES} bytes here")
 
     def refuse(self, error: ProtocolError, headers: dict[bytes, bytes], request: Request | None = None) -> Response:
-        """Answer a request, of which perhaps only these headers were read."""
+        """Refuse a request, of which perhaps only these headers were read."""
         request = request or Request(b"", b"", b"", headers, b"")
         return self._refusal(error, request, self._common(request))
 
     def charge(self, request: Request) -> TooManyRequests | None:
-        """Count a request of which not more is known than where it comes from. If there are too many, say so."""
+        """Count a request of which only the address is known. Gives a refusal if the address has sent too many."""
         try:
             for rate in self._rates:
                 rate.admit(request)
@@ -274,14 +274,14 @@ class Application:
         if request.method not in READING:
             raise refuse_method(request.method, b"GET, HEAD")
         if request.path == READINESS and (unready := self._unready()):
-            # This refusal rests on no change: it would wait for what it tells of.
+            # This refusal rests on no change: otherwise it would wait for the failure that it reports.
             return self._refusal(unready, request, common)
         headers = common + b"Content-Type: text/plain\r\nCache-Control: no-store\r\n"
         damaged = self.engine.damaged_streams if request.path == READINESS else 0
         return Response(200, headers, b"degraded: %d damaged streams" % damaged if damaged else b"ok")
 
     def _unready(self) -> Unavailable | None:
-        """Say why the server should be sent no requests, if it should not."""
+        """Say why the server should get no requests now, if it should not."""
         if self.engine.failure:
             return self.engine.failure
         if self._stopping:
@@ -291,9 +291,9 @@ class Application:
         return None
 
     async def begin(self) -> None:
-        """Return when what the start itself wrote is durable: readers find it then.
+        """Return when the changes of the start itself are durable, so that readers find them.
 
-        `StoreError` says that another server may use the store by now.
+        `StoreError` says that another server may be using the store.
         """
         durable = asyncio.get_running_loop().create_future()
         self.engine.when_durable(self.engine.last_change, durable.set_result)
@@ -304,11 +304,11 @@ class Application:
             raise StoreError(lost)
 
     def stop(self) -> None:
-        """Tell those who ask that the server is about to go."""
+        """Report the server as not ready, because it is about to stop."""
         self._stopping = True
 
     async def close(self) -> None:
-        """Let everything go. Nothing may be asked after it."""
+        """Close everything. No request may come afterwards."""
         await self.control.close()
         if self._metrics:
             self._metrics.stop()

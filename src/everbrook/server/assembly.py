@@ -1,4 +1,4 @@
-"""Assembly: a storage, an engine and an application from settings. The one place that knows all of them."""
+"""Assembly: makes a storage, an engine and an application from settings. Only this module knows all of them."""
 
 import asyncio
 import logging
@@ -44,8 +44,8 @@ def open_storage(settings: Settings) -> Storage:
     require_no_unused_store(settings.storage)
     if not settings.storage.mode.durable:
         return MemoryStorage()
-    # Imported when it is used: memory mode needs neither LMDB nor file locks.
-    import lmdb
+    # Imported here, because memory mode needs neither LMDB nor file locks.
+    import lmdb  # noqa: PLC0415
 
     from everbrook.storage.check import WalkedOpening
     from everbrook.storage.disk import OsDisk, boot_id
@@ -73,8 +73,8 @@ def open_storage(settings: Settings) -> Storage:
 
 
 def storage_tuning(max_memory_bytes: int | None) -> "StorageTuning":
-    """Give the sizes of a durable storage whose recent changes take at most a quarter of the memory that is allowed."""
-    from everbrook.storage.tuning import DEFAULT_TUNING
+    """Give the sizes of a durable storage whose recent changes take at most a quarter of the allowed memory."""
+    from everbrook.storage.tuning import DEFAULT_TUNING  # noqa: PLC0415
 
     if max_memory_bytes is None:
         return DEFAULT_TUNING
@@ -100,8 +100,8 @@ def require_no_unused_store(settings: StorageSettings) -> None:
 
 
 def find_store(settings: Settings) -> None:
-    """See that the store which is there, if any, is one that this version and these settings can open."""
-    from everbrook.storage.disk import OsDisk
+    """Check that the existing store, if there is one, can be opened by this version with these settings."""
+    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
 
     require_no_unused_store(settings.storage)
     mode, folder = settings.storage.mode, settings.storage.store_dir
@@ -112,7 +112,7 @@ def find_store(settings: Settings) -> None:
 def assemble(
     settings: Settings, storage: Storage, tuning: ServerTuning = DEFAULT_TUNING, clock: Clock | None = None
 ) -> Application:
-    """Put an application together on the running loop."""
+    """Make an application on the running loop."""
     limits = limits_of(settings, tuning.listener)
     proxies = Proxies(settings.auth.trusted_proxies, settings.auth.identity_header)
     observer = observer_of(settings, proxies.client_address)
@@ -131,9 +131,9 @@ def gates_of(
     authenticator: Authenticator | None = None,
     tuning: AuthTuning = DEFAULT_TUNING.auth,
 ) -> list[Gate]:
-    """Give the gates that the settings ask for: addresses before identities, which are known behind their own gate.
+    """Make the gates that the settings ask for. Their order: address limits, authentication, identity limits, rights.
 
-    What an identity may do comes last: who asks too often learns nothing else.
+    Rights come last, so that a client that sends too many requests learns nothing about them.
     """
     limits = settings.limits
     gates = [
@@ -157,12 +157,12 @@ def _authorization(settings: Settings, authenticator: Authenticator, tuning: Aut
 
 
 def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listener) -> Limits:
-    """Give the limits that the settings and their storage mode mean."""
+    """Give the limits of the engine for the settings and their storage mode."""
     mode = settings.storage.mode
     limits = settings.limits.in_mode(mode)
     most = limits.max_memory_bytes or UNLIMITED
     return Limits(
-        # A durable storage has a part of it for recent changes, and streams that are loaded have another.
+        # In the durable modes, recent changes have a part of the memory, and loaded streams have another.
         max_memory_bytes=UNLIMITED if mode.durable else most,
         max_bucket_memory_bytes=limits.max_bucket_memory_bytes or UNLIMITED,
         max_loaded_bytes=min(MAX_LOADED_BYTES, most // LOADED_PART),
@@ -176,6 +176,6 @@ def limits_of(settings: Settings, tuning: ListenerTuning = DEFAULT_TUNING.listen
         max_fork_depth=limits.max_fork_depth,
         max_page_bytes=limits.max_page_bytes,
         max_open_blobs=allot(settings, descriptor_limit(), tuning).blobs if mode.durable else UNLIMITED,
-        # What is on a disk is kept as long as its stream.
+        # On a disk, producers are kept as long as their stream.
         producer_idle_ms=None if mode.durable else PRODUCER_IDLE_MS,
     )

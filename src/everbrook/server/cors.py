@@ -86,7 +86,7 @@ _READING = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 
 
 class Cors:
-    """Decides which headers a response to a given origin has."""
+    """The headers of responses, by the origin of the request."""
 
     def __init__(self, origins: str) -> None:
         """Take the setting: `*`, or origins separated by commas."""
@@ -123,7 +123,7 @@ def _block(origin: bytes) -> bytes:
 
 
 class Origins:
-    """Looks at the origin of a page that wants to change something."""
+    """Checks the origin of a web page that wants to change something."""
 
     def __init__(self, origins: str, public_url: str, *, guarded: bool) -> None:
         """Take `http.cors_origins`, `server.public_url`, and whether there is a policy."""
@@ -133,7 +133,7 @@ class Origins:
         self._guarded = guarded
 
     def admit(self, request: Request) -> None:
-        """Refuse what a page may not do. What is no page's has no origin."""
+        """Refuse a change by a page that may not make it. Requests that are not from a page have no origin."""
         origin = request.headers.get(ORIGIN)
         if origin is None or request.method in _READING or self._may_change(origin, request):
             return
@@ -151,11 +151,11 @@ class Origins:
 
 
 def _is_direct(request: Request) -> bool:
-    """Tell whether a request comes from this machine, without a proxy that would say so."""
+    """Tell whether a request comes from this machine, and no proxy has forwarded it."""
     return is_loopback(request.peer.address) and not is_forwarded(request)
 
 
 def _is_of_this_machine(place: str) -> bool:
-    """Tell whether the pages of a place come from this machine. Browsers ask nobody where `a.localhost` is."""
+    """Tell whether an origin is this machine. Browsers resolve `a.localhost` themselves, to the loopback."""
     host = host_of(place)
     return is_loopback(host) or host.lower().endswith(f".{LOCALHOST}")

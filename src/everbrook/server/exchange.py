@@ -14,19 +14,19 @@ from everbrook.protocol.errors import ProtocolError
 from everbrook.server.auth.scopes import Identity, Verb
 
 STREAMED_PATH = b"/snapshot/"
-"""What the path of a PUT contains whose body may be taken as it comes. The application is asked about no others."""
+"""The path of a PUT whose body may be taken while it arrives contains this. Others are not asked about."""
 FAULT = "the server failed to answer; its log says why"
 """What a client is told of an exception that is a fault of the server."""
 JUDGED_BYTES = 16 * 1024
-"""How large a body may be that is taken before it is asked who sends it, where that is asked at all."""
+"""The largest body that is taken before its sender is authenticated, if there is a policy."""
 _json = msgspec.json.Encoder()
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """The other end of a connection: its address, and the subject of the certificate that it has shown, if any.
+    """The other end of a connection: its address, and the subject of its certificate, if it has shown one.
 
-    Connections have numbers, so that what one holds can be counted; 0 where they are not known. An address may be
-    `told`, by a header, rather than seen.
+    `number` identifies the connection, so that its requests can be counted; it is 0 if the connection is not known. An
+    address that was `told` was taken from a header, and may be anybody's.
     """
 
     address: str = ""
@@ -39,32 +39,32 @@ NOBODY = Peer()
 
 
 class Rights(Protocol):
-    """What is known of a request's rights, where there is a policy."""
+    """The rights of a request, if there is a policy."""
 
     def readable(self, request: "Request") -> tuple[bytes, ...]:
-        """Give the prefixes, by whole segments, below which a request may read."""
+        """Give the prefixes, in whole segments, below which a request may read."""
 
     def may_delete(self, request: "Request", path: bytes) -> bool:
-        """Tell whether a request may take away what others have put in a stream."""
+        """Tell whether a request may remove what others have appended."""
 
     def refusal(self, request: "Request", verb: Verb, path: bytes) -> ProtocolError:
-        """Say that a request may not do something."""
+        """Make the refusal of a request that lacks a right."""
 
     def lasts_secs(self, request: "Request") -> float:
-        """Tell how long what was decided holds before it is to be renewed."""
+        """Tell for how many seconds the decision is valid."""
 
     def renew(self, request: "Request") -> float:
-        """Decide again, and tell how long that holds. Zero or less: the request may go on no longer."""
+        """Decide again, and tell for how many seconds that is valid. Zero or less: the request must end."""
 
 
 class Request(Struct, gc=False):
     """A whole request. `path` and `query` are as sent; header names are lower-case.
 
-    `root` is the prefix under which another application mounts this one; `path` does not have it. `identity` is set by
-    the gate that proves it, `rights` by the one that decides what it may do: then an answer may be `private`, because
-    another might not get it. `received` is when it was whole, `parked_at` when its answer began to wait for the disk,
-    both by `time.monotonic`; `id` is found when it is first asked for; `operation` is empty where the method alone
-    says what is done to a stream. One is `admitted` whose head has passed the gates before its body came.
+    `root` is the prefix under which another application mounts this one; `path` does not contain it. `identity` is set
+    by the gate that authenticates, `rights` by the one that authorizes; a `private` response must not be shared with
+    other clients. `received` is when the request was complete, `parked_at` when its response began to wait for the
+    disk, both by `time.monotonic`. `id` is found when it is first needed. `operation` is empty if the method alone says
+    what is done to a stream. An `admitted` request has passed the gates with its head, before its body arrived.
     """
 
     method: bytes
@@ -88,9 +88,9 @@ class Request(Struct, gc=False):
 class Response(Struct, gc=False):
     """A whole response, or the head of a streamed one.
 
-    `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. It
-    may be told when change `rests_on` is durable. `length` is that of a body which is not here: one that is streamed,
-    or that HEAD did not ask for. A refusal has a `code`.
+    `headers` are rendered lines, each with its line end; the transport adds Date, Content-Length and Connection. The
+    response may be sent when the change `rests_on` is durable. `length` is that of a body which is not here, because it
+    is streamed or the request is a HEAD. A refusal has a `code`.
     """
 
     status: int
@@ -102,17 +102,17 @@ class Response(Struct, gc=False):
 
 
 class Exchange(Protocol):
-    """One request's answer, as a transport lets it be given: at once, or piece by piece."""
+    """The way to give the response to one request, at once or piece by piece. Each transport has its own."""
 
     @property
     def congested(self) -> bool:
-        """Whether the reader does not keep up: write no more until `Deferred.resume` is called."""
+        """Whether the client reads too slowly: write no more until `Deferred.resume` is called."""
 
     frame: Callable[[bytes], bytes]
-    """Turn a piece of a streamed body into what `write` takes. The same piece has the same frame for all."""
+    """Turns a piece of a streamed body into what `write` takes. Equal pieces have equal frames, so they are shared."""
 
     def respond(self, response: Response) -> None:
-        """Answer with a whole response. It ends the exchange."""
+        """Send a whole response. It ends the exchange."""
 
     def begin(self, response: Response) -> None:
         """Send the head of a streamed response."""
@@ -121,17 +121,17 @@ class Exchange(Protocol):
         """Send a framed piece of the body."""
 
     def finish(self) -> None:
-        """End a streamed response as it should end."""
+        """End a streamed response properly."""
 
     def abort(self) -> None:
         """End a streamed response so that the client sees that it is not whole."""
 
 
 class Gate(Protocol):
-    """What a request must pass before anything is done for it: one looks at load, one at who asks, one at how often."""
+    """A check that every request passes before it is handled: of its rate, its identity, its rights."""
 
     def admit(self, request: Request) -> None:
-        """Let a request pass, or raise why not."""
+        """Admit a request, or raise the refusal."""
 
 
 class Deferred:
@@ -175,14 +175,14 @@ Reply = Response | Deferred
 
 
 class OnDelivery(Protocol):
-    """Somebody who is told of webhooks."""
+    """A function that is told of every webhook."""
 
     def __call__(self, subscription: str, /, *, accepted: bool, secs: float) -> None:
-        """Hear of one that was sent: whether it was taken, and how long that took."""
+        """Note a webhook that was sent: whether its receiver accepted it, and how long that took."""
 
 
 def may_be_large(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether the body of a request is more than is taken of a stranger, or waits to be asked for."""
+    """Tell whether the body of a request may be too large for an unknown sender, or waits for `100 Continue`."""
     length = headers.get(b"content-length")
     if length is None:
         return b"transfer-encoding" in headers
@@ -190,30 +190,29 @@ def may_be_large(headers: dict[bytes, bytes]) -> bool:
 
 
 class Upload(Protocol):
-    """A request body that is taken as it comes."""
+    """A request body that is taken while it arrives."""
 
     max_bytes: int
-    """How large the body may be."""
 
     on_relief: Callable[[], None]
     """Called when the congestion is over. The transport sets it."""
 
     @property
     def congested(self) -> bool:
-        """Whether too much waits to be stored: write no more until `on_relief` is called."""
+        """Whether too much waits for the disk: write no more until `on_relief` is called."""
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes, or raise why no more of them are wanted."""
+        """Take the next bytes, or raise the refusal of the body."""
 
     def finish(self) -> Reply:
-        """Answer the request: its body is whole."""
+        """Answer the request, because its body is complete."""
 
     def cancel(self) -> None:
-        """Let everything go: the body will not become whole, or is refused."""
+        """Release what is held: the body will not become complete, or is refused."""
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
-    """What went wrong, for a program (`code`) and for a person (`detail`)."""
+    """A problem document: `code` is for programs, `detail` for people."""
 
     title: str
     status: int
@@ -223,7 +222,7 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 
 
 def problem_response(error: ProtocolError, common: bytes, rests_on: int = 0, request_id: str = "") -> Response:
-    """Render a refusal with the headers it carries."""
+    """Render a refusal, with its headers."""
     problem = Problem(HTTPStatus(error.status).phrase, error.status, error.code, error.detail, request_id)
     own = b"".join(b"%b: %b\r\n" % header for header in error.headers)
     headers = b"%bContent-Type: application/problem+json\r\nCache-Control: no-store\r\n%b" % (common, own)

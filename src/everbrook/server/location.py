@@ -20,12 +20,12 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 
 
 class StreamRoots:
-    """Translates between the paths of URLs and the names of streams. `/v1/stream/` is a root in any case."""
+    """The paths below which the streams of the base surface live. `/v1/stream/` is always one of them."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._main = settings.stream_root.encode()
         others = {self._main, settings.stream_root_alias.encode()} - {b"", STREAM_ROOT}
-        # Of two roots that both fit, the longer one is meant.
+        # If two roots match, the longer one applies.
         self._others = tuple(sorted(others, key=len, reverse=True))
 
     def inward(self, path: bytes) -> bytes:
@@ -38,7 +38,7 @@ class StreamRoots:
         return path
 
     def outward(self, path: bytes) -> bytes:
-        """Turn a path that begins with `/v1/stream` into that of a URL, as clients are told it."""
+        """Turn a path below `/v1/stream` into the path of a URL for clients."""
         if self._main == STREAM_ROOT or not is_at(path, STREAM_ROOT[:-1]):
             return path
         return self._main[:-1] + path[len(STREAM_ROOT) - 1 :]
@@ -51,23 +51,23 @@ class StreamRoots:
 
 @remember(maxsize=1024)
 def require_host(host: bytes) -> None:
-    """Refuse what is neither the name nor the address of a host, with a port or without (RFC 9112 §3.2).
+    """Refuse a `Host` that is neither a name nor an address, with or without a port (RFC 9112 §3.2).
 
-    URLs that are told are built of it, so nothing may stand there that a URL or a page reads otherwise.
+    URLs for clients are built of it, so it must contain nothing that has a meaning in a URL or a page.
     """
     if not _HOST.fullmatch(host):
         raise BadRequest(f"Host must be a name or an address, and perhaps a port, got {quoted(host)}")
 
 
 class Locator:
-    """Builds URLs from the public URL of the server, or from what the client called it."""
+    """Builds URLs from the public URL of the server, or from the `Host` of the request."""
 
     def __init__(self, public_url: str, roots: StreamRoots) -> None:
         self._public_url = public_url.encode()
         self._roots = roots
 
     def public(self, path: bytes) -> bytes | None:
-        """Give the URL of a path on this server, if the server knows its public URL."""
+        """Give the public URL of a path, if it is configured."""
         return self._public_url + self._roots.outward(path) if self._public_url else None
 
     def url(self, request: Request, path: bytes) -> bytes:

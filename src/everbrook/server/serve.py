@@ -24,7 +24,7 @@ from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import ProtocolError
 from everbrook.server.application import Application
 from everbrook.server.assembly import assemble, find_store, open_storage
-from everbrook.server.auth.policy import cautions
+from everbrook.server.auth.policy import policy_warnings
 from everbrook.server.http1.listener import Listener
 from everbrook.server.limits.descriptors import MIN_CONNECTIONS, allot, descriptor_limit, raise_limit, wanted
 from everbrook.server.restart import (
@@ -202,7 +202,7 @@ async def _begin(
     await application.begin()
     listener = Listener(application, max_connections)
     addresses = await _listen(listener, settings, inherited.listening)
-    for caution in cautions(settings, addresses):
+    for caution in policy_warnings(settings, addresses):
         logger.warning("%s", caution)
     await listener.adopt(inherited.connections)
     # What is loaded by now stays: the collector need not look at it again.

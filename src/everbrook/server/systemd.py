@@ -1,6 +1,6 @@
-"""What systemd is told of a service of type `notify`: that it is ready, that it reloads, that it stops, that it lives.
+"""Notifications to systemd, for a service of type `notify`: ready, reloading, stopping, and the watchdog.
 
-Without `NOTIFY_SOCKET` in the environment nobody is told anything.
+Without `NOTIFY_SOCKET` in the environment nothing is sent.
 """
 
 import contextlib
@@ -18,12 +18,12 @@ ALIVE = "WATCHDOG=1"
 
 
 def reloading() -> str:
-    """Say that the service is about to be ready anew, and when that began."""
+    """Give the message that the service reloads, with the time at which that began."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def notify(message: str) -> None:
-    """Tell whoever supervises this process. That nobody listens is not our failure."""
+    """Send a message to the supervisor of this process. It is not an error if nobody listens."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return
@@ -35,7 +35,7 @@ def notify(message: str) -> None:
 
 
 class Heartbeat:
-    """Tells systemd that the loop still turns, twice in each time that the watchdog waits, if there is one."""
+    """Tells the watchdog of systemd, twice per interval, that the event loop still runs."""
 
     def __init__(self, faults: Faults) -> None:
         self._timer: Timer | None = None
@@ -46,6 +46,5 @@ class Heartbeat:
             self._timer = faults.every(Callback.HEARTBEAT, every_secs, partial(notify, ALIVE))
 
     def stop(self) -> None:
-        """Tell nothing more."""
         if self._timer:
             self._timer.cancel()

@@ -1,8 +1,8 @@
-"""Certificates: what connections are encrypted with, and how that changes without a restart.
+"""TLS certificates: how they are loaded, and loaded again when their files change.
 
-Each connection is encrypted with the newest certificate that could be used whole. A renewal writes two files one after
-the other, so a pair that does not fit is not used: the one before goes on, and the log says so, once for each state of
-the files.
+Each connection is encrypted with the newest usable certificate. A renewal writes two files one after the other: while
+the key does not match the certificate, the previous pair stays in use, and the log says so once for each state of the
+files.
 """
 
 import datetime as dt
@@ -29,64 +29,63 @@ _DEMANDS = {
 
 _MISMATCHES = {"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"}
 
-# What tells one state of a file from another: a renewal may write it anew or put another one in its place.
-Trace = tuple[int, int, int] | None
+Stamp = tuple[int, int, int] | None
+"""Differs between two states of a file, whether it was overwritten or replaced. None: it can't be found."""
 
 Load = Callable[[TlsSettings], ssl.SSLContext]
 
 
 class CertificateUnusable(OSError):
-    """A file of the settings can't be used for TLS; the message says which and why."""
+    """A file of the settings can't be used for TLS. The message says which, and why."""
 
 
 class Certificates:
-    """The certificate that connections are encrypted with. Made, it is usable; renewed, it stays so."""
+    """The certificate for new connections. It stays usable whatever happens to the files."""
 
     def __init__(self, settings: TlsSettings, look_secs: float, load: Load | None = None) -> None:
-        """Load the files, or raise `CertificateUnusable`. `watch` looks at them every `look_secs`.
+        """Load the files, or raise `CertificateUnusable`. `watch` checks them every `look_secs`.
 
-        `load` makes the context of the settings. The default is `make_context`.
+        `load` makes the TLS context, by default with `make_context`.
         """
         self.handshake_timeout_secs = settings.handshake_timeout_secs
         self._settings = settings
         self._look_secs = look_secs
         self._load = load or make_context
-        # The files may change while they are loaded. Their traces are taken before, so that the next looks notice it.
-        self._seen = self._settled = self._traces()
+        # The files may change while they are loaded. Their stamps are taken before, so that the next looks notice it.
+        self._seen = self._settled = self._stamps()
         self._timer: Timer | None = None
         self.context = self._load(settings)
 
     def reload(self) -> None:
-        """Encrypt connections that are made from now on with what the files hold now, or raise why that can't be."""
-        self._seen = self._settled = self._traces()
+        """Use the files for new connections, or raise `CertificateUnusable`."""
+        self._seen = self._settled = self._stamps()
         self.context = self._load(self._settings)
         logger.info("the certificate in %s is used from now on", self._settings.cert_path)
 
     def watch(self, faults: Faults) -> None:
-        """Look at the files every few seconds, from now on."""
+        """Check the files periodically from now on."""
         self._timer = faults.every(Callback.CERTIFICATE, self._look_secs, self.look)
 
     def close(self) -> None:
-        """Look at the files no more."""
         if self._timer:
             self._timer.cancel()
 
     def look(self) -> None:
-        """Reload what has changed, once it has stayed the same for two looks: whoever writes it may not be done."""
-        traces = self._traces()
-        if traces == self._seen != self._settled:
+        """Reload files that have changed, once they were the same in two checks: a renewal may still be writing."""
+        stamps = self._stamps()
+        if stamps == self._seen != self._settled:
             try:
                 self.reload()
             except CertificateUnusable as error:
-                logger.error("the certificate was not changed: %s", error)  # noqa: TRY400 - it says all there is to say
-        self._seen = traces
+                logger.error("the certificate was not changed: %s", error)  # noqa: TRY400 - the message says everything
+        self._seen = stamps
 
-    def _traces(self) -> tuple[Trace, ...]:
-        return tuple(map(_trace, _paths(self._settings)))
+    def _stamps(self) -> tuple[Stamp, ...]:
+        return tuple(map(_stamp, _paths(self._settings)))
 
 
 def make_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Give what the files of the settings mean, or raise `CertificateUnusable`."""
+    """Make the TLS context of the settings, or raise `CertificateUnusable`."""
     for path in _paths(settings):
         _require_readable(path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -102,7 +101,7 @@ def _load_pair(context: ssl.SSLContext, settings: TlsSettings) -> None:
     cert, key = settings.cert_path, settings.key_path
     _check_certificate(cert)
     try:
-        # Without an answer to the question for a passphrase it would be asked at the terminal.
+        # Without this callback, OpenSSL would ask for a passphrase at the terminal.
         context.load_cert_chain(cert, key, password=_no_passphrase)
     except ssl.SSLError as error:
         if error.reason in _MISMATCHES:
@@ -125,8 +124,8 @@ def _no_passphrase() -> str:
 
 
 def _check_certificate(path: str) -> None:
-    """Refuse a file without certificates; say so where the first one is not good now, for only clients notice."""
-    from cryptography import x509
+    """Refuse a file without certificates. Warn if the first one is not valid now: only clients would notice."""
+    from cryptography import x509  # noqa: PLC0415 - a server without TLS does not need it
 
     try:
         certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
@@ -148,16 +147,16 @@ def _ask_for_certificates(context: ssl.SSLContext, settings: TlsSettings) -> Non
             f"tls.client_ca_path must hold PEM certificates, got {path}, which holds none"
         ) from None
     context.verify_mode = _DEMANDS[settings.client_certificates]
-    # A resumed session is believed without its certificate being looked at again. TLS 1.3 has none, then; those of 1.2
-    # are kept in the context, and end with it when the files change.
+    # A resumed session is trusted without checking its certificate again. So TLS 1.3 has no session tickets here; the
+    # sessions of TLS 1.2 are kept in the context, and end with it when the files change.
     context.num_tickets = 0
     context.options |= ssl.OP_NO_TICKET
 
 
 def subject_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Give the common name of a verified certificate: None unless it has one, and a printable one.
+    """Give the common name of a verified certificate, if it has exactly one, and that is printable.
 
-    With two, or with a line end in it, others could read it as somebody else's.
+    With two names, or with a line end in one, another program could take it for somebody else's.
     """
     pairs = [pair for relative in (certificate or {}).get("subject", ()) for pair in relative]
     names = [str(value) for kind, value in pairs if kind == "commonName"]
@@ -169,7 +168,7 @@ def _paths(settings: TlsSettings) -> tuple[str, ...]:
     return (settings.cert_path, settings.key_path, *([settings.client_ca_path] if asked else []))
 
 
-def _trace(path: str) -> Trace:
+def _stamp(path: str) -> Stamp:
     try:
         found = Path(path).stat()
     except OSError:

@@ -126,7 +126,7 @@ def test_what_a_server_is_not_set_up_for_is_no_credential() -> None:
 
 def test_a_server_of_api_keys_takes_no_tokens(every_way: AuthSettings) -> None:
     settings = AuthSettings(api_keys_path=every_way.api_keys_path)
-    with pytest.raises(TokenInvalid, match="takes no tokens"):
+    with pytest.raises(TokenInvalid, match="tokens are not configured"):
         Authenticator(settings).identify(asking(authorization=f"Bearer {mint()}"))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from everbrook.server.auth.policy import cautions
+from everbrook.server.auth.policy import policy_warnings
 from everbrook.settings.sections.server import ClientCertificates
 from tests.server.auth.keyring import Keyring
 from tests.server.server_process import serving
@@ -15,17 +15,17 @@ EVERYWHERE = [("0.0.0.0", 4437)]  # noqa: S104 - that is what the warning is abo
 
 
 def _said(**settings: str) -> str:
-    return "\n".join(cautions(configured(**settings), EVERYWHERE))
+    return "\n".join(policy_warnings(configured(**settings), EVERYWHERE))
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "fe80::1%eth0", "2001:db8::1"])  # noqa: S104
 def test_without_a_policy_every_address_but_loopback_is_warned_of(host: str) -> None:
-    (said,) = cautions(configured(), [("127.0.0.1", 1), (host, 1)])
-    assert said.startswith(f"every client that can reach {host} may read, write and delete everything: ")
+    (said,) = policy_warnings(configured(), [("127.0.0.1", 1), (host, 1)])
+    assert said.startswith(f"anybody who reaches {host} may read, write and delete everything: there is no policy.")
 
 
 def test_on_loopback_nothing_is_said() -> None:
-    assert not cautions(configured(), [("127.0.0.1", 1), ("::1", 1), ("127.0.0.53", 1)])
+    assert not policy_warnings(configured(), [("127.0.0.1", 1), ("::1", 1), ("127.0.0.53", 1)])
 
 
 def test_a_policy_is_enough() -> None:
@@ -34,8 +34,8 @@ def test_a_policy_is_enough() -> None:
 
 def test_certificates_that_all_clients_must_show_are_enough() -> None:
     tls = {"tls__cert_path": "c", "tls__key_path": "k", "tls__client_certificates": ClientCertificates.REQUIRED}
-    assert not cautions(configured(**tls), EVERYWHERE)
-    assert cautions(configured(**{**tls, "tls__client_certificates": ClientCertificates.OPTIONAL}), EVERYWHERE)
+    assert not policy_warnings(configured(**tls), EVERYWHERE)
+    assert policy_warnings(configured(**{**tls, "tls__client_certificates": ClientCertificates.OPTIONAL}), EVERYWHERE)
 
 
 def test_a_proxy_that_anybody_is_is_warned_of() -> None:
@@ -62,7 +62,7 @@ def test_a_server_that_anybody_reaches_says_so_as_it_starts(tmp_path: Path) -> N
     with serving(tmp_path, "--host", "0.0.0.0") as server:  # noqa: S104
         code, _, said = server.stop(signal.SIGTERM).ended()
     assert code == 0
-    assert "every client that can reach 0.0.0.0 may read, write and delete everything" in said
+    assert "anybody who reaches 0.0.0.0 may read, write and delete everything" in said
 
 
 def test_a_server_with_a_policy_asks_for_credentials(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_a_server_with_a_policy_asks_for_credentials(tmp_path: Path) -> None:
             assert wire.get("/v1/stream/a").status == 401
             assert wire.get("/healthz").status == 200
         _, _, said = server.stop(signal.SIGTERM).ended()
-    assert "every client that can reach" not in said
+    assert "anybody who reaches" not in said

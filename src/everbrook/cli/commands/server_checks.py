@@ -183,9 +183,9 @@ def _validity(path: Path) -> Finding:
 
 def check_auth(settings: Settings) -> Iterator[Finding]:
     """Report what the policy lets anyone do, and read every file and address that it names."""
-    from everbrook.server.auth.policy import cautions
+    from everbrook.server.auth.policy import policy_warnings
 
-    warned = cautions(settings, [(settings.server.host, settings.server.port)])
+    warned = policy_warnings(settings, [(settings.server.host, settings.server.port)])
     for words in warned:
         yield Finding("policy", "warn", words)
     if not warned:

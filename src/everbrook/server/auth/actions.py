@@ -27,9 +27,9 @@ from everbrook.server.routes import (
 
 
 class Action(Struct, frozen=True, gc=False):
-    """A rule, and the path to which it is applied: without a slash at its end.
+    """A rule, and the path to which it is applied, without a slash at its end.
 
-    Something is `published` that takes the place of what was there, unless that is to be kept.
+    An action that is `published` publishes a snapshot, which removes the messages before it unless they are to be kept.
     """
 
     rule: Rule
@@ -41,31 +41,30 @@ OPEN = Action(Access.OPEN, b"")
 
 
 def action_of(request: Request) -> Action:
-    """Say what a request wants to do. One that leads nowhere is refused as it would be without any policy."""
+    """Find the action of a request. A path that leads nowhere is refused as it would be without a policy."""
     method, path = request.method, request.path
-    # Clients choose these keys: a long one is not remembered.
+    # Clients choose these keys, so long ones are not cached.
     return _remembered(method, path) if len(path) + len(method) <= MAX_KEY_BYTES else find_action(method, path)
 
 
 def cuts(request: Request, action: Action) -> bool:
-    """Tell whether a request takes from a stream what others have put there, beside what its rule says (002 §2.2)."""
+    """Tell whether a request removes what others have appended, beside what its rule says (002 §2.2)."""
     return action.published and request.headers.get(b"stream-snapshot-history") != b"keep"
 
 
 def find_action(method: bytes, path: bytes) -> Action:
-    """Say what a method on a path is."""
     if method == b"OPTIONS" or path in PROBES or is_at(path, PAGE):
         return OPEN
     if path == METRICS:
         return Action(Verb.ADMIN, METRICS)
     if is_at(path, ADMINISTRATION):
-        # It is of the whole server, and a backup holds all of it.
+        # It concerns the whole server: a backup contains everything.
         return Action(Verb.ADMIN, b"")
     route = find_route(path)
     row = TABLE[route.resource].get(method)
     rule = Verb.ADMIN if row is None else row.rule
     if route.resource is Resource.QUOTA and rule is Verb.ADMIN:
-        # It bounds those who administer the bucket: only who administers all of them may move it.
+        # It limits the administrators of the bucket, so only an administrator of all buckets may change it.
         return Action(rule, BUCKETS)
     return Action(rule, _path_of(route), route.resource is Resource.SNAPSHOT_AT and method == b"PUT")
 
@@ -75,7 +74,7 @@ def _path_of(route: Route) -> bytes:
     if route.resource is Resource.BUCKETS:
         return BUCKETS
     if route.name == REGISTRY:
-        # It tells the names of all streams, as a listing of all of them does.
+        # It contains the names of all streams, as a listing of all of them does.
         return STREAM_ROOT.removesuffix(b"/")
     if route.resource in OF_STREAMS:
         return route.name

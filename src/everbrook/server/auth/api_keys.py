@@ -1,8 +1,8 @@
-"""API keys: `eb_<id>_<secret>`, for programs that no issuer gives tokens to.
+"""API keys: `eb_<id>_<secret>`, for programs that get no tokens from an issuer.
 
-The rule: the file holds the hash of a key, never the key, so whoever reads it gets nothing to use. A secret has 256
-random bits: a plain SHA-256 of it can't be turned around. It is compared in a time that does not depend on how much
-of it is right, and a key that is not there takes as long as one that is.
+The file holds the hash of each key, never the key, so it is useless to whoever reads it. A secret has 256 random bits,
+so its plain SHA-256 can't be inverted. Hashes are compared in constant time, and an unknown key takes as long as a
+known one.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class ApiKey(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: its keys in the order in which they were made."""
+    """The file. The keys are in the order in which they were created."""
 
     keys: tuple[ApiKey, ...] = ()
     version: int = 1
@@ -62,13 +62,13 @@ class ApiKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_file(text: bytes) -> ApiKeyFile:
-    """Read a file of keys; ValueError says what is wrong, and shows nothing of it."""
+    """Read a file of keys. ValueError says what is wrong, without its text."""
     try:
         file = msgspec.json.decode(text, type=ApiKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"it is not a file of API keys: {error}") from None
     if file.version != 1:
-        raise ValueError(f"it has version {file.version}, and the only one known is 1")
+        raise ValueError(f"it has version {file.version}, and only version 1 is known")
     for key in file.keys:
         if not _ID.fullmatch(key.id) or not _SHA256.fullmatch(key.sha256):
             raise ValueError(f"its key {key.id[:64]!r} is damaged: an id has 12 characters, a sha256 64 digits")
@@ -78,12 +78,15 @@ def parse_file(text: bytes) -> ApiKeyFile:
 
 
 def format_file(file: ApiKeyFile) -> bytes:
-    """Write a file of keys, to be read by people too."""
+    """Write a file of keys, readable for people too."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
 def make_key(scopes: str, now_secs: int, expires_at_secs: int | None = None, note: str = "") -> tuple[str, ApiKey]:
-    """Make a key: what its holder is given, which is seen this once, and what is stored. ValueError for bad scopes."""
+    """Create a key. Gives the text for its holder, which is shown only once, and what is stored.
+
+    Raises ValueError for bad scopes.
+    """
     parse_scopes(scopes)
     key_id = "".join(secrets.choice(_ALPHABET) for _ in range(ID_CHARACTERS))
     secret = secrets.token_urlsafe(SECRET_BYTES)
@@ -96,7 +99,7 @@ class _Known(Struct, frozen=True):
 
 
 class ApiKeys:
-    """Says who holds a key. The file is read again when it changes."""
+    """The keys in a file, which is read again when it changes."""
 
     def __init__(
         self,
@@ -106,16 +109,16 @@ class ApiKeys:
         tuning: WatchTuning = AUTH_TUNING.watch,
         is_equal: Callable[[str, str], bool] = hmac.compare_digest,
     ) -> None:
-        """Keys without scopes of their own have the default ones. `is_equal` must compare in constant time."""
+        """Keys without scopes have the default grants. `is_equal` must compare in constant time."""
         parse = partial(_index, default_grants=default_grants)
-        advice = "`everbrook apikey create` makes it"
+        advice = "`everbrook apikey create` creates it"
         self._file = WatchedFile(path, parse, setting="auth.api_keys_path", advice=advice, tuning=tuning)
         self._now = now
         self._is_equal = is_equal
         self.reload = self._file.reload
 
     def identify(self, key: bytes) -> Identity:
-        """Say who holds a key; TokenInvalid or TokenExpired."""
+        """Give the identity of a key's holder; TokenInvalid or TokenExpired."""
         parts = _KEY.fullmatch(key)
         if parts is None:
             raise TokenInvalid("an API key is eb_, 12 characters of an id, _ and 43 characters of a secret")

@@ -1,8 +1,8 @@
-"""Who asks: the ways to prove an identity, in their order. The first that is present decides, whatever it proves.
+"""Credentials: the ways to prove an identity, in their order. The first one that a request has decides.
 
 `Authorization: Bearer` with an API key or a token; a signed URL; the header of a trusted proxy; a client certificate.
-None of them: nobody in particular. A credential that is bad is refused, and never passed over for the next one; one of
-a kind that the server is not set up for is no credential here.
+A request with none of them is anonymous. A wrong credential is refused, even if a right one of another kind follows.
+Kinds of credentials that are not configured are ignored.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ BEARER = b"bearer"
 
 
 class Authenticator:
-    """Says who a request is of."""
+    """Finds the identities of requests."""
 
     def __init__(
         self, settings: AuthSettings, proxies: Proxies | None = None, tuning: AuthTuning = AUTH_TUNING
     ) -> None:
-        """Read the files that the settings name, or raise SettingsError. Keys of a URL come with `begin`."""
+        """Read the files that the settings name, or raise SettingsError. Keys at a URL are fetched by `begin`."""
         self._default_grants = parse_scopes(settings.default_scopes)
         self._keys = _open_keys(settings, tuning) if settings.jwks else None
         self._tokens = _open_tokens(self._keys, settings, self._default_grants, tuning) if self._keys else None
@@ -49,18 +49,21 @@ class Authenticator:
         self._asserted = lru_cache(maxsize=4096)(self._assert)
 
     async def begin(self) -> None:
-        """Get the keys of tokens, if that can be done now. Otherwise they come when their issuer is there."""
+        """Fetch the keys of tokens. If their issuer can't be reached now, they are fetched later."""
         if self._keys is not None:
             await self._keys.begin()
 
     def identify(self, request: Request) -> Identity | None:
-        """Say who asks, or None for nobody in particular. Unauthorized for a bad credential; Unavailable: ask again."""
+        """Give the identity of a request; None for an anonymous one.
+
+        Raises Unauthorized for a wrong credential, and Unavailable if it can't be verified now.
+        """
         if self._bears and (authorization := request.headers.get(b"authorization")) is not None:
             return self._identify_bearer(authorization, request)
         if self._signed_urls is not None and is_signed(request.query):
             return self._signed_urls.identify(request)
         if self._proxies.speaks(request):
-            # A certificate would be the proxy's own, not that of whoever asks it.
+            # A certificate would be the proxy's own, not that of its client.
             subject = self._proxies.proxied_identity(request)
             return None if subject is None else self._asserted(subject, PROXY)
         certificate = request.peer.certificate
@@ -68,11 +71,10 @@ class Authenticator:
 
     @property
     def reloads(self) -> list[Callable[[], None]]:
-        """What has each file and key set read again at once. If it can't be used, what was there before stays."""
+        """The functions that read each file and key set again. One that can't be used changes nothing."""
         return [part.reload for part in (self._keys, self._api_keys, self._signed_urls) if part is not None]
 
     async def close(self) -> None:
-        """Let everything go."""
         if self._keys is not None:
             await self._keys.close()
 
@@ -80,23 +82,24 @@ class Authenticator:
         scheme, _, credential = authorization.partition(b" ")
         credential = credential.strip(b" ")
         if scheme.lower() != BEARER or not credential or b" " in credential or b"," in credential:
-            raise Unauthorized("Authorization must be 'Bearer' and one token")  # and not shown: it may be a secret
+            # The header is not shown, because it may be a secret.
+            raise Unauthorized("Authorization must be 'Bearer' and one token")
         if credential.startswith(PREFIX):
             return _require(self._api_keys, "API keys").identify(credential)
         return _require(self._tokens, "tokens").identify(credential, client_of(self._proxies.client_address(request)))
 
     def _assert(self, subject: str, source: str) -> Identity:
-        """Give the identity of somebody whose name is all that is known."""
+        """Give the identity of a subject that has no scopes of its own."""
         return Identity(subject, source, expand(self._default_grants, subject))
 
 
 def _require(part: T | None, what: str) -> T:
     if part is None:
-        raise TokenInvalid(f"this server takes no {what}")
+        raise TokenInvalid(f"{what} are not configured on this server")
     return part
 
 
-# Imported where it is used: a server that takes no tokens needs no cryptography for them.
+# Imported where they are used: a server without tokens needs no cryptography for them.
 
 
 def _open_keys(settings: AuthSettings, tuning: AuthTuning) -> "Keys":

@@ -1,8 +1,8 @@
-"""Where the keys of an issuer come from: a file, or a URL that is fetched beside the requests, never within one.
+"""The keys of an issuer: read from a file, or fetched from a URL in the background, never within a request.
 
-The rule: an issuer that is down takes nothing away, the keys that are known go on being used; and strangers cause at
-most one fetch a minute, whatever keys their tokens name. A token whose key may be new can't be judged yet: that is
-503, not 401. A key that the issuer had and has no more is not new: its tokens are refused at once.
+While an issuer is down, the known keys stay valid. Strangers cause at most one fetch a minute, whatever keys their
+tokens name. A token whose key may be new can't be verified yet: that is 503, not 401. A key that the issuer has
+withdrawn is not new: its tokens are refused at once.
 """
 
 import asyncio
@@ -26,27 +26,27 @@ logger = logging.getLogger(__name__)
 
 _OK = 200
 _HEADERS = [("Accept", "application/jwk-set+json, application/json"), ("Accept-Encoding", "identity")]
-_authorities = cache(ssl.create_default_context)  # reading them takes long enough to be noticed
+_authorities = cache(ssl.create_default_context)  # reading them takes noticeably long
 
 
 class Keys(Protocol):
-    """The keys that tokens are verified by."""
+    """The keys that tokens are verified with."""
 
     @property
     def generation(self) -> int:
-        """A number that changes with the keys: what was verified by others before is to be verified again."""
+        """A number that changes with the keys: tokens that were verified with others must be verified again."""
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
-        """Find a key; None if there is no such, Unavailable if that can't be known now."""
+        """Find a key; None if there is none, Unavailable if that can't be known now."""
 
     async def begin(self) -> None:
-        """Get the keys, if that can be done now."""
+        """Fetch the keys, if that is possible now."""
 
     def reload(self) -> None:
-        """Look for other keys at once."""
+        """Read or fetch the keys again at once."""
 
     async def close(self) -> None:
-        """Let everything go."""
+        """Stop fetching."""
 
 
 class FileKeys:
@@ -58,28 +58,28 @@ class FileKeys:
 
     @property
     def generation(self) -> int:
-        self._file.value  # noqa: B018 - looks at the file, from time to time
+        self._file.check()
         return self._file.generation
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
         return self._file.value.find(kid, algorithm)
 
     async def begin(self) -> None:
-        """Do nothing: they are there."""
+        """Do nothing: the file is read already."""
 
     async def close(self) -> None:
-        """Do nothing: there is nothing open."""
+        """Do nothing: nothing is open."""
 
 
 class KeysInspection(Struct, frozen=True):
-    """Key ids that are not in the set: those that tokens named in vain, and those that the issuer withdrew."""
+    """Key ids that are not in the set: those that tokens named, and those that the issuer has withdrawn."""
 
     missed: tuple[str, ...]
     withdrawn: tuple[str, ...]
 
 
 class FetchedKeys:
-    """The keys at a URL, fetched again from time to time, and when one is missed."""
+    """The keys at a URL, fetched again periodically, and when a token names an unknown one."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class FetchedKeys:
         self._task: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        """Fetch, and return when that has come to an end, good or bad."""
+        """Fetch, and return when the first attempt has succeeded or failed."""
         self._start()
         await self._tried.wait()
 
@@ -116,18 +116,16 @@ class FetchedKeys:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def reload(self) -> None:
-        """Fetch at once."""
         self._asked.set()
 
     async def close(self) -> None:
-        """Fetch no more."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     def find(self, kid: str | None, algorithm: str) -> Key | None:
-        """Find a key. One that is not there may be new: then it is asked for, and can't be judged until then."""
+        """Find a key. An unknown one may be new: then it is fetched, and the token can't be verified until then."""
         if self._set is None:
             self._start()
             raise Unavailable("the keys of the tokens' issuer could not be fetched yet")
@@ -135,11 +133,11 @@ class FetchedKeys:
         if key is not None or kid is None or kid in self._set:
             return key
         if self._is_new(kid):
-            raise Unavailable("the token names a key that is not known yet: the issuer is asked for it")
+            raise Unavailable("the token names a key that is not known yet: the keys of its issuer are fetched again")
         return None
 
     def _is_new(self, kid: str) -> bool:
-        """Tell whether the known set is older than the first time that a key was missed. Ask, if it is time."""
+        """Tell whether the known set is older than the first token that named the key. Fetch again, if it is time."""
         now = self._clock()
         if now - self._began_at >= self._tuning.hold_off_secs:
             self._asked.set()
@@ -163,7 +161,7 @@ class FetchedKeys:
                 await asyncio.wait_for(self._asked.wait(), self._pause_secs())
 
     def _pause_secs(self) -> float:
-        """Give the time to the next attempt. Without any keys it comes soon; with old ones there is no hurry."""
+        """Give the time to the next attempt. Without any keys it is short; with old ones there is no hurry."""
         if not self._failures:
             return self._refresh_secs
         retry_secs = self._tuning.retry_secs
@@ -176,10 +174,10 @@ class FetchedKeys:
             async with asyncio.timeout(self._tuning.timeout_secs):
                 text = await fetch(self._url)
             self._take(text, began_at)
-        except Exception as error:  # noqa: BLE001 - whatever an issuer does, the known keys stay
+        except Exception as error:  # noqa: BLE001 - whatever an issuer does, the known keys stay valid
             self._failures += 1
             if self._failures == 1:
-                kept = "those that are known stay valid" if self._set else "tokens can't be judged until they can"
+                kept = "the known keys stay valid" if self._set else "no token can be verified until then"
                 logger.warning("the keys at %s can't be fetched, %s: %s", _shown(self._url), kept, _reason(error))
 
     def _take(self, text: bytes, began_at: float) -> None:
@@ -195,7 +193,7 @@ class FetchedKeys:
         self._failures = 0
 
     def _withdraw(self, known: KeySet) -> None:
-        """Remember which keys are gone. Only the issuer makes them more, so no stranger can push one out."""
+        """Remember which keys were withdrawn. Only the issuer adds to them, so no stranger can push one out."""
         gone = self._set.ids - known.ids if self._set else set()
         self._withdrawn = {kid: None for kid in (*self._withdrawn, *gone) if kid is not None and kid not in known}
         while len(self._withdrawn) > self._tuning.max_withdrawn:
@@ -203,9 +201,9 @@ class FetchedKeys:
 
 
 async def fetch(url: str) -> bytes:
-    """Get a key set, following nobody anywhere else, and no more of it than one may have."""
-    # Imported here: keys of a file need none of it.
-    import httpcore2
+    """Fetch a key set: redirects are not followed, and its size is limited."""
+    # Imported here, because keys in a file do not need it.
+    import httpcore2  # noqa: PLC0415
 
     parts, size = [], 0
     async with (
@@ -213,7 +211,7 @@ async def fetch(url: str) -> bytes:
         pool.stream("GET", url, headers=_HEADERS) as answer,
     ):
         if answer.status != _OK:
-            raise ValueError(f"the response has status {answer.status}")
+            raise ValueError(f"the status is {answer.status}")
         async for part in answer.aiter_stream():
             parts.append(part)
             size += len(part)
@@ -223,7 +221,7 @@ async def fetch(url: str) -> bytes:
 
 
 def _shown(url: str) -> str:
-    """Give a URL for a log. Its query may hold a secret."""
+    """Give a URL for a log, without its query, which may hold a secret."""
     return urlsplit(url)._replace(query="").geturl()
 
 

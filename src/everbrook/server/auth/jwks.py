@@ -1,9 +1,8 @@
 """Key sets (RFC 7517): the public keys of an issuer, each with the algorithms that it is for.
 
-The rule: the key decides which algorithm verifies, never the token. A key is found by its id *and* the algorithm that
-the token names, and it is there only under the algorithms that its type, curve and `alg` allow; so a public key can't
-be taken for a shared secret. A key that can't be used is left out and logged: one that is unusual must not keep
-an issuer from bringing a new one.
+The key decides which algorithm verifies, never the token. A key is found by its id *and* the algorithm that the token
+names, and only under the algorithms that its type, curve and `alg` allow: so a public key can't be used as a shared
+secret. A key that can't be used is left out and logged: an unusual one must not keep an issuer from adding a new one.
 """
 
 import json
@@ -35,13 +34,13 @@ _FITTING: Mapping[tuple[str | None, str | None], tuple[str, ...]] = {
 
 
 class Key(Struct, frozen=True):
-    """A key, made ready for one algorithm."""
+    """A key, prepared for one algorithm."""
 
     algorithm: str
     jwk: jwt.PyJWK
 
     def __repr__(self) -> str:
-        """Name the algorithm alone: a shared secret is never shown."""
+        """Show the algorithm alone: the key may be a shared secret."""
         return f"Key({self.algorithm})"
 
 
@@ -68,12 +67,12 @@ class KeySet:
 
 
 def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
-    """Read a key set. What can't verify these algorithms is left out; ValueError if nothing is left."""
+    """Read a key set. Keys for other algorithms are left out; ValueError if none is left."""
     found: dict[tuple[str | None, str], Key] = {}
     unusable: list[str] = []
     for document in _keys_of(text):
         if "d" in document:
-            _refuse(document, "contains the private key, which only the issuer may have")
+            _refuse(document, "holds its private half, which only the issuer may have")
         try:
             found = _keys_in(document, algorithms) | found
         except ValueError as error:
@@ -98,7 +97,7 @@ def _keys_of(text: bytes) -> list[dict[str, Any]]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("it is not JSON") from None  # not the text itself, which may hold a secret
+        raise ValueError("it is not JSON") from None  # the text is not shown: it may hold a secret
     keys = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(keys, list) or len(keys) > MAX_KEYS:
         raise ValueError(f"a key set is an object with a list of at most {MAX_KEYS} 'keys'")

@@ -26,26 +26,26 @@ Stamp = tuple[int, int, int]
 
 
 def edit(path: Path, change: Callable[[bytes | None], bytes]) -> None:
-    """Put what `change` makes of a file's text in its place. It is given None where there is no file."""
+    """Replace the text of a file by what `change` makes of it. It is given None if there is no file."""
     with locked(path):
         write(path, change(path.read_bytes() if path.exists() else None))
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing a file meanwhile. Its folder is made."""
+    """Keep other processes from changing a file meanwhile. The folder is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock.locked(path.with_name(f".{path.name}.lock"), wait=True, mode=OWNER_ONLY):
         yield
 
 
 def write(path: Path, text: bytes) -> None:
-    """Replace a file by one that only its owner may read. It is durable when this returns."""
+    """Replace a file by one that only its owner may read. The text is durable when this returns."""
     replace_file(path, text, mode=OWNER_ONLY, durable=True)
 
 
 class WatchedFile(Generic[T]):
-    """What a file holds, by the function that reads it. `generation` counts the readings."""
+    """The parsed content of a file. `generation` counts how often it was read again."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class WatchedFile(Generic[T]):
         tuning: WatchTuning = AUTH_TUNING.watch,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Read the file, or raise SettingsError: `parse` raises ValueError for a text that can't be used.
+        """Read the file, or raise SettingsError. `parse` raises ValueError for a text that can't be used.
 
-        `advice` says how to come by a file that is not there.
+        `advice` says how to create a missing file.
         """
         self._path = Path(path)
         self._parse = parse
@@ -73,16 +73,20 @@ class WatchedFile(Generic[T]):
         except (OSError, ValueError) as error:
             more = f"; {advice}" if advice and isinstance(error, FileNotFoundError) else ""
             raise SettingsError(setting, f"{path} can't be used: {_reason(error)}{more}") from None
-        self._looked_at = clock()
+        self._checked_at = clock()
 
     @property
     def value(self) -> T:
-        """What the file held when it was last looked at, at most a second ago."""
-        now = self._clock()
-        if now - self._looked_at >= self._look_secs:
-            self._looked_at = now
-            self.refresh()
+        """The content when the file was last checked, at most a second ago."""
+        self.check()
         return self._value
+
+    def check(self) -> None:
+        """Read the file if it has changed, unless it was checked a moment ago."""
+        now = self._clock()
+        if now - self._checked_at >= self._look_secs:
+            self._checked_at = now
+            self.refresh()
 
     def refresh(self) -> None:
         """Read the file if it has changed."""
@@ -94,11 +98,11 @@ class WatchedFile(Generic[T]):
         if stamp != self._stamp:
             try:
                 self._take(stamp)
-            except Exception as error:  # noqa: BLE001 - whatever is in a file, what it held before stays
+            except Exception as error:  # noqa: BLE001 - whatever is in the file, the old content stays
                 self._complain(stamp, error)
 
     def reload(self) -> None:
-        """Read the file, changed or not; or raise ValueError, and what it held before stays."""
+        """Read the file, changed or not. If it can't be used, raise ValueError and keep the old content."""
         try:
             self._take(self._look())
         except Exception as error:  # noqa: BLE001 - as above
@@ -111,9 +115,9 @@ class WatchedFile(Generic[T]):
         logger.info("%s was read again", self._path)
 
     def _complain(self, stamp: Stamp | None, error: Exception) -> None:
-        """Say once what is wrong with a file in one state."""
+        """Log once what is wrong with the file in one state."""
         if self._stamp != stamp:
-            logger.warning("%s can't be used, its earlier content stays in use: %s", self._path, _reason(error))
+            logger.warning("%s can't be used, and its old content stays valid: %s", self._path, _reason(error))
         self._stamp = stamp
 
     def _look(self) -> Stamp:
@@ -129,7 +133,7 @@ class WatchedFile(Generic[T]):
 
 
 def _reason(error: Exception) -> str:
-    """Say what is wrong. The text of the file is never a part of it: it may hold secrets."""
+    """Say what is wrong, without the text of the file: it may hold secrets."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) if isinstance(error, OSError | ValueError) else type(error).__name__

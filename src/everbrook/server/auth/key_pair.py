@@ -1,6 +1,6 @@
-"""A key pair of one's own in a folder, as an issuer has it: for tests, and to try a server without an issuer.
+"""A key pair in a folder, like that of an issuer: for tests, and to try a server without an issuer.
 
-`jwks.json` is the public half, for `auth.jwks` or Envoy; `private.pem` signs tokens, and only its owner may read it.
+`jwks.json` is the public half, for `auth.jwks` or Envoy. `private.pem` signs tokens, and only its owner may read it.
 """
 
 import base64
@@ -53,7 +53,7 @@ class KeyPair(Struct, frozen=True):
     jwk: dict[str, Any]
 
     def __repr__(self) -> str:
-        """Name the key without giving it away."""
+        """Show the key's id, not the private half."""
         return f"KeyPair({self.algorithm}, {self.kid})"
 
     @property
@@ -71,13 +71,12 @@ class KeyPair(Struct, frozen=True):
 
 
 def make_pair(algorithm: str = ALGORITHM, kid: str | None = None) -> KeyPair:
-    """Make a key pair. Without a name of its own it has that of its public half."""
+    """Create a key pair. Without a `kid` it is named by its thumbprint (RFC 7638)."""
     private = _MAKERS[algorithm]()
     return KeyPair(algorithm, private, _public(private, algorithm, kid))
 
 
 def save_pair(pair: KeyPair, folder: Path) -> None:
-    """Write both halves."""
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / PRIVATE_FILE, pair.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     write(folder / PUBLIC_FILE, pair.jwks())
@@ -95,7 +94,7 @@ def load_pair(folder: Path) -> KeyPair:
 
 
 def load_or_make_pair(folder: Path) -> KeyPair:
-    """Read a key pair, and make it when it is first asked for."""
+    """Read a key pair; create it at the first use."""
     with locked(folder / PRIVATE_FILE):
         if not (folder / PRIVATE_FILE).exists():
             save_pair(make_pair(), folder)

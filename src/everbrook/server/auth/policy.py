@@ -14,7 +14,7 @@ from everbrook.engine.clock import Timer
 from everbrook.engine.faults import Callback, Faults
 from everbrook.protocol.errors import Forbidden, ProtocolError, Unauthorized, Unavailable
 from everbrook.server.auth.actions import Action, action_of, cuts
-from everbrook.server.auth.proxies import careless, parse_networks
+from everbrook.server.auth.proxies import parse_networks, too_wide
 from everbrook.server.auth.scopes import (
     Access,
     Grant,
@@ -42,26 +42,26 @@ _WRITING = frozenset({Verb.ADMIN, Verb.APPEND, Verb.CREATE, Verb.DELETE})
 
 
 class Identifier(Protocol):
-    """What proves identities."""
+    """Verifies the credentials of requests."""
 
     def identify(self, request: Request) -> Identity | None:
-        """Give who asks, or None if the request does not say. Raise if what it says is not so."""
+        """Give the identity of a request, or None if it has no credentials. Raise if they are wrong."""
 
 
 class Authentication:
-    """The gate that finds out who asks, wherever that matters. Some resources take a token of another kind."""
+    """The gate that sets the identity of a request. Resources that check a token of their own are left out."""
 
     def __init__(self, identifier: Identifier) -> None:
         self._identifier = identifier
 
     def admit(self, request: Request) -> None:
-        """Set the identity of a request. Wrong credentials are refused even where none are needed."""
+        """Set the identity. Wrong credentials are refused even where none are needed."""
         if action_of(request).rule is not Access.OPEN:
             request.identity = self._identifier.identify(request)
 
 
 class Authorization:
-    """The gate that lets only what is granted pass. What it knows of a request's rights stays at hand (`Rights`)."""
+    """The gate that admits only what is granted. It is also the `Rights` of each request, which are asked later."""
 
     def __init__(
         self,
@@ -73,10 +73,7 @@ class Authorization:
         recheck_secs: float = AUTH_TUNING.recheck_secs,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """Take the paths that everybody may read, as they are configured.
-
-        Each live read is authorized again within `recheck_secs`.
-        """
+        """`public_read` has the prefixes that everybody may read. Live reads are authorized again in `recheck_secs`."""
         self._identifier = identifier
         self._roots = roots
         self._public = parse_prefixes(public_read)
@@ -85,7 +82,7 @@ class Authorization:
         self._now = now
 
     def admit(self, request: Request) -> None:
-        """Let a request pass that may do what it wants."""
+        """Admit a request whose action is granted."""
         request.rights = self
         action = action_of(request)
         if action.rule is Access.OPEN or (self._public_metrics and action.path == METRICS):
@@ -112,16 +109,16 @@ class Authorization:
         return bool(self._public) and any(below(prefix, path) for prefix in self._public)
 
     def refusal(self, request: Request, verb: Verb, path: bytes) -> ProtocolError:
-        """Say why a request is refused: nobody is known to ask, or who asks may not."""
+        """Make the refusal of a request: 401 if it has no identity, else 403."""
         scope = format_scope(Grant(frozenset({verb}), path))
         if request.identity is None:
             return Unauthorized(f"an Authorization header with a Bearer token or API key is needed that grants {scope}")
         return Forbidden(f"{request.identity.subject!r} may not do this: it needs the scope {scope}, or a wider one")
 
-    # What is asked of it later
+    # The rights of a request that was admitted
 
     def may_delete(self, request: Request, path: bytes) -> bool:
-        """Tell whether a request may take away what others have put in a stream."""
+        """Tell whether a request may remove what others have appended."""
         return allows(_grants_of(request), Verb.DELETE, path)
 
     def readable(self, request: Request) -> tuple[bytes, ...]:
@@ -130,16 +127,16 @@ class Authorization:
         return (*self._public, *granted)
 
     def lasts_secs(self, request: Request) -> float:
-        """Tell how long what was decided holds before it is to be renewed. Zero or less: no longer."""
-        # Readers that came together need not be looked at together.
+        """Tell for how many seconds the decision is valid. Zero or less: it has expired."""
+        # The times are spread, so that readers that came together are not checked in the same turn.
         soon = self._recheck_secs * random.uniform(0.5, 1.0)  # noqa: S311 - it spreads work, it guards nothing
         expires_at_secs = request.identity.expires_at_secs if request.identity else None
         return soon if expires_at_secs is None else min(soon, expires_at_secs - self._now())
 
     def renew(self, request: Request) -> float:
-        """Decide again, by the keys and policy of now. A key set that can't be reached takes nothing back.
+        """Decide again, by the present keys and policy. A key set that can't be reached revokes nothing.
 
-        A token that is not looked at, because too many bad ones came from its address, is as good as none.
+        A token that is not verified, because too many bad ones came from its address, counts as none.
         """
         try:
             request.identity = self._identifier.identify(request)
@@ -191,32 +188,32 @@ def check_rights(faults: Faults, request: Request, end: Callable[[], None]) -> R
 
 
 def require_rights(request: Request) -> None:
-    """Refuse a request that was welcome when its body began to come, and is no longer now that it is whole."""
+    """Refuse a request that has lost its rights while its body arrived."""
     if request.rights and request.rights.renew(request) <= 0:
         raise Unauthorized("the right to do this ended while the body arrived: nothing was stored")
 
 
-def cautions(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[str]:
-    """Give what to warn of, one line each, for a server that listens on these addresses."""
+def policy_warnings(settings: Settings, addresses: Sequence[tuple[str, int]]) -> list[str]:
+    """Warn, one line each, of a policy that is rarely meant so, for a server that listens on these addresses."""
     if settings.auth.configured:
         return list(_of_policy(settings.auth))
     known = settings.tls.configured and settings.tls.client_certificates is ClientCertificates.REQUIRED
     reached = [host for host, _ in addresses if not is_loopback(host)]
-    return [] if known or not reached else [_unguarded(reached[0])]
+    return [] if known or not reached else [_no_policy(reached[0])]
 
 
-def _unguarded(host: str) -> str:
+def _no_policy(host: str) -> str:
     return (
-        f"every client that can reach {host} may read, write and delete everything: there is no policy. "
+        f"anybody who reaches {host} may read, write and delete everything: there is no policy. "
         "Set one (auth.api_keys_path, auth.jwks, …), or listen on 127.0.0.1 behind a proxy that has one"
     )
 
 
 def _of_policy(auth: AuthSettings) -> Iterator[str]:
-    for network in careless(parse_networks(auth.trusted_proxies)):
+    for network in too_wide(parse_networks(auth.trusted_proxies)):
         yield (
-            f"auth.trusted_proxies has {network}: almost every address is in it, and all of them can claim any "
-            f"identity with {auth.identity_header}. Name the addresses of your proxies"
+            f"auth.trusted_proxies has {network}: nearly every address is in it, and each may claim any identity "
+            f"by sending {auth.identity_header}. Name the addresses of your proxies"
         )
     for prefix in parse_prefixes(auth.public_read):
         if any(below(prefix, surface) for surface in _SURFACES):

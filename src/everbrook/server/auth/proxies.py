@@ -1,8 +1,7 @@
-"""Proxies in front of the server: whose word is taken for who asks, and from where.
+"""Proxies in front of the server: which ones are trusted to name their clients, by identity and address.
 
-Anybody can send the headers that a proxy sends. They mean something only on a connection from an address that is named
-as a trusted proxy's; on every other they are as if they were not there. An address that is itself a header's word is
-nobody's whom we know.
+Anybody can send the headers that a proxy sends. They count only on a connection from the address of a trusted proxy,
+and are ignored on every other. An address that was itself taken from a header (`Peer.told`) is never trusted.
 """
 
 import re
@@ -19,7 +18,7 @@ FORWARDED_FOR = b"x-forwarded-for"
 NAMING = (FORWARDED_FOR, b"forwarded", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip")
 """Headers in which proxies name the address of their client."""
 SIGNS = (*NAMING, b"via", b"x-forwarded-host", b"x-forwarded-proto", b"x-envoy-external-address", b"x-jwt-sub")
-"""Headers that proxies send, and others have no reason to."""
+"""Headers that only proxies send."""
 MAX_HOPS = 32
 MAX_SUBJECT_BYTES = 256
 WIDEST_BITS = 8
@@ -33,24 +32,24 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     return tuple(ip_network(word) for word in _SEPARATORS.split(text) if word)
 
 
-def careless(networks: tuple[Network, ...]) -> list[str]:
-    """Give the networks that are so wide that strangers must be in them."""
+def too_wide(networks: tuple[Network, ...]) -> list[str]:
+    """Give the networks that are so wide that they must contain addresses of strangers."""
     return [str(network) for network in networks if network.prefixlen < WIDEST_BITS]
 
 
 def is_forwarded(request: Request) -> bool:
-    """Tell whether a request shows that a proxy has passed it on: whoever is behind that is not the peer."""
+    """Tell whether a request shows that a proxy has forwarded it: then its client is not the peer."""
     return any(name in request.headers for name in SIGNS)
 
 
 class Proxies:
-    """The proxies that are trusted."""
+    """The trusted proxies."""
 
     def __init__(self, trusted: str = "", identity_header: str = "") -> None:
         """Take `auth.trusted_proxies` and `auth.identity_header`."""
         self.networks = parse_networks(trusted)
         self._identity_header = identity_header.lower().encode()
-        # Far fewer addresses than requests: what was found out about one is kept for a while.
+        # There are far fewer addresses than requests, so the results are cached.
         self._trusts = lru_cache(maxsize=1024)(self._find_trust)
 
     def trusts(self, address: str) -> bool:
@@ -62,13 +61,13 @@ class Proxies:
         return found is not None and any(found in network for network in self.networks)
 
     def speaks(self, request: Request) -> bool:
-        """Tell whether it is a trusted proxy that a request comes from, for somebody else."""
+        """Tell whether a request comes from a trusted proxy, on behalf of its client."""
         return not request.peer.told and self.trusts(request.peer.address)
 
     def proxied_identity(self, request: Request) -> str | None:
-        """Give the subject that a trusted proxy says asks. From anybody else the header means nothing.
+        """Give the subject that a trusted proxy names. From anybody else the header is ignored.
 
-        A header that is there twice was put there by two: the proxy, and somebody who wants to be taken for another.
+        If the header comes twice, one of the two is not the proxy's: a client wants to pass as somebody else.
         """
         subject = request.headers.get(self._identity_header)
         if not subject or not self.speaks(request):
@@ -85,10 +84,10 @@ class Proxies:
         return text
 
     def client_address(self, request: Request) -> str:
-        """Give the address that a request is of, for limits and logs.
+        """Give the address of the client of a request, for limits and logs.
 
-        That is the other end of the connection; where that is a trusted proxy, the last of `X-Forwarded-For` that is
-        not one. What stands before it is what a stranger says, and is not looked at.
+        That is the other end of the connection. If that is a trusted proxy, it is the last address in
+        `X-Forwarded-For` that is not a trusted proxy's: what stands before it was written by a stranger.
         """
         address = request.peer.address
         forwarded = request.headers.get(FORWARDED_FOR)
@@ -105,7 +104,7 @@ class Proxies:
 
 
 def _parse_address(text: str) -> Address | None:
-    """Read an address. One of IPv4 in the clothes of IPv6 is that of IPv4; which link it is of does not matter."""
+    """Read an address. An IPv4-mapped IPv6 address becomes the IPv4 address; a zone (`%eth0`) is left out."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

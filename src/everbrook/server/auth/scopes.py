@@ -12,18 +12,18 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 from msgspec import Struct
 
 SUBJECT = b"{sub}"
-"""What stands for the subject of an identity in the prefix of a configured scope."""
+"""A placeholder for the subject of an identity, in the prefix of a configured scope."""
 MAX_SUBJECT_BYTES = 256
 SLASH = ord("/")
 _SEPARATORS = re.compile(r"[,\s]+")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _FORBIDDEN = re.compile(rb"[\x00-\x1f\x7f\\]")
-# A comma ends a scope, and braces stay readable.
+# Unquoted in a scope: a comma would end it, and braces stay readable.
 _PLAIN = "/{}:@!$&'()*+;="
 
 
 class Verb(StrEnum):
-    """What can be granted below a path."""
+    """What can be granted on a path."""
 
     READ = "read"
     APPEND = "append"
@@ -53,9 +53,9 @@ class Grant(Struct, frozen=True):
 
 
 class Identity(Struct, frozen=True):
-    """Who asks. `subject` is unique among those whose identity was proven in the same way (`source`).
+    """The sender of a request. `subject` is unique among the identities that were proven in the same way (`source`).
 
-    One that is `shared` is that of many: what one of them does must not count for the others.
+    Many clients have a `shared` identity: limits must not count them as one.
     """
 
     subject: str
@@ -74,7 +74,7 @@ def parse_scopes(text: str) -> tuple[Grant, ...]:
 
 
 def parse_claimed(claimed: Iterable[str]) -> tuple[Grant, ...]:
-    """Read the scopes of a token. Words that are none of ours (`openid`, `read:users`) grant nothing."""
+    """Read the scopes of a token. Scopes of other programs (`openid`, `read:users`) grant nothing."""
     return tuple(grant for text in claimed for word in _words(text) if (grant := _scope_or_none(word)))
 
 
@@ -118,9 +118,9 @@ def format_scope(grant: Grant) -> str:
 
 
 def expand(grants: Iterable[Grant], subject: str) -> tuple[Grant, ...]:
-    """Put a subject in the place of `{sub}`.
+    """Replace `{sub}` by a subject.
 
-    A subject that is not one plain segment of a path is put nowhere: the grants that would have it are left out.
+    If the subject can't be a segment of a path, grants that contain it are left out.
     """
     text = subject.encode("utf-8", "surrogatepass")
     usable = b"/" not in text and _plain(text) and len(text) <= MAX_SUBJECT_BYTES
@@ -132,7 +132,7 @@ def expand(grants: Iterable[Grant], subject: str) -> tuple[Grant, ...]:
 
 
 def allows(grants: Iterable[Grant], verb: Verb, path: bytes) -> bool:
-    """Tell whether something is granted on a path. `admin` is everything."""
+    """Tell whether a verb is granted on a path. `admin` includes every verb."""
     for grant in grants:  # noqa: SIM110 - every request comes here, and a generator costs as much as the rest of it
         if (verb in grant.verbs or Verb.ADMIN in grant.verbs) and below(grant.prefix, path):
             return True
@@ -156,7 +156,7 @@ def _scope_or_none(word: str) -> Grant | None:
 
 
 def _plain(segment: bytes) -> bool:
-    """Tell whether a text is a segment that can be in the name of a stream."""
+    """Tell whether a text can be a segment of a stream's name."""
     if segment in {b"", b".", b".."} or _FORBIDDEN.search(segment):
         return False
     try:

@@ -1,8 +1,8 @@
-"""Signed URLs: whoever has one may read one stream until it ends, without any other credential. For browsers.
+"""Signed URLs: the holder of one may read one stream until it expires, without any other credential. For browsers.
 
-The rule: a signature is over the decoded name of the stream, the end and the id of the key, and allows reading alone.
-It goes with the stream's URL and those of its snapshots and bootstrap, in whatever spelling leads there, and with no
-other; every other parameter (`offset`, `live`, …) stays free.
+The signature covers the decoded name of the stream, the time of expiry and the id of the key, and allows only reading.
+It is valid for the URLs of the stream, its snapshots and its bootstrap, in every spelling, and for no other. The other
+parameters (`offset`, `live`, …) are free.
 """
 
 import base64
@@ -36,26 +36,26 @@ _SIGNED = {Resource.STREAM, Resource.SNAPSHOT, Resource.SNAPSHOT_AT, Resource.BO
 
 
 class UrlKey(Struct, frozen=True, forbid_unknown_fields=True):
-    """A key as it is stored. The server needs it as it is: there is no hash of it that would do."""
+    """A key as it is stored. The server needs the secret itself, so it is not hashed."""
 
     id: str
     secret: str
     created_at_secs: int
 
     def __repr__(self) -> str:
-        """Name the key without giving it away."""
+        """Show the key's id, not its secret."""
         return f"UrlKey({self.id})"
 
 
 class UrlKeyFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file: the key that signs first, then those whose signatures are still good."""
+    """The file: the key that signs is first, then those whose signatures are still valid."""
 
     keys: tuple[UrlKey, ...]
     version: int = 1
 
 
 def parse_file(text: bytes) -> UrlKeyFile:
-    """Read a file of keys; ValueError says what is wrong, and shows nothing of it."""
+    """Read a file of keys. ValueError says what is wrong, without its text."""
     try:
         file = msgspec.json.decode(text, type=UrlKeyFile)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -69,12 +69,10 @@ def parse_file(text: bytes) -> UrlKeyFile:
 
 
 def format_file(file: UrlKeyFile) -> bytes:
-    """Write a file of keys."""
     return msgspec.json.format(msgspec.json.encode(file), indent=2) + b"\n"
 
 
 def make_key(now_secs: int) -> UrlKey:
-    """Make a key."""
     return UrlKey(secrets.token_hex(4), secrets.token_urlsafe(SECRET_BYTES), now_secs)
 
 
@@ -84,7 +82,7 @@ def secret_of(key: UrlKey) -> bytes:
 
 
 def sign(name: bytes, expires_at_secs: int, key: UrlKey) -> str:
-    """Give the parameters that let whoever has them read the stream of a name."""
+    """Give the parameters of a signed URL."""
     expires = b"%d" % expires_at_secs
     signature = _signature(secret_of(key), key.id.encode(), expires, name)
     return f"expires={expires_at_secs}&key={key.id}&signature={signature.decode()}"
@@ -99,12 +97,12 @@ def signed_name(path: bytes) -> bytes:
 
 
 def is_signed(query: bytes) -> bool:
-    """Tell whether a query is that of a signed URL. Parameters that only end like ours are somebody else's."""
+    """Tell whether a query is that of a signed URL. A parameter whose name only ends in `signature` does not count."""
     return _MARK in query and (query.startswith(_MARK) or b"&" + _MARK in query)
 
 
 def carried(request: Request) -> bytes:
-    """Give what a URL of the same stream needs so that whoever came by a signed one may follow it."""
+    """Give the query for another URL of the same stream, so that the holder of a signed URL may follow a redirect."""
     if request.identity is None or request.identity.source != SOURCE:
         return b""
     pairs = (pair for pair in request.query.split(b"&") if pair.partition(b"=")[0] in _PARAMETERS)
@@ -112,7 +110,7 @@ def carried(request: Request) -> bytes:
 
 
 class SignedUrls:
-    """Says who has a signed URL. The file is read again when it changes."""
+    """Verifies signed URLs. The file of keys is read again when it changes."""
 
     def __init__(
         self,
@@ -122,14 +120,14 @@ class SignedUrls:
         is_equal: Callable[[bytes, bytes], bool] = hmac.compare_digest,
     ) -> None:
         """Read the keys. `is_equal` must compare in constant time."""
-        advice = "`everbrook sign --new-key` makes it"
+        advice = "`everbrook sign --new-key` creates it"
         self._file = WatchedFile(path, _index, setting="auth.url_keys_path", advice=advice, tuning=tuning)
         self._now = now
         self._is_equal = is_equal
         self.reload = self._file.reload
 
     def identify(self, request: Request) -> Identity:
-        """Say what a URL allows; TokenInvalid or TokenExpired."""
+        """Give the identity of a signed URL; TokenInvalid or TokenExpired."""
         given = parse_parameters(request.query, _PARAMETERS)
         if given.keys() != _PARAMETERS or not _EXPIRES.fullmatch(given[b"expires"]):
             raise TokenInvalid("a signed URL has the parameters expires, in seconds since 1970, key and signature")
@@ -141,7 +139,7 @@ class SignedUrls:
             raise TokenInvalid("the signature is not that of this URL, or its key is not in use any more")
         if self._now() >= int(expires):
             raise TokenExpired(f"the URL expired at {int(expires)}, it is {self._now():.0f} now")
-        # Whoever was given a URL of this key: that is not one client, and must not be bounded like one.
+        # Many clients may have URLs of this key, so limits must not count them as one.
         return Identity(key_id.decode(), SOURCE, (Grant(_READ, name),), float(expires), shared=True)
 
 
@@ -150,6 +148,6 @@ def _index(text: bytes) -> Mapping[bytes, bytes]:
 
 
 def _signature(secret: bytes, key_id: bytes, expires: bytes, name: bytes) -> bytes:
-    # The name comes last: it alone may hold a line end.
+    # The name comes last, because only it may contain a line end.
     message = b"\n".join((_DOMAIN, key_id, expires, name))
     return base64.urlsafe_b64encode(hmac.digest(secret, message, hashlib.sha256)).rstrip(b"=")

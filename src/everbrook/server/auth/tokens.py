@@ -38,20 +38,23 @@ _SEGMENTS = 3
 _JWS = jwt.PyJWS()
 
 
-class Guesses:
-    """Counts signatures that were bad."""
+class BadSignatures:
+    """Counts bad signatures, by client and in all.
+
+    When there are too many in all, only clients that have sent some themselves are refused.
+    """
 
     def __init__(self, tuning: GuessTuning, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._by_whom = Rate(tuning.per_sec, tuning.burst_secs)
         self._in_all = Rate(tuning.all_per_sec, tuning.burst_secs)
-        self._guessers = Rate(1 / tuning.remembered_secs, 0.0)
+        self._senders = Rate(1 / tuning.remembered_secs, 0.0)
 
     def require_few(self, whose: Hashable) -> None:
-        """Refuse to look at another signature of somebody who has sent too many bad ones."""
+        """Refuse to verify another signature of a client that has sent too many bad ones."""
         now = self._clock()
         wait_secs = self._by_whom.wait_secs(whose, now)
-        if self._guessers.wait_secs(whose, now):
+        if self._senders.wait_secs(whose, now):
             wait_secs = max(wait_secs, self._in_all.wait_secs(_ALL, now))
         if wait_secs > 0:
             wait = ceil(wait_secs)
@@ -60,16 +63,16 @@ class Guesses:
             )
 
     def note(self, whose: Hashable) -> None:
-        """Count a signature that was bad."""
+        """Count a bad signature."""
         now = self._clock()
         self._by_whom.draw(whose, 1, now)
         self._in_all.draw(_ALL, 1, now)
-        if not self._guessers.wait_secs(whose, now):
-            self._guessers.draw(whose, 1, now)
+        if not self._senders.wait_secs(whose, now):
+            self._senders.draw(whose, 1, now)
 
 
 class Expectation(Struct, frozen=True):
-    """What a token must say. `audience` may be None: then it is not looked at."""
+    """What a token must say. An `audience` of None is not checked."""
 
     issuer: str
     audience: str | None
@@ -93,7 +96,7 @@ class _Claims(Struct, frozen=True):
 
 
 class BearerTokens:
-    """Verifies tokens."""
+    """Verifies tokens, and remembers those that are valid."""
 
     def __init__(
         self,
@@ -107,15 +110,15 @@ class BearerTokens:
         self._keys = keys
         self._expected = expected
         self._now = now
-        self._guesses = Guesses(tuning.guesses)
+        self._bad_signatures = BadSignatures(tuning.guesses)
         self._max_remembered = tuning.max_remembered
         self._remembered = {} if remembered is None else remembered
         self._generation = keys.generation
 
     def identify(self, token: bytes, whose: Hashable = None) -> Identity:
-        """Say who holds a token; TokenInvalid, TokenExpired, or Unavailable where its key can't be known now.
+        """Give the identity of a token's holder; TokenInvalid, TokenExpired, or Unavailable if its key is unknown yet.
 
-        `whose` it is that sent it: who has sent too many bad ones is told to wait (TooManyRequests).
+        `whose` is the key of the client that sent it: one that has sent too many bad ones is refused (TooManyRequests).
         """
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} bytes, got {len(token)}")
@@ -139,7 +142,7 @@ class BearerTokens:
         return identity
 
     def _verify(self, token: bytes, whose: Hashable) -> Identity:
-        # The cheap reasons to refuse come first: they need neither a key nor an issuer.
+        # The cheap checks come first: they need neither a key nor an issuer.
         header, payload = _split(token)
         claims = _convert(payload, _Claims, "claims")
         self._check_claims(claims)
@@ -156,11 +159,11 @@ class BearerTokens:
         if key is None:
             named = "names no key" if header.kid is None else f"names the key {_shown(header.kid)}"
             _refuse(f"{named}, and the issuer has no such key for {header.alg}")
-        self._guesses.require_few(whose)
+        self._bad_signatures.require_few(whose)
         try:
             _JWS.decode(token, key.jwk, algorithms=[key.algorithm])
         except (jwt.PyJWTError, ValueError, TypeError):
-            self._guesses.note(whose)
+            self._bad_signatures.note(whose)
             _refuse("has a signature that is not its issuer's")
 
     def _check_claims(self, claims: _Claims) -> None:
@@ -186,7 +189,7 @@ class BearerTokens:
         return TokenExpired(f"the token expired at {exp:.0f}, it is {self._now():.0f} now (seconds since 1970)")
 
     def _grants(self, payload: dict[str, Any], subject: str) -> tuple[Grant, ...]:
-        """Read the scopes of a token. One that has the claim and nothing of ours in it may do nothing."""
+        """Read the scopes of a token. One that has the claim, but no scope of ours in it, has no rights."""
         name = next((name for name in self._expected.scope_claims if name in payload), None)
         if name is None:
             return expand(self._expected.default_grants, subject)
@@ -208,7 +211,7 @@ def _split(token: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _parse_object(segment: bytes) -> dict[str, Any]:
-    """Read a part of a token. Names that come twice are refused: two readers could take them differently."""
+    """Read a part of a token. Duplicate names are refused: two parsers could take them differently."""
     try:
         found = json.loads(base64url_decode(segment), object_pairs_hook=_unique, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -235,7 +238,7 @@ def _convert(document: dict[str, Any], kind: type[T], what: str) -> T:
     except msgspec.ValidationError as error:
         _refuse(f"has wrong {what}: {error}")
     except ValueError:
-        _refuse(f"has {what} with a lone surrogate, which is not a character")
+        _refuse(f"has {what} with half of a surrogate pair, which is not a character")
 
 
 def _shown(text: str) -> str:
