@@ -16,13 +16,13 @@ import pytest
 from everbrook.server.restart import (
     OVER,
     VARIABLE,
-    Estate,
+    Handover,
     Report,
     RestartFailed,
     inherit,
     prove,
     read_report,
-    write_estate,
+    write_handover,
 )
 from everbrook.server.tuning import RestartTuning
 from everbrook.settings import StorageMode
@@ -329,8 +329,8 @@ def test_a_socket_of_systemd_stays_in_use_whatever_port_a_restart_finds(tmp_path
 @pytest.mark.parametrize("of_systemd", [True, False])
 def test_where_systemd_listens_is_known_to_every_later_image(*, of_systemd: bool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        estate = Estate("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
-        inherited = inherit("a", 2, {VARIABLE: str(write_estate(estate))})
+        estate = Handover("a", 1, [os.dup(listener.fileno())], [], 1, of_systemd)
+        inherited = inherit("a", 2, {VARIABLE: str(write_handover(estate))})
     for taken in inherited.listening:
         taken.close()
     assert (len(inherited.listening), inherited.of_systemd) == (of_systemd, of_systemd)

@@ -37,13 +37,13 @@ OVER: tuple[Phase, ...] = ("ready", "failed")
 
 VARIABLE = "EVERBROOK_HANDOVER"
 FIRST_OF_SYSTEMD = 3
-# They must not end the process before the next image can take them, or be lost.
+# IGNORED must not end the process before the next image has handlers. DELAYED must not be lost until then.
 IGNORED = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 DELAYED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Report(Struct, frozen=True):
-    """How far the newest attempt to restart has come."""
+    """The progress of the newest attempt to restart."""
 
     attempt: int = 0
     phase: Phase = "ready"
@@ -52,16 +52,15 @@ class Report(Struct, frozen=True):
 
 
 class RestartFailed(Exception):
-    """The next image would not start, so this one goes on."""
+    """The next image would not start, so the present one goes on."""
 
 
 def report_path(settings: Settings) -> Path:
-    """Say where a server writes what became of a restart."""
+    """Give the path of the file with the progress of a restart."""
     return Path(settings.storage.data_dir) / REPORT
 
 
 def read_report(path: Path) -> Report:
-    """Give the newest report, or an empty one."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Report)
     except (OSError, msgspec.MsgspecError):
@@ -69,19 +68,18 @@ def read_report(path: Path) -> Report:
 
 
 class Reporter:
-    """Writes how far an attempt has come. A report that can't be written does not stop a restart."""
+    """Writes the progress of an attempt. If it can't be written, the restart goes on nevertheless."""
 
     def __init__(self, settings: Settings, attempt: int = 0) -> None:
         self._path = report_path(settings)
         self.attempt = attempt
 
     def begin(self) -> None:
-        """Begin an attempt."""
         self.attempt = read_report(self._path).attempt + 1
         self.tell("checking")
 
     def tell(self, phase: Phase, message: str = "") -> None:
-        """Write that the attempt has come so far, if there is one."""
+        """Write the phase of the attempt, if there is one."""
         if not self.attempt:
             return
         report = Report(self.attempt, phase, os.getpid(), message)
@@ -90,7 +88,7 @@ class Reporter:
 
 
 async def prove(settings: Settings, command: Sequence[str] | None, tuning: "RestartTuning") -> None:
-    """Return if the next image would start, as far as that can be known beforehand; else raise `RestartFailed`."""
+    """Check whether the next image would start, as far as that can be known; if not, raise `RestartFailed`."""
     if command is None:
         raise RestartFailed("only a server that `everbrook serve` has started can restart in place")
     if settings.storage.mode is StorageMode.MEMORY:
@@ -124,10 +122,10 @@ async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -
         raise RestartFailed(f"the next image would not start: {words or f'it ended with {process.returncode}'}")
 
 
-class Estate(Struct, frozen=True):
-    """What one image leaves to the next: descriptors, and where the settings of the first one said to listen.
+class Handover(Struct, frozen=True):
+    """What one image hands over to the next: descriptors, and the address at which the settings said to listen.
 
-    Where systemd listens for the server, that is where it stays: systemd goes on to let clients in there.
+    Sockets of systemd (`of_systemd`) are kept whatever the settings say, because systemd keeps accepting clients there.
     """
 
     host: str
@@ -139,7 +137,7 @@ class Estate(Struct, frozen=True):
 
 
 class Inherited(Struct):
-    """What an image found when it began."""
+    """What an image has taken over at its start."""
 
     listening: list[socket.socket] = []
     connections: list[socket.socket] = []
@@ -147,24 +145,27 @@ class Inherited(Struct):
     of_systemd: bool = False
 
     def close_connections(self) -> None:
-        """End connections that can't be gone on with."""
+        """Close the connections, because they can't be served any more."""
         for connection in self.connections:
             connection.close()
         self.connections = []
 
 
 def inherit(host: str, port: int, environment: MutableMapping[str, str] = os.environ) -> Inherited:
-    """Take what an earlier image or systemd has left. The variables that say so go: they are not for our children."""
+    """Take over what the previous image or systemd has left.
+
+    The variables are removed from the environment, because they are not for child processes.
+    """
     number = environment.pop(VARIABLE, None)
     if number is not None:
-        estate = _read(int(number))
-        listening = [_take(each) for each in estate.listening]
-        if not estate.of_systemd and (estate.host, estate.port) != (host, port):
-            # The settings have changed since: connections stay, and the new place is listened on.
+        handover = _read(int(number))
+        listening = [_take(each) for each in handover.listening]
+        if not handover.of_systemd and (handover.host, handover.port) != (host, port):
+            # The settings have changed: connections are kept, and the server listens at the new address.
             _close(listening)
             listening = []
-        connections = [_take(each) for each in estate.connections]
-        return Inherited(listening, connections, estate.attempt, estate.of_systemd)
+        connections = [_take(each) for each in handover.connections]
+        return Inherited(listening, connections, handover.attempt, handover.of_systemd)
     listening = _of_systemd(environment)
     return Inherited(listening, of_systemd=bool(listening))
 
@@ -189,46 +190,47 @@ def _close(sockets: Sequence[socket.socket]) -> None:
         each.close()
 
 
-def _read(descriptor: int) -> Estate:
+def _read(descriptor: int) -> Handover:
     with os.fdopen(descriptor, "rb") as file:
         file.seek(0)
-        return msgspec.json.decode(file.read(), type=Estate)
+        return msgspec.json.decode(file.read(), type=Handover)
 
 
-def bequeath(estate: Estate) -> NoReturn:
-    """Become the next image of this program, which inherits. Nothing may be open that it has to open itself."""
-    will = write_estate(estate)
-    for descriptor in (will, *estate.listening, *estate.connections):
+def hand_over(handover: Handover) -> NoReturn:
+    """Become the next image of this program. Everything that it opens itself must be closed already."""
+    number_of_file = write_handover(handover)
+    for descriptor in (number_of_file, *handover.listening, *handover.connections):
         os.set_inheritable(descriptor, True)  # noqa: FBT003 - it knows no name
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    # From here on nobody could put a signal aside that another thread has taken: better that it ends the process, which
-    # is what it asks for, than that it is lost. Everything is closed by now.
+    # From here on a signal that another thread has received can't be redirected any more. It should rather end the
+    # process, as it asks for, than be lost. Everything is closed by now.
     for number in DELAYED:
         signal.signal(number, signal.SIG_DFL)
-    os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(will)})  # noqa: S606 - ourselves
+    os.execve(sys.executable, command_line(), os.environ | {VARIABLE: str(number_of_file)})  # noqa: S606 - it starts this program again
 
 
-def write_estate(estate: Estate) -> int:
-    """Write an estate to an unnamed file. Gives its descriptor, which `VARIABLE` tells the next image."""
+def write_handover(handover: Handover) -> int:
+    """Write a handover to an unnamed file. Gives its descriptor, which the next image finds in `VARIABLE`."""
     with tempfile.TemporaryFile() as file:
-        file.write(msgspec.json.encode(estate))
+        file.write(msgspec.json.encode(handover))
         file.flush()
         return os.dup(file.fileno())
 
 
 def command_line() -> list[str]:
-    """Give the words that this program was started with."""
+    """Give the command line that this program was started with."""
     return [sys.executable, *sys.orig_argv[1:]]
 
 
 def delay_signals() -> None:
-    """Keep signals that ask for the end until somebody can take them: the next image.
+    """Block the signals that ask for the stop, until the next image can handle them.
 
-    Threads that are not ours may still take one; it is then put aside for the main thread, which `exec` keeps.
+    A thread that a library has started may still receive one. It is then redirected to the main thread, which `exec`
+    keeps with its pending signals.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, DELAYED)
     for number in DELAYED:
@@ -236,10 +238,10 @@ def delay_signals() -> None:
 
 
 def put_aside(number: int, _frame: FrameType | None = None) -> None:
-    """Keep a signal for the next image."""
+    """Make a signal pending for the next image."""
     signal.pthread_kill(threading.main_thread().ident or 0, number)
 
 
 def take_delayed_signals() -> None:
-    """Take the signals that were kept."""
+    """Unblock the delayed signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, DELAYED)

@@ -29,12 +29,12 @@ from everbrook.server.http1.listener import Listener
 from everbrook.server.limits.descriptors import MIN_CONNECTIONS, allot, descriptor_limit, raise_limit, wanted
 from everbrook.server.restart import (
     IGNORED,
-    Estate,
+    Handover,
     Inherited,
     Reporter,
     RestartFailed,
-    bequeath,
     delay_signals,
+    hand_over,
     inherit,
     prove,
     put_aside,
@@ -52,18 +52,18 @@ T = TypeVar("T")
 
 
 logger = logging.getLogger(__name__)
-# Where machines read the log they find there what people are told.
+# What people read on standard output is in the log too, for programs that read only that.
 told = logging.getLogger("everbrook.told")
 SWITCH_SECS = 0.001
-"""How long the loop waits for the interpreter's lock while a thread that commits or makes a checkpoint computes."""
+"""The longest time that the loop waits for the interpreter's lock while a commit or checkpoint thread computes."""
 
 
-class EndWanted(Exception):
-    """The server was told to stop while it did something else."""
+class StopRequested(Exception):
+    """The server was told to stop while it prepared a restart."""
 
 
 class Signals:
-    """Signals as events. From here on none of these ends the process by itself."""
+    """The signals of the process, as events. None of them ends the process by itself any more."""
 
     def __init__(self, reload: Callable[[], None], rotate_keys: Callable[[], None]) -> None:
         self.first = asyncio.Event()
@@ -90,7 +90,7 @@ class Signals:
             self._reload()
 
     async def wanted(self, failed: asyncio.Event) -> bool:
-        """Wait until a restart is wanted (True), or the end, or until the server has failed."""
+        """Wait for a signal, or until the server has failed. Tells whether a restart is wanted."""
         waiting = [asyncio.ensure_future(event.wait()) for event in (self.first, self.restart, failed)]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +102,7 @@ class Signals:
         return restart
 
     async def unless_stopped(self, work: Coroutine[object, object, T]) -> T:
-        """Do something, or give it up with `EndWanted` when the end is asked for."""
+        """Do some work, or cancel it and raise `StopRequested` when the stop is asked for."""
         working, end = asyncio.ensure_future(work), asyncio.ensure_future(self.first.wait())
         await asyncio.wait((working, end), return_when=asyncio.FIRST_COMPLETED)
         if not self.first.is_set():
@@ -110,11 +110,11 @@ class Signals:
             return working.result()
         working.cancel()
         await asyncio.wait((working,))
-        raise EndWanted
+        raise StopRequested
 
 
 def _has_terminal() -> bool:
-    """Tell whether standard input is a terminal; one that has gone is none any more."""
+    """Tell whether standard input is a terminal that still exists."""
     try:
         return os.isatty(STANDARD_INPUT)
     except OSError:
@@ -122,7 +122,7 @@ def _has_terminal() -> bool:
 
 
 class StorageFailed(Exception):
-    """The storage took no more writes, so the server has ended: whoever supervises it starts it again."""
+    """The storage takes no more writes, so the server has stopped. Its supervisor should start it again."""
 
 
 def run(
@@ -131,9 +131,9 @@ def run(
     open_storage: Callable[[Settings], Storage] = open_storage,
     assemble: Callable[[Settings, Storage], Application] = assemble,
 ) -> None:
-    """Serve until SIGINT or SIGTERM. `command` is what starts this server, for a restart in place.
+    """Serve until SIGINT or SIGTERM. `command` is the command line of this server, for a restart in place.
 
-    `StorageFailed`: the storage was poisoned, and everything that waited was answered.
+    Raises `StorageFailed` if the storage was poisoned, when all waiting requests are answered.
     """
     sys.setswitchinterval(SWITCH_SECS)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -147,7 +147,7 @@ async def serve(
     assemble: Callable[[Settings, Storage], Application] = assemble,
 ) -> None:
     """Serve on the running loop until a signal comes, or the storage fails."""
-    # Until there is something to do at these signals they mean nothing; as they are found, they would end the process.
+    # They are ignored until they have handlers, because their default action would end the process.
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     inherited = inherit(settings.server.host, settings.server.port)
@@ -177,7 +177,7 @@ async def serve(
 
 
 class Server(Struct, frozen=True):
-    """What is served, and to whom."""
+    """A running server."""
 
     application: Application
     listener: Listener
@@ -205,7 +205,7 @@ async def _begin(
     for caution in policy_warnings(settings, addresses):
         logger.warning("%s", caution)
     await listener.adopt(inherited.connections)
-    # What is loaded by now stays: the collector need not look at it again.
+    # Everything that is loaded by now stays, so the garbage collector need not examine it again.
     gc.collect()
     gc.freeze()
     lines = banner(addresses, settings, storage.promise)
@@ -213,7 +213,7 @@ async def _begin(
 
 
 def _unhandled(faults: Faults, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Count an exception that nobody has handled. What the loop complains of without one is only logged."""
+    """Count an unhandled exception of the event loop. Complaints without an exception are only logged."""
     error = context.get("exception")
     if isinstance(error, Exception):
         faults.run(Callback.OTHER, _raise, error)
@@ -239,28 +239,28 @@ async def _stop(server: Server, signals: Signals) -> None:
 
 
 async def _restart(server: Server, command: Sequence[str] | None, signals: Signals, reporter: Reporter) -> None:
-    """Become the next image, if it would start. Returns if it would not, or if the end is asked for meanwhile."""
+    """Become the next image, if it would start. Returns if it would not, or if a stop is asked for meanwhile."""
     try:
         if await signals.unless_stopped(_proved(server.application, command, reporter)):
             await _hand_over(server, signals, reporter)
-    except EndWanted:
+    except StopRequested:
         reporter.tell("failed", "the server was told to stop")
 
 
 async def _proved(application: Application, command: Sequence[str] | None, reporter: Reporter) -> bool:
-    """Tell whether the next image would start. If not, this one goes on as if nothing had been asked."""
+    """Tell whether the next image would start. If not, this one goes on as before."""
     reporter.begin()
     try:
         await prove(application.settings, command, application.tuning.restart)
     except RestartFailed as error:
-        logger.error("no restart: %s", error)  # noqa: TRY400 - it says all there is to say
+        logger.error("no restart: %s", error)  # noqa: TRY400 - the message says everything
         reporter.tell("failed", str(error))
         return False
     return True
 
 
 async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> NoReturn:
-    """Become the next image. From where the storage is closed on there is no way back."""
+    """Become the next image. Once the storage is closed, there is no way back."""
     settings = server.application.settings.server
     tell("everbrook restarts in place")
     notify(reloading())
@@ -268,16 +268,16 @@ async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> No
     listening, connections = await signals.unless_stopped(server.listener.leave(settings.shutdown_grace_secs))
     await server.application.close()
     delay_signals()
-    # A signal that came before is taken by the loop in its next turn.
+    # The loop handles a signal that has arrived before in its next turn.
     await asyncio.sleep(0)
     if signals.first.is_set():
         put_aside(signal.SIGTERM)
     reporter.tell("starting")
-    bequeath(Estate(settings.host, settings.port, listening, connections, reporter.attempt, server.of_systemd))
+    hand_over(Handover(settings.host, settings.port, listening, connections, reporter.attempt, server.of_systemd))
 
 
 def check_start(settings: Settings) -> None:
-    """Put everything together as a start does, but for the storage and the sockets, which another image still has."""
+    """Make everything that a start makes, except the storage and the sockets, which another image still uses."""
 
     async def assembled() -> None:
         application = assemble(settings, MemoryStorage())
@@ -300,7 +300,7 @@ async def _listen(listener: Listener, settings: Settings, inherited: Sequence[so
 
 
 def allot_descriptors(settings: Settings, tuning: ListenerTuning) -> int:
-    """Let the process have as many descriptors as it may need. Gives how many connections fit in what it got."""
+    """Raise the limit of file descriptors as far as needed. Gives how many connections fit into it."""
     raise_limit(wanted(settings, tuning))
     limit, most = descriptor_limit(), settings.limits.max_connections
     allotted = allot(settings, limit, tuning)
@@ -321,12 +321,12 @@ def allot_descriptors(settings: Settings, tuning: ListenerTuning) -> int:
 
 
 def rotate_keys(application: Application) -> None:
-    """Sign webhooks with a new key, and say so once it is durable."""
+    """Sign webhooks with a new key, and report it when it is durable."""
     engine = application.engine
     try:
         kid = application.control.rotate_keys()
     except ProtocolError as error:
-        logger.error("the signing key was not rotated: %s", error)  # noqa: TRY400 - it says all there is to say
+        logger.error("the signing key was not rotated: %s", error)  # noqa: TRY400 - the message says everything
         return
 
     def settle(failure: ProtocolError | None) -> None:
@@ -339,23 +339,23 @@ def rotate_keys(application: Application) -> None:
 
 
 def reload(application: Application) -> None:
-    """Have certificates, keys and policy read anew. What can't be read stays as it was."""
+    """Read certificates, keys and policy again. Files that can't be used change nothing."""
     notify(reloading())
     problems: list[str] = []
     for hook in application.on_reload:
         try:
             hook()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not keep the others from it
+        except Exception as error:  # noqa: BLE001 - a failure of one must not prevent the others
             problems.append(str(error))
-            logger.error("a part was not reloaded and stays unchanged: %s", error)  # noqa: TRY400
+            logger.error("a file was not reloaded, and its old content stays valid: %s", error)  # noqa: TRY400
     application.observer.reloaded("; ".join(problems))
     notify(READY)
-    but = ", but for what the log names" if problems else ""
+    but = ", except for the files that the log names" if problems else ""
     tell(f"everbrook has reloaded certificates, keys and policy{but}")
 
 
 def tell(*lines: str) -> None:
-    """Say something to the person who started the server, if there still is one."""
+    """Print lines for the person who started the server, and log them."""
     with contextlib.suppress(OSError):
         print(*lines, sep="\n", flush=True)  # noqa: T201 - it is for a person
     for line in lines:
@@ -363,7 +363,7 @@ def tell(*lines: str) -> None:
 
 
 def banner(addresses: list[tuple[str, int]], settings: Settings, promise: str) -> list[str]:
-    """Say where the server listens, where its page is, which storage it has, and what that promises."""
+    """Give the lines of the start: where the server listens, its web page, its storage and what that promises."""
     scheme = "https" if settings.tls.configured else "http"
     urls = [f"{scheme}://{_bracketed(host)}:{port}" for host, port in addresses]
     page = f"; its page is {urls[0]}/ui/" if settings.ui.enabled and urls else ""

@@ -30,15 +30,15 @@ PLAIN_PARAMETERS = frozenset(
 """Parameters of the protocol, whose values are no secret."""
 NAMES = frozenset(b"prefix after stream".split())
 MAX_PLAIN_BYTES = 40
-"""What is longer and no name is none of the protocol's: a signature that went astray has more."""
+"""A longer value that is not a name is no value of the protocol: it may be a secret in the wrong parameter."""
 REDACTED = b"..."
 MAX_CHARACTERS = 512
-# An API key or a JWT that somebody put where it does not belong, as in a path.
+# An API key or a JWT in the wrong place, such as a path.
 _TOKEN = re.compile(rb"eb_[A-Za-z0-9]+_[A-Za-z0-9_-]+|eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class AccessLog:
-    """Tells of answers: which requests they were to, how they went, and how long they took."""
+    """Logs responses: of which requests, with which status, and how long they took."""
 
     def __init__(self, which: RequestLog, slow_secs: float, address_of: Callable[[Request], str]) -> None:
         self._which = which
@@ -46,7 +46,7 @@ class AccessLog:
         self._address_of = address_of
 
     def answered(self, request: Request, response: Response, secs: float) -> None:
-        """Log an answer, if it is one of those that are asked for. A streamed one is logged when it begins."""
+        """Log a response, if the settings ask for it. A streamed one is logged when it begins."""
         operation = operation_of(request)
         if not self._wanted(operation, response.status, secs):
             return
@@ -77,7 +77,11 @@ class AccessLog:
 
 
 def request_id(request: Request) -> str:
-    """Give the id of a request; the same one whenever it is asked for."""
+    """Give the id by which a response, its log records and its trace are found; the same one for each call.
+
+    The client's own id is taken if it is short, plain and not a credential, so that it can stand in a header, a log
+    line and a document as it is. Otherwise an id is made.
+    """
     if not request.id:
         request.id = _given(request) or secrets.token_hex(8)
     return request.id
@@ -89,12 +93,12 @@ def _given(request: Request) -> str:
 
 
 def id_line(request: Request) -> bytes:
-    """Write the header that tells the client under which id its request is known."""
+    """Write the header that tells the client the id of its request."""
     return b"X-Request-Id: %b\r\n" % request_id(request).encode()
 
 
 def loggable_target(path: bytes, query: bytes) -> str:
-    """Give the target of a request as it may be logged."""
+    """Give the target of a request without its secrets."""
     if not query:
         return printable(path)
     return printable(path + b"?" + b"&".join(map(_parameter, query.split(b"&"))))
@@ -107,12 +111,12 @@ def _parameter(parameter: bytes) -> bytes:
 
 
 def holds_token(text: bytes) -> bool:
-    """Tell whether there is something like an API key or a JWT in a text, however it is spelt."""
+    """Tell whether a text contains something like an API key or a JWT, percent-encoded or not."""
     return _TOKEN.search(text) is not None or (b"%" in text and _TOKEN.search(unquote_to_bytes(text)) is not None)
 
 
 def printable(text: bytes) -> str:
-    """Give bytes of a client as text of one line, no longer than a line should be, without anything like a token."""
+    """Give bytes of a client as one line of text, of bounded length, without anything like a token."""
     if b"%" in text and holds_token(text):
         text = unquote_to_bytes(text)
     told = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")

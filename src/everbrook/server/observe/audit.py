@@ -1,7 +1,7 @@
-"""The audit log: who created, deleted, reloaded and was refused, one record each.
+"""The audit log: one record for each creation, deletion, reload and refusal, with the identity that caused it.
 
-A record is written when the answer goes out, and so after what it tells of is durable. Refusals can be provoked by
-anybody, so within a second only some of them are written down, and then how many were left out.
+A record is written when the response is sent, and so after its change is durable. Anybody can provoke refusals, so only
+some of them are recorded per second, and then how many were left out.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ logger = logging.getLogger("everbrook.audit")
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 SUCCEEDED = range(200, 300)
-# What was there already was not created.
+# The status of a creation that changed nothing, because the resource exists already.
 UNCHANGED = 200
 FAILED = 500
 TOLD_ELSEWHERE = {"action", "outcome", "request_id"}
-"""What a line of the log says anyway: it begins with what was done, and ends with the id of the request."""
+"""Fields that a line of the log has elsewhere: it begins with the action, and ends with the id of the request."""
 
 Fields = dict[str, object]
 AddressOf = Callable[[Request], str]
 
 
 class Sink(Protocol):
-    """Where records go."""
+    """Where records are written."""
 
     def write(self, record: Fields) -> None:
-        """Take a record."""
+        """Write one record."""
 
     def reopen(self) -> None:
-        """Begin anew with a file that somebody has moved away."""
+        """Open the file again by its name, because the old one may have been moved away."""
 
     def close(self) -> None:
-        """Let everything go."""
+        """Close what is open."""
 
 
 class LogSink:
-    """Writes records where everything else is logged."""
+    """Writes records to the log of the server."""
 
     def write(self, record: Fields) -> None:
         logger.info("%s: %s%s", record["action"], record["outcome"], _more(record), extra=record)
@@ -60,7 +60,7 @@ class LogSink:
 
 
 class FileSink:
-    """Writes records to a file, a JSON object a line. One that is full is put aside."""
+    """Writes records to a file, one JSON object per line. A full file is rotated."""
 
     def __init__(self, settings: AuditSettings) -> None:
         """Open the file, or raise OSError."""
@@ -71,7 +71,7 @@ class FileSink:
     def write(self, record: Fields) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = json.dumps({"time": time, **record}, default=str)
-        # A disk that is full must not fail a request: the handler says so on standard error and goes on.
+        # A full disk must not fail a request: the handler reports it on standard error.
         self._file.handle(logging.makeLogRecord({"msg": "%s", "args": (line,), "levelno": logging.INFO}))
 
     def reopen(self) -> None:
@@ -80,7 +80,7 @@ class FileSink:
         try:
             if self._file.stream:
                 self._file.stream.close()
-            self._file.stream = self._file._open()  # noqa: SLF001 - logging has no other word for it
+            self._file.stream = self._file._open()  # noqa: SLF001 - logging has no public method for this
         finally:
             self._file.release()
 
@@ -89,7 +89,7 @@ class FileSink:
 
 
 class Audit:
-    """Decides what is written down."""
+    """Decides what is recorded."""
 
     def __init__(
         self, sink: Sink | None, max_refusals_per_sec: int, address_of: AddressOf, window_secs: float = 1.0
@@ -104,17 +104,17 @@ class Audit:
         self._left_out = 0
 
     def note(self, action: str, *, outcome: str = "ok", detail: str = "") -> None:
-        """Write down something that no request asked for, as that keys were read anew. Never a secret."""
+        """Record something that no request caused, such as a reload of keys. `detail` must not contain a secret."""
         if self._sink:
             self._sink.write({"action": action, "outcome": outcome, **({"detail": detail} if detail else {})})
 
     @property
     def writes(self) -> bool:
-        """Whether anything is written down at all."""
+        """Whether anything is recorded at all."""
         return self._sink is not None
 
     def answered(self, request: Request, response: Response, _secs: float) -> None:
-        """Write an answer down, if it is one that matters."""
+        """Record a response, if its operation is audited or refused."""
         status = response.status
         if status in {UNAUTHORIZED, FORBIDDEN}:
             self._refused(request, response)
@@ -140,7 +140,7 @@ class Audit:
             self._write(request, response, "refused", response.code)
 
     def _leave_out(self) -> None:
-        """Count a refusal. How many there were is told when the second is over, whether or not others follow."""
+        """Count a refusal. The count is written when the second is over, whether or not others follow."""
         if not self._left_out:
             asyncio.get_running_loop().call_later(self._window_secs, self._tell_left_out)
         self._left_out += 1
@@ -169,24 +169,24 @@ class Audit:
         )
 
     def reopen(self) -> None:
-        """Go on in a new file, if the old one was moved away."""
+        """Continue in a new file, if the old one was moved away."""
         if self._sink:
             self._sink.reopen()
 
     def close(self) -> None:
-        """Tell what is still to be told, and let the file go."""
+        """Write the count of omitted refusals, and close the file."""
         self._tell_left_out()
         if self._sink:
             self._sink.close()
 
 
 def _more(record: Fields) -> str:
-    """Say who, from where and what. Values are quoted, so that nothing of a client breaks the line or adds to it."""
+    """Write the other fields. Values are quoted, so that nothing of a client can break or extend the line."""
     return "".join(f" {name}={value!r}" for name, value in record.items() if name not in TOLD_ELSEWHERE)
 
 
 def audit_of(settings: AuditSettings, address_of: AddressOf) -> Audit:
-    """Make the audit log that the settings mean. `SettingsError` says why a file can't be written."""
+    """Make the audit log of the settings. `SettingsError` says why its file can't be written."""
     return Audit(_sink_of(settings), settings.max_refusals_per_sec, address_of)
 
 

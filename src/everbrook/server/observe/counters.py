@@ -1,6 +1,6 @@
-"""Counters that any part of the server may add to, by name and one label. The catalogue says which there are.
+"""Counters of rare events, by name and one label. Any part of the server may add to them.
 
-Each begins at zero, so that the first event is seen as one: a series that begins with it has no rise.
+Each begins at zero, so that the first event shows as an increase: a series that begins with it would show none.
 """
 
 from msgspec import Struct
@@ -8,11 +8,11 @@ from msgspec import Struct
 from everbrook.server.methods import OPERATIONS
 
 BACKGROUND = "background"
-"""What the server does by itself."""
+"""The label of work that no request caused."""
 
 
 class Counted(Struct, frozen=True):
-    """What is counted: what its label is, the words that it may have, and what it means."""
+    """A counter: the name of its label, the values that it may have, and what it counts."""
 
     label: str
     words: tuple[str, ...]
@@ -35,19 +35,18 @@ COUNTED = {
     ),
     "reloads": Counted("outcome", ("ok", "failed"), "Reloads of certificates, keys and policy, by outcome."),
 }
-"""What may be counted, by name."""
 
 
 class Counters:
-    """Numbers by name and label."""
+    """The counts, by name and label."""
 
     def __init__(self) -> None:
         self._counts = {name: dict.fromkeys(counted.words, 0) for name, counted in COUNTED.items()}
 
     def add(self, name: str, label: str, count: int = 1) -> None:
-        """Count something. A name or label that is not in the table is a `KeyError`: nothing is that a client sent."""
+        """Count an event. An unknown name or label is a `KeyError`: no label may be chosen by a client."""
         self._counts[name][label] += count
 
     def of(self, name: str) -> dict[str, int]:
-        """Give what was counted under a name, by label."""
+        """Give the counts of a name, by label."""
         return dict(self._counts[name])

@@ -100,7 +100,7 @@ class TimedScheduler:
 
 
 class LoopLag:
-    """Looks a few times a second."""
+    """Measures a few times a second how late a timer runs. Every request waits at least as long."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, faults: Faults) -> None:
         self._loop = loop
@@ -111,7 +111,6 @@ class LoopLag:
         self.seen = Histogram(BOUNDS_SECS)
 
     def start(self) -> None:
-        """Begin to look."""
         self._wait()
         self._timer = self._faults.every(Callback.METRICS, INTERVAL_SECS, self._look, self._wait)
 
@@ -124,6 +123,5 @@ class LoopLag:
         self._wait()
 
     def stop(self) -> None:
-        """Look no more."""
         if self._timer:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""The observer: the one object that hears of every answer and every delivery, and passes it on to who wants to know.
+"""The observer: it is told of every response and every webhook, and passes that on to metrics, logs and traces.
 
-Where nobody but the metrics does, hearing of an answer is adding to plain numbers. What listens beside them must not
-fail a request: whatever goes wrong with it is logged.
+If only the metrics are on, a response costs a few additions. The other listeners must not fail a request: their errors
+are logged.
 """
 
 import logging
@@ -30,24 +30,24 @@ Answered = Callable[[Request, Response], Tally]
 
 
 class Watcher(Protocol):
-    """Somebody who wants to know of every answer."""
+    """A listener that is told of every response."""
 
     def answered(self, request: Request, response: Response, secs: float, /) -> None:
-        """Hear of an answer that was given, or of one that is streamed and has begun."""
+        """Note a response that was given, or a streamed one that has begun."""
 
 
 class Tracer(Watcher, Protocol):
-    """Somebody who follows requests over several services."""
+    """A listener that follows requests over several services."""
 
     def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
-        """Hear of a webhook that was sent."""
+        """Note a webhook that was sent."""
 
     def close(self) -> None:
-        """Send what is left. It may take a while: not on the loop."""
+        """Send what is left. This may take a while, so it must not run on the event loop."""
 
 
 class Observer:
-    """Hears of everything. `answered` is None where nobody wants to know of answers."""
+    """Passes events on. `answered` is None if nothing listens to responses."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Observer:
         metered: bool = True,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """Tell watchers of every answer; the audit log and the tracer are among them where they do anything.
+        """Tell the watchers, the audit log and the tracer of every response.
 
-        `clock` is what the transports take the time of a request from.
+        `clock` must be the one by which the transports note when a request was received.
         """
         self.audit = audit
         self.counters = Counters()
@@ -84,7 +84,7 @@ class Observer:
 
     @property
     def names_requests(self) -> bool:
-        """Whether every answer tells its request's id: somebody writes it down who may be asked about it."""
+        """Whether every response has the id of its request, because it is in a log or trace."""
         return bool(self._watchers)
 
     def _pass_on(self, request: Request, response: Response) -> Tally:
@@ -94,47 +94,46 @@ class Observer:
             try:
                 watcher.answered(request, response, secs)
             except Exception:
-                logger.exception("a response could not be recorded")
+                logger.exception("a response could not be logged or traced")
         return tally
 
     def delivered(self, subscription: str, *, accepted: bool, secs: float) -> None:
-        """Hear of a webhook that was sent: whether it was taken, and how long that took."""
+        """Note a webhook that was sent: whether its receiver accepted it, and how long that took."""
         self.deliveries[accepted] += 1
         self.delivery_secs.observe(secs)
         if self._tracer:
             self._tracer.delivered(subscription, accepted=accepted, secs=secs)
 
     def reloaded(self, problem: str = "") -> None:
-        """Hear that something was read anew, or why it was not."""
+        """Note a reload, or why it failed."""
         outcome = "failed" if problem else "ok"
         self.counters.add("reloads", outcome)
         self.audit.note("reloaded", outcome=outcome, detail=problem)
 
     def reopen(self) -> None:
-        """Go on in new files, where old ones were moved away."""
         self.audit.reopen()
 
     def close(self) -> None:
-        """Write what is left. It may wait for a network: not on the loop."""
+        """Write what is left. This may wait for a network, so it must not run on the event loop."""
         self.audit.close()
         if self._tracer:
             self._tracer.close()
 
 
 class TransportSurvey(Struct):
-    """The connections of a server at a moment, and how many there have been."""
+    """The connections of a server at one moment, and how many were accepted. It is made on demand only."""
 
     open: int = 0
     accepted: int = 0
     readers: dict[tuple[str, str], int] = {}
-    """By what they do and the surface of what they read."""
+    """Live readers, by operation and surface."""
     congested: int = 0
     behind: int = 0
     max_behind_bytes: int = 0
     buffered_bytes: int = 0
 
     def note_answers(self, answers: Iterable[tuple[Deferred, Request]]) -> None:
-        """Count the readers among those who wait for an answer, and those among them who fell behind."""
+        """Count the live reads among the responses that are under way, and those that fell behind."""
         self.readers = dict.fromkeys(product(sorted(LIVE), ("base", "bucket")), 0)
         for deferred, request in answers:
             operation = operation_of(request)
@@ -146,10 +145,10 @@ class TransportSurvey(Struct):
 
 
 class Transport(Protocol):
-    """Somebody who has connections."""
+    """A transport, which has connections."""
 
     def survey(self) -> TransportSurvey:
-        """Tell of them."""
+        """Count the connections and what is under way on them."""
 
 
 class _Nothing:
@@ -160,16 +159,18 @@ class _Nothing:
 
 
 NOTHING = _Nothing()
-"""A transport that has none yet."""
+"""Null object for the time before there is a transport."""
 
 
 def address_of_peer(request: Request) -> str:
-    """Give the address at the other end of the connection."""
     return request.peer.address
 
 
 def observer_of(settings: Settings, address_of: Callable[[Request], str] = address_of_peer) -> Observer:
-    """Make the observer that the settings mean. `address_of` says where a request comes from, proxies considered."""
+    """Make the observer of the settings. `address_of` gives the client's address of a request, behind proxies too.
+
+    Parts that are not configured are neither made nor imported.
+    """
     log = settings.log
     logs = [] if log.requests is RequestLog.OFF else [AccessLog(log.requests, log.slow_request_secs, address_of)]
     return Observer(

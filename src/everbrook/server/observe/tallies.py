@@ -1,7 +1,7 @@
-"""Tallies: how many requests were answered in which way, and how long it took. Every request passes here.
+"""Tallies: the numbers of responses and their durations, by operation, method and status. Every request is counted.
 
-They are plain numbers in one object for each operation, method and status. What costs something, as adding up over
-statuses, is left to whoever reads them.
+A tally is one object with plain numbers, so that counting is cheap. Sums over several tallies are made when they are
+read.
 """
 
 from bisect import bisect_left
@@ -36,9 +36,9 @@ REFUSED = 400
 
 
 class Tally:
-    """The answers of one kind. Most take no longer than the first bound: those have a number of their own, `soon`.
+    """The responses of one kind. Most take no longer than the first bound: `soon` counts those.
 
-    The others are counted by the first bound that they do not exceed, the last count being of those beyond all bounds.
+    `later` counts the others by the first bound that they do not exceed; its last count is of those beyond all bounds.
     """
 
     __slots__ = ("later", "method", "operation", "secs", "sent_bytes", "soon", "status")
@@ -54,25 +54,23 @@ class Tally:
 
     @property
     def count(self) -> int:
-        """How many there were."""
         return self.soon + sum(self.later)
 
     @property
     def counts(self) -> list[int]:
-        """How many took how long."""
         return [self.soon, *self.later[1:]]
 
 
 NO_TALLY = Tally("", "", 0)
-"""Where what nobody counts is counted."""
+"""Null object for requests that are not counted."""
 NONE: dict[int, Tally] = {}
 
 
 class Tallies:
-    """All tallies of a server, and how often each refusal was given."""
+    """All tallies of a server, and the number of refusals by their code."""
 
     def __init__(self, turns: LongTurns, clock: Callable[[], float] = monotonic) -> None:
-        """Tell `turns` of answers that took long to be put together."""
+        """`turns` is told of responses that took long to make."""
         self.turns = turns
         self._clock = clock
         self._tallies: dict[tuple[str, str, int], Tally] = {}
@@ -80,7 +78,7 @@ class Tallies:
         self.refusals: dict[str, int] = {}
 
     def add(self, request: Request, response: Response) -> Tally:
-        """Count an answer that has just been handed to the transport, or begun."""
+        """Count a response that was just handed to the transport, or has begun."""
         status = response.status
         tally = self._plain.get(request.operation or request.method, NONE).get(status) or self._find(request, status)
         received = request.received
@@ -101,7 +99,7 @@ class Tallies:
         return tally
 
     def _find(self, request: Request, status: int) -> Tally:
-        """Find a tally, or begin one. A method that we do not know must not begin many: anybody could send it."""
+        """Find a tally, or make one. Unknown methods share one, because clients could send any number of them."""
         method = request.method.decode() if request.method in METHODS else OTHER
         key = (operation_of(request), method, status)
         tally = self._tallies.get(key)
@@ -112,5 +110,4 @@ class Tallies:
         return tally
 
     def all(self) -> list[Tally]:
-        """Give all of them."""
         return list(self._tallies.values())

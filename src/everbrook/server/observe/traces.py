@@ -1,7 +1,7 @@
-"""Traces by OpenTelemetry: a span for each request, one within it for the wait until it was durable, one for a webhook.
+"""Traces by OpenTelemetry: a span for each request, one within it for its wait to be durable, and one for a webhook.
 
-A span is made when its answer goes out, from times that were noted anyway, and is sent in the background. A request
-that comes with a W3C `traceparent` continues that trace. Nobody waits for a collector: one that is gone costs traces.
+A span is made when its response is sent, from times that are noted anyway, and is sent in the background. A request
+with a W3C `traceparent` continues that trace. Nothing waits for a collector: while it is unreachable, traces are lost.
 """
 
 from threading import Thread
@@ -23,7 +23,7 @@ from everbrook.settings import TraceSettings
 
 FAILED = 500
 NANOS = 1_000_000_000
-# How long a stopping server waits for what is left to be taken.
+# How long a stopping server waits for the last export.
 LAST_EXPORT_SECS = 1.0
 EXPORT_TIMEOUT_SECS = 5.0
 
@@ -31,7 +31,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class RequestTracer:
-    """Makes spans of answers and deliveries."""
+    """Makes the spans of responses and webhooks."""
 
     def __init__(self, settings: TraceSettings) -> None:
         """Send to the endpoint of the settings. Headers come from OTEL_EXPORTER_OTLP_HEADERS, if there are any."""
@@ -45,7 +45,7 @@ class RequestTracer:
         self._tracer = self._provider.get_tracer("everbrook")
 
     def answered(self, request: Request, response: Response, secs: float) -> None:
-        """Make the spans of an answer. That of one which is streamed ends where the answer begins."""
+        """Make the spans of a response. The span of a streamed one ends when it begins."""
         end = time_ns()
         operation, method = operation_of(request), request.method.decode("ascii", "replace")
         span = self._tracer.start_span(
@@ -68,7 +68,7 @@ class RequestTracer:
         span.end(end)
 
     def _tell_wait(self, within: Span, request: Request, start: int, end: int) -> None:
-        """Make the span of the time for which an answer waited for the disk."""
+        """Make the span of the time for which a response waited for the disk."""
         if request.parked_at:
             parked = start + int((request.parked_at - request.received) * NANOS)
             self._tracer.start_span("commit wait", set_span_in_context(within), start_time=parked).end(end)
@@ -83,8 +83,10 @@ class RequestTracer:
         span.end(end)
 
     def close(self) -> None:
-        """Send what is left, for a while. What the library has begun it ends in its own time, which may be long where
-        a collector does not answer; so that is done by a thread that holds nobody up.
+        """Send what is left, within a bounded time.
+
+        The library finishes an export that has begun, which takes long if the collector does not answer. So a daemon
+        thread does that.
         """
         last = Thread(target=self._provider.shutdown, name="last traces", daemon=True)
         last.start()
