@@ -1,9 +1,9 @@
-"""Large changes: how much of them a bucket may have on its way to the disk, and how much of the disk's time they take.
+"""Large changes: how many of them a bucket may have on their way to the disk, and how much of the disk's time they get.
 
-Changes that wait form one group, and all of its answers wait for its last byte. So a tenant who appends megabytes waits
-for its own changes before its next one is decided, and the small changes of others are in the group before it. If other
-changes were decided meanwhile, it pauses for three times as long as its change took. The base surface counts as one
-bucket.
+Waiting changes form one group, whose responses all wait for its last byte. So a bucket that appends megabytes waits for
+its own changes before its next one is decided, and the small changes of others are in the group before it. If other
+changes were decided meanwhile, the bucket pauses for three times as long as its change took. The base surface counts as
+one bucket.
 """
 
 from collections import deque
@@ -18,11 +18,11 @@ from everbrook.protocol.path import bucket_of
 from everbrook.server.pending import Wait
 
 SHARE_BYTES = 4 * 1024 * 1024
-"""About what a slow disk takes in a tenth of a second. A change that is larger goes alone."""
+"""About what a slow disk writes in a tenth of a second. A larger change is alone."""
 PAUSE = 3
-"""A quarter of the time is for the large changes of a bucket while other changes are decided."""
+"""While other changes are decided, the large changes of a bucket get a quarter of the time."""
 MAX_PAUSE_SECS = 1.0
-"""A disk that stalls must not make a client wait for several times as long."""
+"""A client must not wait several times as long as a disk has stalled."""
 
 
 class LargeChange(Struct, frozen=True):
@@ -62,7 +62,7 @@ class LargeChanges:
         self._shares: dict[bytes | None, Share] = {}
 
     def wait(self, name: bytes, size: int) -> Wait | None:
-        """Give what a change of `size` bytes must wait for before it is decided, or None."""
+        """Give the way to wait for the turn of a change of `size` bytes, or None if it may be decided now."""
         share = self._shares.get(bucket_of(name))
         return None if share is None or share.admits(size) else share.waiting.append
 

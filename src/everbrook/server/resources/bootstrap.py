@@ -31,7 +31,7 @@ class BootstrapResource:
     def read(self, request: Request, common: bytes, route: Route) -> Reply:
         """GET (002 §3.1)."""
         if parse_parameters(request.query, {b"live"}):
-            raise InvalidQuery("a bootstrap is given once; follow the stream itself from its Stream-Next-Offset")
+            raise InvalidQuery("a bootstrap can't be live: follow the stream itself from its Stream-Next-Offset")
         stream = self._readers.open(route.name, self._engine.clock.now())
         boundary = b"everbrook-%b" % secrets.token_hex(16).encode()
         common = with_incarnation(request, common, stream.committed.identity, self._engine.epoch)
@@ -118,14 +118,14 @@ class Bootstrap(Streamed):
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
 
     def _set_pace(self, messages: int) -> None:
-        """Take less at once where messages are small, as each becomes a part, and more where they are large."""
+        """Make small pieces of small messages, because each message becomes a part, and large ones of large messages."""
         if messages > MAX_PIECE_MESSAGES:
             self._piece_bytes = max(MIN_PIECE_BYTES, self._piece_bytes // 2)
         elif messages < MAX_PIECE_MESSAGES // 4:
             self._piece_bytes = min(MAX_PIECE_BYTES, self._piece_bytes * 2)
 
     def _require_stream(self) -> None:
-        """Stop if the stream was dropped. What a soft-deleted one has stays for its forks."""
+        """Stop if the stream was deleted. The bytes of a soft-deleted one are kept for its forks."""
         self._stream = self._readers.current(self._stream)
         if isinstance(self._stream.ended, StreamNotFound):
             raise self._stream.ended.with_traceback(None)

@@ -30,9 +30,9 @@ Bound = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Bucket(Struct):
-    """A bucket as it is told of. How many streams are in it is not counted for a list of buckets.
+    """A bucket, as clients see it. The number of its streams is left out in a list of buckets.
 
-    How much it holds is counted, and told, where that is bounded.
+    Its size is counted only if it is limited.
     """
 
     bucket_id: str
@@ -55,7 +55,7 @@ class Buckets(Struct):
 
 
 class BucketResource:
-    """What can be done to a bucket's URL."""
+    """A bucket, and the list of all buckets."""
 
     def __init__(
         self, engine: Engine, locator: Locator, subscriptions: Subscriptions, concurrency: ConcurrencyLimits
@@ -94,14 +94,14 @@ class BucketResource:
         return json_response(200, common, msgspec.json.encode(bucket))
 
     def delete(self, _request: Request, common: bytes, route: Route) -> Reply:
-        """DELETE (002 §1.5). Streams in it whose time has run out are none, even if nobody has noticed yet."""
+        """DELETE (002 §1.5). Streams whose lifetime has ended do not count, even if they have not been removed yet."""
         bucket_id = route.bucket_id or b""
         if after := self._engine.buckets.expire_some(bucket_id, b""):
             return Deletion(self._engine, common, bucket_id, after, self._delete)
         return no_content(common, self._delete(bucket_id))
 
     def _delete(self, bucket_id: bytes) -> int:
-        """Delete a bucket that is empty. Gives the change that an answer rests on."""
+        """Delete an empty bucket. Gives the change that the response rests on."""
         self._engine.buckets.delete(bucket_id)
         self._subscriptions.drop_root(bucket_prefix(bucket_id))
         return self._engine.last_change
@@ -113,13 +113,13 @@ class BucketResource:
         found = self._found(request, prefix, after, window.limit + 1)
         told = found[: window.limit]
         more = len(found) > window.limit
-        # The cursor follows the names: of a bucket that is damaged nothing else is known.
+        # The cursor is taken from the names, because nothing else is known of a damaged bucket.
         cursor = told[-1][0][len(BUCKET_RECORDS) :].decode() if more else None
         page = Buckets([_bucket(head) for _, head in told if head], cursor, more)
         return json_response(200, common, msgspec.json.encode(page))
 
     def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:
-        """Find buckets, but only those of which all may be read."""
+        """Find buckets, but only those whose streams the request may all read."""
         readable = request.rights.readable(request) if request.rights else (BUCKETS,)
         if any(below(each, BUCKETS) for each in readable):
             return self._engine.listing.living(prefix, after, limit)
@@ -140,7 +140,7 @@ def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:
 
 
 class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
-    """A quota as it is sent. What is not said is as the settings say."""
+    """A quota as clients send it. For bounds that are left out, the settings apply."""
 
     max_bytes: Bound | None = None
     max_streams: Bound | None = None
@@ -150,17 +150,17 @@ _wanted = msgspec.json.Decoder(Wanted)
 
 
 class QuotaResource:
-    """What can be done to a bucket's quota."""
+    """The quota of a bucket, for administrators of the server."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     def describe(self, _request: Request, common: bytes, route: Route) -> Response:
-        """GET: what was set."""
+        """GET: the quota that was set."""
         return self._tell(common, self._engine.buckets.quota(route.bucket_id or b""))
 
     def set(self, request: Request, common: bytes, route: Route) -> Response:
-        """PUT: a quota in the place of the one that was."""
+        """PUT: replaces the quota."""
         try:
             wanted = _wanted.decode(request.body)
         except msgspec.DecodeError as error:
@@ -172,7 +172,7 @@ class QuotaResource:
         return self._tell(common, quota)
 
     def unset(self, _request: Request, common: bytes, route: Route) -> Response:
-        """DELETE: from now on it is as the settings say. The quota of a bucket that is gone can be taken back too."""
+        """DELETE: the settings apply again. The quota of a deleted bucket can be removed too."""
         self._engine.buckets.unset_quota(route.bucket_id or b"")
         return no_content(common, self._engine.last_change)
 

@@ -1,6 +1,7 @@
-"""Compression of catch-up reads, for clients that ask for it.
+"""Compression of catch-up reads, for clients that accept it.
 
-A large body is compressed in a thread, so that nobody else waits for it. What does not shrink is sent as it is.
+A large body is compressed in a thread, so that other requests need not wait. A body that does not shrink is sent as it
+is.
 """
 
 import gzip
@@ -25,7 +26,7 @@ INLINE_MAX_BYTES = 16 * 1024
 GZIP_LEVEL = 1
 ZSTD_LEVEL = 3
 
-# Added to the window size, it has zlib write the format of gzip.
+# Added to the window size, it makes zlib write the format of gzip.
 _GZIP_FORMAT = 16
 
 # Media types whose bytes are compressed already.
@@ -37,10 +38,10 @@ class Coder(Protocol):
     """Compresses a body part by part."""
 
     def part(self, data: bytes) -> bytes:
-        """Give all of what the next part becomes."""
+        """Compress the next part, so that the client can decompress it at once."""
 
     def end(self) -> bytes:
-        """Give what ends the body."""
+        """Give the end of the body."""
 
 
 class _GzipCoder:
@@ -73,14 +74,14 @@ def _zstd(body: bytes) -> bytes:
     return zstd.compress(body, ZSTD_LEVEL)
 
 
-# In the order in which we prefer them.
+# In the order in which the server prefers them.
 _CODINGS: dict[bytes, Callable[[bytes], bytes]] = {b"zstd": _zstd, b"gzip": _gzip}
 CODERS: dict[bytes, Callable[[], Coder]] = {b"zstd": _ZstdCoder, b"gzip": _GzipCoder}
 
 
 @remember(maxsize=256)
 def choose_coding(accept_encoding: bytes) -> bytes | None:
-    """Pick the coding that the client accepts most gladly, of those that we have (RFC 9110 §12.5.3)."""
+    """Choose the supported coding that the client prefers (RFC 9110 §12.5.3)."""
     weights: dict[bytes, float] = {}
     for item in accept_encoding.lower().split(b","):
         coding, _, parameters = item.partition(b";")
@@ -105,18 +106,18 @@ def _dense(media_type: bytes) -> bool:
 
 
 class Compressor:
-    """Compresses the responses that are worth it."""
+    """Compresses responses that are large enough."""
 
     def __init__(self, min_bytes: int, faults: Faults) -> None:
         self._min_bytes = min_bytes
         self._faults = faults
 
     def worthwhile(self, page: Page) -> bool:
-        """Tell whether what a page holds is compressed for those who ask for it."""
+        """Tell whether a page is compressed for clients that accept it."""
         return page.end - page.start >= self._min_bytes and not _dense(page.head.identity.media_type)
 
     def reply(self, response: Response, accept_encoding: bytes) -> Reply:
-        """Give the response as it is, compressed, or to be compressed in a thread."""
+        """Give the response as it is, compressed, or deferred until a thread has compressed it."""
         coding = choose_coding(accept_encoding)
         if coding is None:
             return response
@@ -126,7 +127,7 @@ class Compressor:
 
 
 def encode(response: Response, coding: bytes) -> Response:
-    """Compress a response. Its entity tag becomes weak: the bytes are others, the content is the same."""
+    """Compress a response. Its entity tag becomes weak, because the content is the same in other bytes."""
     body = _CODINGS[coding](response.body)
     if len(body) >= len(response.body):
         return response

@@ -1,7 +1,7 @@
-"""The control resources of subscriptions, and their collaborators (§6, §7).
+"""The control resources of subscriptions, imported when they are first needed (§6, §7).
 
-Signing and sending need libraries that most servers never use, so they are imported when the first subscription needs
-them. The import takes more than half a second, so a thread does it while the first request waits.
+Signing and sending need libraries that most servers never use. To import them takes more than half a second, so a
+thread does it while the first request waits.
 """
 
 import asyncio
@@ -31,19 +31,18 @@ MODULE = "everbrook.server.resources.subscriptions"
 
 
 def _import() -> None:
-    """Import the libraries of subscriptions, and load the certificate authorities that webhooks trust."""
+    """Import everything that subscriptions need, and read the certificate authorities that webhooks trust."""
     for name in ("everbrook.server.webhooks.secrets", "everbrook.server.webhooks.wakes", MODULE):
         import_module(name)
     import_module("everbrook.server.webhooks.delivery").system_tls()
 
 
 class Control:
-    """Runs subscriptions, and handles requests to their URLs."""
+    """The subscriptions of a server, and their resources."""
 
     def __init__(
         self, engine: Engine, settings: WebhookSettings, locator: Locator, on_delivery: OnDelivery | None = None
     ) -> None:
-        """Call `on_delivery` for every webhook that was sent."""
         self._engine = engine
         self._settings = settings
         self._locator = locator
@@ -51,7 +50,7 @@ class Control:
         self.subscriptions = Subscriptions(engine, self._deliver)
         self._importing: asyncio.Future[object] | None = None
         if self.subscriptions.exist:
-            # No request waits for the import at start-up, and the first wake may be due at once.
+            # At the start no request waits yet, and the first wake may be due at once.
             _import()
 
     @cached_property
@@ -95,11 +94,11 @@ class Control:
         self._resource.require_token(request, route)
 
     def rotate_keys(self) -> str:
-        """Sign webhooks with a new key from now on, and return its id."""
+        """Sign webhooks with a new key from now on. Gives its id."""
         return self._wakes.rotate_keys(self._settings.key_overlap_secs)
 
     async def close(self) -> None:
-        """Stop all timers, and cancel running deliveries."""
+        """Stop the timers of subscriptions, and cancel the deliveries that are under way."""
         self.subscriptions.close()
         if "_wakes" in self.__dict__:
             await self._wakes.close()

@@ -1,4 +1,4 @@
-"""Header lines that several answers share."""
+"""Header lines that several resources share."""
 
 from everbrook.protocol.lifetime import require_incarnation
 from everbrook.protocol.read import NO_STORE, Page
@@ -12,18 +12,18 @@ UP_TO_DATE = b"Stream-Up-To-Date: true\r\n"
 
 
 def no_content(common: bytes, rests_on: int = 0) -> Response:
-    """Answer that something was done of which nothing is to be told."""
+    """Answer with 204: the request was done, and there is nothing to report."""
     return Response(204, common + NO_STORE_LINE, b"", rests_on)
 
 
 def json_response(status: int, common: bytes, body: bytes, rests_on: int = 0) -> Response:
-    """Answer with a JSON document about the state of things."""
+    """Answer with a JSON document that no cache may keep."""
     lines = b"%bContent-Type: application/json\r\nCache-Control: %b\r\n" % (common, NO_STORE)
     return Response(status, lines, body, rests_on)
 
 
 def with_incarnation(request: Request, common: bytes, identity: Identity, epoch: int) -> bytes:
-    """Tell which of the streams that had this name an answer is about, if it is the one that is asked for."""
+    """Add the incarnation of the stream. Refuses a request that asks for another one."""
     expected = request.headers.get(b"stream-incarnation")
     if expected is not None:
         require_incarnation(expected, identity, epoch)
@@ -31,7 +31,7 @@ def with_incarnation(request: Request, common: bytes, identity: Identity, epoch:
 
 
 def kept_lines(head: Head) -> bytes:
-    """Tell what a stream has of its past, and what it keeps by itself (002 §2.4)."""
+    """Write what a stream retains, and its retention policy (002 §2.4)."""
     kept, retention = head.kept, head.identity.retention
     return b"%b%b%b" % (
         b"Stream-Earliest-Offset: %016d\r\n" % kept.earliest if kept.earliest else b"",
@@ -41,13 +41,13 @@ def kept_lines(head: Head) -> bytes:
 
 
 def producer_lines(producer: Producer) -> bytes:
-    """Tell how far a producer has come (§5.2.1), and its position if it has one."""
+    """Write how far a producer has come (§5.2.1), and its position if it has one."""
     lines = b"Producer-Epoch: %d\r\nProducer-Seq: %d\r\n" % (producer.epoch, producer.seq)
     return lines if producer.position is None else b"%bProducer-Position: %b\r\n" % (lines, producer.position)
 
 
 def page_lines(page: Page) -> bytes:
-    """Tell where a reader stands after a page (§5.6)."""
+    """Write where a reader is after a page (§5.6)."""
     return b"Stream-Next-Offset: %016d\r\n%b%b" % (
         page.end,
         UP_TO_DATE if page.up_to_date else b"",

@@ -29,18 +29,20 @@ Found = list[tuple[bytes, Head | None]]
 
 
 class Span(Struct, frozen=True, order=True):
-    """The names that begin with `start`, or with `exact` only the name `start`."""
+    """The names that begin with `start`, or only `start` itself if the span is `exact`."""
 
     start: bytes
     exact: bool = False
 
     def covers(self, name: bytes) -> bool:
-        """Tell whether the span contains a name."""
         return name == self.start if self.exact else name.startswith(self.start)
 
 
 def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
-    """Return the names that begin with `window` and are covered by a prefix. Prefixes match whole segments."""
+    """Give the spans that prefixes, in whole segments, cover of the names that begin with `window`, in their order.
+
+    Only these are ever scanned: a client that may read a few streams does not cause a scan of all of them.
+    """
     known = set(prefixes)
     if any(window.startswith(b"%b/" % prefix) for prefix in known):
         return (Span(window),)
@@ -50,8 +52,12 @@ def visible_spans(prefixes: Iterable[bytes], window: bytes) -> tuple[Span, ...]:
     return tuple(sorted(spans))
 
 
-class Gathering:
-    """Collects a page of streams whose names are in the ordered `spans` and after `after`."""
+class Collection:
+    """Collects a page of streams a few at a time, so that other requests need not wait for all of them.
+
+    If heads have to be read from the disk, a whole page may take longer than a live reader should wait. The names are
+    in `spans`, which are sorted, and follow `after`.
+    """
 
     def __init__(
         self,
@@ -69,13 +75,13 @@ class Gathering:
         self._found: Found = []
 
     def steps(self) -> Steps:
-        """Take a slice of names in each step, and yield the response at the end."""
+        """Find some streams in each step, and answer at the end."""
         while not self._take_slice():
             yield None
         yield self._render(self._found)
 
     def _take_slice(self) -> bool:
-        """Take a slice. Return whether the page is complete or the names are exhausted."""
+        """Find some more streams. Tells whether there are no others, or no others are wanted."""
         wanted = min(SLICE, self._limit - len(self._found))
         found, go_on_after = self._take_from(self._spans[-1], wanted)
         self._found += found
@@ -92,13 +98,13 @@ class Gathering:
             return self._engine.listing.scan(span.start, self._after, wanted)
         if self._after >= span.start:
             return [], None
-        # The name itself sorts before all longer names that begin with it.
+        # It is the first of all names that begin with it.
         found, _ = self._engine.listing.scan(span.start, b"", 1)
         return [(name, head) for name, head in found if name == span.start], None
 
 
 class Entry(Struct):
-    """A stream in a listing. A deleted stream has only its tail and incarnation, a damaged one only its name."""
+    """A stream in a listing. A deleted one has only its end, a damaged one only its name."""
 
     stream_id: str
     status: str
@@ -129,7 +135,7 @@ class Listing(Struct):
 
 
 class Window(Struct, frozen=True):
-    """The requested part of a listing."""
+    """The part of a listing that is asked for."""
 
     prefix: bytes
     after: bytes
@@ -145,13 +151,13 @@ def parse_window(query: bytes) -> Window:
         raise InvalidQuery(f"limit must be a number from 1 to {MAX_LIMIT}, got {limit}")
     changed_since = values.get(b"changed_since")
     if changed_since is not None and b"after" in values:
-        raise InvalidQuery("changed_since continues by its token: leave out after")
+        raise InvalidQuery("changed_since and after can't be combined: continue with the token of the last page")
     prefix, after = (require_utf8(key, values.get(key, b"")) for key in (b"prefix", b"after"))
     return Window(prefix, after, limit, changed_since)
 
 
 class ListingResource:
-    """The list of the streams of a surface."""
+    """The streams of a surface, page by page, or those that changed."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -167,19 +173,18 @@ class ListingResource:
         page = Listing(bucket_id, window.prefix.decode(), token=self._engine.recent_changes.token())
         if window.changed_since is not None:
             return _respond(common, self._moved(page, root, window, spans, window.changed_since))
-        # Two more than the limit: one shows that there is another page, and the registry, which is not listed, may be
-        # among them.
-        gathering = Gathering(
+        # One more tells whether there are more, and another one may be the registry, which is not listed.
+        collection = Collection(
             self._engine,
             spans,
             root + window.after,
             window.limit + 2,
             lambda found: self._page(common, page, root, window, found),
         )
-        return answer_in_slices(self._engine, root, gathering.steps(), lambda error: problem_response(error, common))
+        return answer_in_slices(self._engine, root, collection.steps(), lambda error: problem_response(error, common))
 
     def _moved(self, page: Listing, root: bytes, window: Window, spans: tuple[Span, ...], token: bytes) -> Listing:
-        # Two more than the limit, for the same reasons as in `read`.
+        # As above: one more tells whether there are more, and another one may be the registry.
         visible = spans[0].covers if len(spans) == 1 else lambda name: any(span.covers(name) for span in spans)
         moved = self._engine.recent_changes.since(token, root + window.prefix, window.limit + 2, visible)
         moved = [(change, its_token) for change, its_token in moved if change != REGISTRY]
@@ -237,7 +242,7 @@ class ListingResource:
 
 
 def _visible(request: Request, window: bytes) -> tuple[Span, ...]:
-    """Return the spans that the request may read. Raise a refusal if there are none."""
+    """Give the spans that the request may read. If there are none, it is refused."""
     if request.rights is None:
         return (Span(window),)
     spans = visible_spans(request.rights.readable(request), window)

@@ -62,14 +62,14 @@ class Reads:
         return self._catch_up(request, common, stream, query, page, now)
 
     def _read_bounded(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> Reply:
-        """Read from where the query's beginning is found, to where it ends, in the form that it asks for."""
+        """Read between the bounds of the query, in the form that it asks for."""
         if query.seeks:
             start = self._readers.begin(stream, query)
             common += b"Stream-Offset: %016d\r\n" % start
             query = replace(query, offset=start, at=None, last=None, skip=None, cached=False)
         if query.live is Live.SSE:
             return self._follow(request, common, stream, query)
-        # Frames are made of a whole page, and so is what a long-poll finds.
+        # Frames and the response of a long-poll are made of a whole page, which is in memory.
         held = query.frames or query.live is not None
         bound = self._readers.batch_bytes if held else self._max_page_bytes
         page = self._readers.page(stream, query.offset, query.until, min(bound, query.max_bytes or bound))
@@ -113,11 +113,10 @@ class Reads:
         return self._compressor.reply(response, accepted) if worth_compressing else response
 
     def _is_long(self, page: Page, query: ReadQuery) -> bool:
-        """Tell whether a page is sent part by part. Frames begin with where all messages end."""
+        """Tell whether a page is sent in pieces. Frames are not, because they begin with the ends of all messages."""
         return page.end - page.start > self._readers.batch_bytes and not query.frames
 
     def _body(self, stream: Stream, page: Page, query: ReadQuery) -> bytes:
-        """Give a page in the form that is asked for."""
         stored, identity = self._readers.read(stream, page), page.head.identity
         if not query.frames:
             return unpack(identity, stored)
@@ -125,9 +124,9 @@ class Reads:
         return frames.encode_frames(frames.frames_of(identity, page.start, messages.ends, messages.times, stored))
 
     def _is_private(self, request: Request) -> bool:
-        """What was asked for with credentials, of whatever kind, is for those who have them.
+        """Tell whether a response is only for the sender of the request, because that has credentials of any kind.
 
-        A proxy in front may have judged them, and taken them away, for a server that asks nobody anything.
+        The server may have no policy, while a proxy in front of it checks the credentials.
         """
         headers = request.headers
         return request.private or b"authorization" in headers or self._identity_header in headers
@@ -154,7 +153,7 @@ class Reads:
         return poll.nothing(page) if page.final else poll
 
     def _follow(self, request: Request, common: bytes, stream: Stream, query: ReadQuery) -> EventStream:
-        """Begin an event stream, where a reconnecting browser left off if it says so (§5.8)."""
+        """Begin an event stream, for a browser that reconnects at its `Last-Event-ID` (§5.8)."""
         request.operation = SSE
         last_event_id = request.headers.get(b"last-event-id")
         offset = parse_offset(last_event_id) if last_event_id else query.offset
@@ -163,17 +162,17 @@ class Reads:
 
 
 def _cache_policy(query: ReadQuery, page: Page, *, private: bool) -> CachePolicy:
-    """An answer that begins where its URL does not say must not be given to others who send the same URL."""
+    """Choose who may cache a page. If its URL does not say where it begins, nobody may."""
     if not query.cached or query.offset not in {page.start, Sentinel.BEGINNING}:
         return CachePolicy.NONE
     return CachePolicy.PRIVATE if private else CachePolicy.PUBLIC
 
 
 class LongPage(Streamed):
-    """An answer whose body is a page that is too long to be held as a whole."""
+    """A response whose body is a page that is too long to be held as a whole."""
 
     def __init__(self, engine: Engine, stream: Stream, page: Page, headers: bytes, coding: bytes | None) -> None:
-        """Answer with a page, compressed by a `coding` if it shrinks. `StreamDamaged` says that it can't begin."""
+        """Compress the page by `coding`, if it shrinks. Raises `StreamDamaged` if its beginning can't be read."""
         super().__init__(engine.faults)
         self._engine = engine
         self._stream = stream
@@ -183,7 +182,7 @@ class LongPage(Streamed):
         self._coding = coding
         self._offset = page.start
         self._began = False
-        # Damage that is found here is a refusal, or ends the page before it.
+        # Damage that is found here, before the head is sent, can still be refused, or end the page before it.
         self._first = self.next_piece()
 
     def next_piece(self) -> bytes:

@@ -1,4 +1,7 @@
-"""The snapshot resource: publishing, finding, reading and deleting a snapshot, and moving what is retained (002 §2)."""
+"""The snapshots of a stream: publishing, finding, reading and deleting them, and setting what is retained (002 §2).
+
+A snapshot is published in two steps: its bytes go to a blob while they arrive, then one change refers to the blob.
+"""
 
 import asyncio
 import logging
@@ -65,7 +68,7 @@ class Publication(Deferred):
         common: bytes,
         max_bytes: int,
     ) -> None:
-        """Publish what comes by `command`, if it has the SHA-256 and the stream the incarnation that were announced."""
+        """Publish by `command`, if the body has the announced SHA-256 and the stream the expected incarnation."""
         self._engine = engine
         self._upload = upload
         self._command = command
@@ -75,16 +78,16 @@ class Publication(Deferred):
         self.max_bytes = max_bytes
         self.on_bytes: Callable[[int], None] = lambda _: None
 
-    # While the body comes
+    # While the body arrives
 
     @property
     def congested(self) -> bool:
-        """Whether the disk does not keep up."""
+        """Whether the disk is slower than the client."""
         return self._upload.congested
 
     @property
     def on_relief(self) -> Callable[[], None]:
-        """Called when the disk has caught up."""
+        """The function to call when the disk has caught up."""
         return self._upload.on_relief or (lambda: None)
 
     @on_relief.setter
@@ -92,23 +95,23 @@ class Publication(Deferred):
         self._upload.on_relief = relieve
 
     def write(self, data: bytes) -> None:
-        """Take the next bytes, or raise why all of them are in vain. `on_bytes` is told of them either way."""
+        """Take the next bytes, or raise the refusal of the body. `on_bytes` is told of them in any case."""
         self.on_bytes(len(data))
         self._upload.write(data)
 
     def finish(self) -> "Publication":
-        """Give the answer: it comes when the snapshot is stored."""
+        """Give the response, which comes when the snapshot is stored."""
         return self
 
-    # When it is whole
+    # When the body is complete
 
     def start(self, exchange: Exchange) -> None:
-        """Wait until the bytes are durable."""
+        """Wait until the blob is durable."""
         self.exchange = exchange
         self._upload.finish(self._publish, self.abort)
 
     def _publish(self, failure: ProtocolError | None) -> None:
-        """Refer to what is stored, unless nobody waits for it any more."""
+        """Refer to the blob, unless nobody waits for the response any more."""
         if self.exchange is None:
             return
         try:
@@ -135,7 +138,7 @@ class Publication(Deferred):
         )
 
     def cancel(self) -> None:
-        """Take back what is not published yet."""
+        """Remove the blob, if it is not published yet."""
         super().cancel()
         self._upload.cancel()
 
@@ -163,7 +166,7 @@ class Download(Deferred):
     """
 
     def __init__(self, reader: BlobReader, response: Response, common: bytes, faults: Faults) -> None:
-        """Send the head `response`, and then as much as it says."""
+        """Send the head `response`, then as many bytes as it announces."""
         self._reader = reader
         self._response = response
         self._common = common
@@ -221,7 +224,7 @@ class Download(Deferred):
             exchange.finish()
 
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
-        """Say that the blob can't be read, or break off."""
+        """Refuse the request, or abort the response if it has begun."""
         logger.error("a snapshot could not be read: %s", error)
         self.cancel()
         if self._began:
@@ -246,7 +249,6 @@ class SnapshotResource:
     """The snapshots of a stream, and what the stream retains."""
 
     def __init__(self, engine: Engine, settings: Settings, location: Locate) -> None:
-        """Give locations as `location` builds them from a request and a path."""
         self._engine = engine
         self._max_bytes = settings.limits.max_snapshot_bytes
         self._location = location
@@ -346,13 +348,13 @@ def _lines(head: Head, snapshot: Snapshot, kept: bytes) -> bytes:
 
 
 def _declared_bytes(headers: dict[bytes, bytes]) -> int:
-    """Give how long the body says that it is. One that does not say is looked at as it comes."""
+    """Give the declared length of the body, 0 if there is none: then it is checked while it arrives."""
     length = headers.get(b"content-length", b"")
     return int(length) if length.isdigit() else 0
 
 
 def _parse_issued(segment: bytes) -> int:
-    """Read the segment of a URL that says where a stream is to begin (002 §2.2, §5)."""
+    """Read the segment of a URL that says where a stream shall begin (002 §2.2, §5)."""
     offset = parse_offset(unquote_to_bytes(segment))
     if isinstance(offset, Sentinel):
         raise InvalidOffset(f"the offset must be one that this server issued, got {quoted(segment)}")
@@ -360,7 +362,7 @@ def _parse_issued(segment: bytes) -> int:
 
 
 def _parse_named(segment: bytes) -> int:
-    """Read the segment of a URL that names a snapshot. There is none at `-1` and `now`, nor at what is no offset."""
+    """Read the segment of a URL that names a snapshot. None is named by `-1`, `now` or an invalid offset."""
     with suppress(InvalidOffset):
         offset = parse_offset(unquote_to_bytes(segment))
         if not isinstance(offset, Sentinel):
@@ -369,7 +371,7 @@ def _parse_named(segment: bytes) -> int:
 
 
 def _parse_precondition(headers: dict[bytes, bytes]) -> bytes | None:
-    """Read which snapshot is to be replaced: the one of `If-Match`, or none with `If-None-Match: *` (RFC 9110 §13)."""
+    """Read which snapshot to replace: the one of `If-Match`, or none with `If-None-Match: *` (RFC 9110 §13)."""
     if_match, if_none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
     if if_none_match is not None and (if_none_match != b"*" or if_match is not None):
         raise InvalidHeader(f"If-None-Match must be *, without If-Match, got {quoted(if_none_match)}")

@@ -47,7 +47,7 @@ from everbrook.server.routes import Route
 from everbrook.settings import Settings, TtlRule
 
 UNSPLIT = Split()
-"""The result for a large body that is not a large batch."""
+"""Null object for a large body that is not a large batch."""
 MAX_PLACES = 3
 """How often the ends of a large batch are computed in slices: small appends may move the tail meanwhile."""
 
@@ -59,7 +59,7 @@ MAX_LISTED_PRODUCERS = 1000
 
 
 class StreamResource:
-    """The methods of a stream's URL."""
+    """A stream: its changes and its metadata. `Reads` answers its reads."""
 
     def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
         self._engine = engine
@@ -72,7 +72,7 @@ class StreamResource:
         self._reads = Reads(engine, settings)
 
     def _answer_large(self, request: Request, common: bytes, method: Callable[[Request, bytes, Split], Reply]) -> Reply:
-        """If the body is a large batch, split it, and call a method with it when its bucket has capacity."""
+        """Split the body if it is a large batch, and answer the request by `method` when its bucket has room."""
         name, body = _writable(request), request.body
 
         def steps() -> Steps:
@@ -90,7 +90,7 @@ class StreamResource:
                         reply = method(request, common, split)
                     except Unplaced as unplaced:
                         yield from split.place(unplaced.tail)
-                assert isinstance(reply, Response)  # noqa: S101 - what was prepared is answered at once
+                assert isinstance(reply, Response)  # noqa: S101 - a request that is split is answered at once
                 self._large_changes.note(name, size)
             yield reply
 
@@ -204,7 +204,7 @@ class StreamResource:
             return Response(200, b"".join(lines))
         if producer := stream.producer(producer_id):
             lines.append(producer_lines(producer))
-        # A producer must not resume from a position that a crash could revoke, so wait until it is durable.
+        # A producer must not resume from a position that a crash may still undo.
         return Response(200, b"".join(lines), rests_on=self._engine.last_change)
 
     def read(self, request: Request, common: bytes) -> Reply:
@@ -217,7 +217,7 @@ class StreamResource:
         try:
             return self._reads.read(request, common, name)
         except StreamDamaged:
-            # The damage is known now. What lies before it can be read.
+            # The damage is known now, and what is stored before it can be read.
             return self._reads.read(request, common, name)
 
 
@@ -231,7 +231,7 @@ def _writable(request: Request) -> bytes:
 
 
 def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
-    """Return the append with its producer's position and the position from which the producer resumes."""
+    """Add the position of the producer, and the one that it resumes from."""
     if command.claim is None:
         raise InvalidHeader("Producer-Position and Producer-Resumes-From need Producer-Id, -Epoch and -Seq")
     position = parse_position(headers.get(b"producer-position"))
@@ -240,7 +240,7 @@ def _positioned(command: Append, headers: Mapping[bytes, bytes]) -> Append:
 
 
 def _closes(headers: dict[bytes, bytes]) -> bool:
-    """Tell whether `Stream-Closed` is `true`, in any case; any other value counts as absent (§4.1)."""
+    """Tell whether `Stream-Closed` is `true`, in upper or lower case. Any other value is ignored (§4.1)."""
     value = headers.get(b"stream-closed")
     return value is not None and value.lower() == b"true"
 
@@ -257,7 +257,7 @@ def _parse_fork(request: Request, roots: StreamRoots) -> ForkFrom | None:
     if skipped and offset is None:
         raise InvalidHeader("Stream-Fork-Sub-Offset needs Stream-Fork-Offset, the anchor from which it counts")
     if name == REGISTRY:
-        raise InvalidHeader("the server replaces the registry now and then, so it can't be forked")
+        raise InvalidHeader("the registry can't be forked, because the server replaces it now and then")
     return ForkFrom(
         name,
         None if offset is None else parse_fork_offset(offset),

@@ -28,24 +28,23 @@ Method = Callable[[Request, bytes, Route], Reply]
 
 JWKS_MAX_AGE_SECS = 300
 
-# A list tells of at most so many subscriptions.
-MAX_TOLD = 1000
+MAX_LISTED = 1000
 
 
 class StreamsBody(Struct):
-    """What links streams (§6.4)."""
+    """The body of a request that links streams (§6.4)."""
 
     streams: list[str]
 
 
 class ClaimBody(Struct):
-    """What claims (§7.2)."""
+    """The body of a claim (§7.2)."""
 
     worker: str
 
 
 class AckBody(Struct):
-    """One ack."""
+    """An ack in the body of a report."""
 
     offset: str
     stream: str | None = None
@@ -53,7 +52,7 @@ class AckBody(Struct):
 
 
 class ReportBody(Struct):
-    """What a callback, an ack or a release says (§7.1, §7.2)."""
+    """The body of a callback, an ack or a release (§7.1, §7.2)."""
 
     wake_id: str
     generation: int
@@ -62,7 +61,7 @@ class ReportBody(Struct):
 
 
 class Summary(Struct):
-    """A subscription in a list. `acked_offset` is of the stream that was asked for."""
+    """A subscription in a list. `acked_offset` is that of the stream in the query."""
 
     subscription_id: str
     type: str
@@ -75,7 +74,7 @@ class Summary(Struct):
 
 
 class ErrorInfo(Struct, omit_defaults=True):
-    """What went wrong, as the specification writes it (§7)."""
+    """A refusal in the form of the specification (§7)."""
 
     code: str
     message: str
@@ -84,7 +83,7 @@ class ErrorInfo(Struct, omit_defaults=True):
 
 
 class ErrorBody(Struct):
-    """The body of a refusal."""
+    """The body of a refusal (§7)."""
 
     error: ErrorInfo
 
@@ -107,7 +106,7 @@ def _decode(body: bytes, kind: type[Body]) -> Body:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest(f"the body is not as expected: {error}") from None
+        raise InvalidRequest(f"the body is not the expected JSON: {error}") from None
 
 
 def _bearer(request: Request) -> str:
@@ -118,7 +117,7 @@ def _bearer(request: Request) -> str:
 
 
 class SubscriptionResource:
-    """What can be done to a subscription's URLs."""
+    """The resources of subscriptions."""
 
     def __init__(
         self, engine: Engine, subscriptions: Subscriptions, wakes: Wakes, *, allow_loopback_http: bool
@@ -129,7 +128,7 @@ class SubscriptionResource:
         self._allow_loopback_http = allow_loopback_http
 
     def handle(self, request: Request, common: bytes, route: Route, handler: str) -> Reply:
-        """Answer a request by one of the methods below; what is refused has the form of the specification (§7)."""
+        """Answer a request by one of the methods below. Refusals have the form of the specification (§7)."""
         try:
             if route.bucket_id is not None and not _hides_bucket(request, route):
                 self._engine.buckets.find(route.bucket_id)
@@ -153,7 +152,7 @@ class SubscriptionResource:
             while backfill and not backfill.step():
                 yield None
             if route.bucket_id is not None:
-                # It may have been deleted meanwhile.
+                # The bucket may have been deleted meanwhile.
                 self._engine.buckets.find(route.bucket_id)
             subscription, new = self._subscriptions.subscribe(route.root, _id(route), base_url, config, backfill)
         finally:
@@ -162,7 +161,7 @@ class SubscriptionResource:
         yield from self._describing(201 if new else 200, common, subscription)
 
     def _loading(self, root: bytes, paths: Sequence[str]) -> Steps:
-        """Bring streams into memory that a decision will look at all at once."""
+        """Load streams into memory in slices, because the decision will need all of them in one turn."""
         for start in range(0, len(paths), SLICE):
             for path in paths[start : start + SLICE]:
                 self._engine.exists(root + path.encode())
@@ -195,7 +194,7 @@ class SubscriptionResource:
             found = self._subscriptions.below(route.root)
         else:
             found = self._subscriptions.woken_by(route.root + stream)
-        told = [self._summary(subscription, stream) for subscription in found[:MAX_TOLD]]
+        told = [self._summary(subscription, stream) for subscription in found[:MAX_LISTED]]
         return _json(200, common, {"subscription_count": len(found), "subscriptions": told}, self._engine.last_change)
 
     def _summary(self, subscription: Subscription, stream: bytes | None) -> Summary:
@@ -266,7 +265,7 @@ class SubscriptionResource:
         return no_content(common, self._engine.last_change)
 
     def _fenced(self, request: Request, route: Route, *, pull: bool) -> WakeReport:
-        """Read what a worker says, if its token is for the subscription and of the same generation (§7.3)."""
+        """Read the report of a worker, if its token is for the subscription and of the same generation (§7.3)."""
         token = self.require_token(request, route)
         body = _decode(request.body, ReportBody)
         subscription = self._subscriptions.find(route.root, _id(route))
@@ -276,8 +275,10 @@ class SubscriptionResource:
         return WakeReport(body.wake_id, body.generation, acks, body.done)
 
     def require_token(self, request: Request, route: Route) -> str:
-        """Give the token of a report, or refuse it. Who has none learns nothing, not even which subscriptions are
-        there: these resources are open to everybody (§12.9).
+        """Give the token of a report, or refuse the report.
+
+        These resources are open to everybody: a client without a token must not even learn which subscriptions exist
+        (§12.9).
         """
         token = _bearer(request)
         self._wakes.require_named(token, route.root, _id(route))
@@ -293,14 +294,14 @@ class SubscriptionResource:
 
 
 def _hides_bucket(request: Request, route: Route) -> bool:
-    """Tell whether a resource is open to those who must not find out by it which buckets are there."""
+    """Tell whether a resource is open to clients that must not find out which buckets exist."""
     return route.resource in REPORTS or (route.resource is Resource.JWKS and request.rights is not None)
 
 
 def _require_kind(subscription: Subscription, *, pull: bool) -> None:
     if subscription.pull is not pull:
         kind = "pull-wake" if subscription.pull else "webhook"
-        raise InvalidRequest(f"a {kind} subscription does not take this request")
+        raise InvalidRequest(f"the reports of a {kind} subscription have another URL")
 
 
 def _id(route: Route) -> str:

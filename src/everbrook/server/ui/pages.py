@@ -1,7 +1,7 @@
-"""The files of the web page, as they are in the package: compressed once, checked by their ETags, and fenced in.
+"""The files of the web page: from the package, compressed once, with ETags and a content security policy.
 
-The rule of the fence: scripts and styles come from here, requests go to this server and to those that the settings
-name, and nothing else is loaded.
+The policy allows scripts and styles from this server, requests to it and to the servers that the settings name, and
+nothing else.
 """
 
 import gzip
@@ -42,9 +42,9 @@ class Pages:
     """Answers requests for the page."""
 
     def __init__(self, connect_origins: str = "") -> None:
-        """Take the origins, beside this one, that the page may ask."""
+        """`connect_origins` are the other servers that the page may send requests to."""
         # No Cross-Origin-Opener-Policy: it costs the browser another process, a quarter of the time to the first view.
-        # Who opens this page can but point its window elsewhere: it has no frames, and hears no messages.
+        # A page that opens this one can only navigate its window: there are no frames and no message handlers.
         self._headers = (
             b"X-Content-Type-Options: nosniff\r\n"
             b"Referrer-Policy: no-referrer\r\n"
@@ -62,7 +62,7 @@ class Pages:
         if request.method not in READING:
             raise refuse_method(request.method, b"GET, HEAD")
         if request.path == PAGE:
-            # What the page names is below it, wherever that is mounted.
+            # The page refers to its files relatively, wherever it is mounted, so its URL must end with a slash.
             return Response(308, b"Location: ui/\r\nCache-Control: no-cache\r\n")
         file = self._files.get(request.path[len(PAGE) + 1 :] or INDEX)
         if file is None:
