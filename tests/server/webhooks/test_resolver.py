@@ -65,7 +65,7 @@ def test_a_name_that_can_be_none_is_an_os_error() -> None:
     async def main() -> None:
         await SystemResolver(1)("a" * 64 + ".example", 80)
 
-    with pytest.raises(OSError, match="is no host name"):
+    with pytest.raises(OSError, match="is not a host name"):
         run(main())
 
 

@@ -1,6 +1,7 @@
-"""One application for an ASGI server: what it calls, and what it is answered with.
+"""The ASGI transport: adapts the application to the calls of an ASGI server.
 
-Everything starts with the lifespan of the server, or with the first request where there is none, and ends once.
+The application starts with the lifespan of the server, or with the first request if there is no lifespan, and is closed
+once.
 """
 
 import asyncio
@@ -49,14 +50,14 @@ class AsgiApplication:
         open_storage: Callable[[Settings], Storage] = open_storage,
         tuning: ServerTuning = DEFAULT_TUNING,
     ) -> None:
-        """Open the storage by `open_storage` at each start: with a lifespan, or with the first request after one."""
+        """`open_storage` is called at each start: with a lifespan, or with the first request after one."""
         self._settings = settings
         self._open_storage = open_storage
         self._tuning = tuning
         self.application: Application | None = None
         """The running application: None before it starts, and after it has stopped."""
         self.exchanges: dict[Deferred, AsgiExchange] = {}
-        """The exchanges whose deferred answers are under way."""
+        """The exchanges of deferred responses that are under way."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -64,13 +65,13 @@ class AsgiApplication:
         elif scope["type"] == "lifespan":
             await self._live_through(receive, send)
         else:
-            # A web socket: decline it, which the client sees as a 403.
+            # A web socket is declined, which the client sees as a 403.
             await receive()
             await send({"type": "websocket.close"})
 
     @asynccontextmanager
     async def lifespan(self, _outer: object = None) -> AsyncIterator[None]:
-        """Run the engine for as long as the context lasts."""
+        """Run the application while the context lasts."""
         await self._start().begin()
         try:
             yield
@@ -131,7 +132,7 @@ class AsgiApplication:
             application.concurrency.end_reading(place)
 
     async def _reply(self, application: Application, request: Request, scope: Scope, receive: Receive) -> Reply | None:
-        """Read the body and give the reply, or None if the client went away before the request was whole."""
+        """Read the body and give the reply, or None if the client left before the request was complete."""
         upload: Upload | None = None
         try:
             require_host(request.headers.get(b"host", b""))
@@ -150,7 +151,7 @@ class AsgiApplication:
         pieces: list[bytes] = []
         async for piece in body:
             pieces.append(piece)
-            # A head of HTTP/2 need not say that a body follows, nor how large it is.
+            # In HTTP/2 a head need not announce a body, nor its length.
             if body.size > JUDGED_BYTES and not request.admitted and _is_judged(application, request):
                 application.receive(request)
         if not body.whole:
@@ -162,30 +163,30 @@ class AsgiApplication:
         return reply
 
     def survey(self) -> TransportSurvey:
-        """Tell of the answers that are being given. The connections are those of the server below."""
+        """Count the responses that are under way. The connections belong to the ASGI server."""
         survey = TransportSurvey()
         survey.note_answers((deferred, exchange.request) for deferred, exchange in self.exchanges.items())
         return survey
 
 
 def _is_judged(application: Application, request: Request) -> bool:
-    """Tell whether more than a little of a request's body is taken only if its head is welcome."""
+    """Tell whether the gates must admit the head of a request before a large body is taken."""
     return application.judges_heads or SUBSCRIPTIONS in request.path
 
 
 def _refusal(application: Application, error: ProtocolError, request: Request, scope: Scope) -> Response:
-    """Answer a request whose body is not read to its end."""
+    """Refuse a request whose body is not read to its end."""
     response = application.refuse(error, request.headers, request)
     if not isinstance(error, PayloadTooLarge):
         response.rests_on = application.engine.last_change
     if b"expect" in request.headers and scope.get("http_version") == "1.1":
-        # The client may never send the body that it was not asked for.
+        # The client may wait for `100 Continue`, and never send the body.
         response.headers += b"Connection: close\r\n"
     return response
 
 
 def read_head(scope: Scope) -> Request:
-    """Give the request without its body."""
+    """Read the head of a request from its scope."""
     headers: dict[bytes, bytes] = {}
     for name, sent in scope["headers"]:
         value = sent.strip(b" \t")
@@ -205,10 +206,10 @@ def read_head(scope: Scope) -> Request:
 
 
 def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
-    """Give who is at the other end.
+    """Read the other end of the connection.
 
-    Some servers put the address that a header names in the place of the connection's (uvicorn does so by default), so
-    one that such a header has may be anybody's word.
+    Some servers replace its address by the one in a header (uvicorn does so by default). So an address that is in such
+    a header may have been chosen by the client.
     """
     if not scope.get("client"):
         return NOBODY
@@ -218,12 +219,10 @@ def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
 
 
 class BodyReader:
-    """Gives the pieces of a body as they come, `size` bytes so far. It is `whole` unless the client went away in the
-    middle.
-    """
+    """The pieces of a body as they arrive. `size` counts the bytes so far; it is `whole` when all have arrived."""
 
     def __init__(self, request: Request, receive: Receive, max_bytes: int) -> None:
-        """Refuse a body that says itself that it is too large."""
+        """Refuse a body whose declared length is too large."""
         self._receive = receive
         self._max_bytes = max_bytes
         self.size = 0
@@ -250,7 +249,7 @@ class BodyReader:
 
 
 async def stream_body(request: Request, receive: Receive, upload: Upload) -> Reply | None:
-    """Pass the body on as it comes, no faster than it is taken."""
+    """Pass the body on while it arrives, no faster than it is stored."""
     relieved = asyncio.Event()
     upload.on_relief = relieved.set
     try:

@@ -23,7 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 async def settled(application: Application, response: Response, request: Request) -> Response:
-    """Wait until what the response rests on is durable."""
+    """Wait until the change that a response rests on is durable. Gives a refusal if that has failed."""
     engine = application.engine
     if response.rests_on <= engine.durable_change:
         return response
@@ -59,11 +59,11 @@ def _unframed(data: bytes) -> bytes:
 
 
 class ResponseAborted(Exception):
-    """A streamed response ended before it was whole. ASGI has no other way to say so than to fail."""
+    """A streamed response ended before it was complete. In ASGI only an exception can say so."""
 
 
 class AsgiExchange:
-    """The `Exchange` of one deferred answer: what is written is queued, and the request's task sends it."""
+    """The `Exchange` of one deferred response: what is written is queued, and the task of the request sends it."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class AsgiExchange:
         answered: Answered | None,
         tuning: ExchangeTuning,
     ) -> None:
-        """Answer by `send`, and tell `answered` of it; a whole answer to HEAD goes without its body."""
+        """Respond by `send`, and tell `answered` of it. The body of a response to HEAD is left out."""
         self._deferred = deferred
         self._send = send
         self._slow_reader_timeout_secs = slow_reader_timeout_secs
@@ -91,41 +91,36 @@ class AsgiExchange:
 
     @property
     def congested(self) -> bool:
-        """Whether more is queued than the server below takes off. Whoever is told so is called when it is over."""
+        """Whether the ASGI server takes pieces too slowly. If so, `resume` is called when that is over."""
         self._stalled = self.queued_bytes >= self._max_queued_bytes
         return self._stalled
 
     def respond(self, response: Response) -> None:
-        """Answer with a whole response."""
         self._pieces.put_nowait(response)
 
     def begin(self, response: Response) -> None:
-        """Send the head of a streamed response."""
         self._streaming = True
         self._pieces.put_nowait(response)
 
     def write(self, framed: bytes) -> None:
-        """Send a piece of the body."""
         self.queued_bytes += len(framed)
         self._pieces.put_nowait(framed)
 
     def finish(self) -> None:
-        """End a streamed response."""
         self._pieces.put_nowait(None)
 
     def abort(self) -> None:
-        """End a streamed response so that the client sees that it is not whole."""
         self._pieces.put_nowait(ResponseAborted("the response could not be completed"))
 
     async def run(self, receive: Receive) -> None:
-        """Give the answer, or stop when the client goes."""
+        """Give the response, or stop when the client leaves."""
         self._deferred.start(self)
         sending = asyncio.ensure_future(self._send_pieces())
         leaving = asyncio.ensure_future(_disconnected(receive))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # The server below is stopping: let the reader have its last event and a proper end.
+            # The ASGI server is stopping: the reader shall still get its last event and a proper end.
             self._deferred.shut_down()
             await asyncio.wait((sending,), timeout=self._last_words_secs)
             raise
@@ -134,7 +129,7 @@ class AsgiExchange:
             leaving.cancel()
             sending.cancel()
         if sending.done():
-            # A reader that took nothing for too long is left: ASGI has no other way to end its answer.
+            # A timeout means that the client took nothing for too long. The task just ends: ASGI can't abort.
             with contextlib.suppress(TimeoutError):
                 sending.result()
 

@@ -1,4 +1,4 @@
-"""Acceptors: how connections are taken from the sockets that listen.
+"""Acceptors: how connections are accepted from the listening sockets.
 
 Plain connections are accepted by the event loop, one per turn, and `PlainAcceptor` takes the others that wait. TLS
 connections are all accepted by `TlsAcceptor`, which bounds their handshakes.
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class PlainAcceptor:
-    """Accepts what else waits in the backlog of a socket when the event loop has accepted one connection.
+    """Accepts the other connections in the backlog of a socket when the event loop has accepted one.
 
-    Under load a turn of the loop is long: without this, a new client would wait a turn for each one before it.
+    Under load a turn of the loop is long: otherwise a new client would wait a turn for each client before it.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PlainAcceptor:
             each.settimeout(0)
 
     def schedule(self) -> None:
-        """Accept in the next turn of the loop what waits, because a connection has come."""
+        """Accept the waiting connections in the next turn, because one has arrived."""
         if self._sockets and not self._scheduled:
             self._scheduled = True
             self._faults.soon(Callback.ACCEPT, self._accept, failed=self._unschedule)
@@ -55,7 +55,7 @@ class PlainAcceptor:
     def _accept(self) -> None:
         self._scheduled = False
         for listening in self._sockets:
-            # The event loop finds the same error, and handles it.
+            # The event loop gets the same error, and handles it.
             with contextlib.suppress(OSError):
                 for _ in range(self._at_once):
                     self._take(listening.accept()[0])
@@ -74,7 +74,6 @@ class PlainAcceptor:
             await self._loop.connect_accepted_socket(self._connect, connection)
 
     def close(self) -> None:
-        """Accept no more."""
         for each in self._sockets:
             each.close()
         self._sockets = []
@@ -114,7 +113,6 @@ class TlsAcceptor:
         return len(self._under_way)
 
     def close(self) -> None:
-        """Accept no more."""
         for each in self.sockets:
             self._loop.remove_reader(each)
             each.close()

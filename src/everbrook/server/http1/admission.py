@@ -16,7 +16,7 @@ from everbrook.server.limits.overload import Admission, wait_secs
 if TYPE_CHECKING:
     from everbrook.server.http1.connection import Connection
 
-MESSAGE = "more is asked of the server than it can do"
+MESSAGE = "the server is overloaded"
 
 
 class AdmissionControl:

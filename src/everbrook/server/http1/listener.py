@@ -20,7 +20,7 @@ from everbrook.server.tls import Certificates
 
 
 def certificates_of(application: Application) -> Certificates | None:
-    """Load the certificates if TLS is configured, and have them reloaded with everything else."""
+    """Load the certificates if TLS is configured, and reload them with the other files."""
     if not application.settings.tls.configured:
         return None
     certificates = Certificates(application.settings.tls, application.tuning.listener.certificate_secs)
@@ -237,7 +237,7 @@ class Listener:
         return listening, [each for connection in self.connections if (each := connection.left()) is not None]
 
     async def _until_encrypted(self, timeout_secs: float) -> None:
-        """Wait for the handshakes that are under way: their clients should see a proper end of the connection."""
+        """Wait for handshakes that are under way, so that their clients see a proper end of the connection."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
             if not self.handshakes:
@@ -247,7 +247,7 @@ class Listener:
             server.drop()
 
     async def _until_settled(self, connections: AbstractSet[Connection], timeout_secs: float) -> None:
-        """Have connections leave, and wait until they have settled."""
+        """Tell connections to leave, and wait until they have settled."""
         deadline = self.loop.time() + timeout_secs
         while self.loop.time() < deadline:
             for connection in tuple(connections):

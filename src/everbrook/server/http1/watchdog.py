@@ -120,9 +120,7 @@ class Watchdog:
 
     def _refuse_body(self) -> None:
         if self._connection.parser.receiving and self._connection.state < REFUSED:
-            self._connection.refuse(
-                Overloaded("the server buffers as much of requests and responses as limits.max_buffered_bytes allows")
-            )
+            self._connection.refuse(Overloaded("the server holds as many bytes of requests and responses as it may"))
             self.set_buffered(0)
 
     def drop(self) -> None:

@@ -22,13 +22,13 @@ PROCESS_METRICS = {
     "process_open_fds": "Open files and connections.",
     "process_max_fds": "How many may be open.",
 }
-"""What the Prometheus library tells of the process, where the system has `/proc`."""
+"""The metrics of the process, which the Prometheus library adds if the system has `/proc`."""
 PAGE = Path("docs/observability.md")
 _TABLE = re.compile(r"(?<=<!-- metrics: begin -->\n).*(?=<!-- metrics: end -->)", re.DOTALL)
 
 
 class Kind(StrEnum):
-    """What can be done with a metric."""
+    """The kinds of metrics."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -36,7 +36,7 @@ class Kind(StrEnum):
 
 
 class Metric(Struct, frozen=True):
-    """One metric. `name` is as Prometheus stores it, without what a histogram adds."""
+    """One metric. `name` is as Prometheus stores it, without the suffixes of a histogram."""
 
     name: str
     kind: Kind
@@ -129,7 +129,6 @@ METRICS = {metric.name: metric for metric in _METRICS}
 
 
 def format_table() -> str:
-    """Write a row for each metric."""
     return "\n" + "\n".join(_lines()) + "\n\n"
 
 
@@ -144,12 +143,12 @@ def _lines() -> Iterator[str]:
 
 
 def render_page(page: str) -> str:
-    """Give the page with its table brought up to date."""
+    """Give the page with its table replaced."""
     return _TABLE.sub(lambda _: format_table(), page)
 
 
 def write() -> None:
-    """Bring the page of the current folder up to date."""
+    """Rewrite the page in the current folder."""
     PAGE.write_text(render_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""The collector: reads the plain numbers of all parts when somebody asks for metrics, and at no other time."""
+"""The resource `/metrics`: reads the numbers of all parts when metrics are requested, and at no other time."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ MAX_FILES = 200_000
 
 
 def family(name: str, samples: Iterable[Sample]) -> Family:
-    """Give a counter or a gauge of the catalogue with its values."""
+    """Make a counter or a gauge of the catalogue."""
     metric = METRICS[name]
     kind = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
     filled = kind(name, metric.words, labels=metric.labels)
@@ -47,12 +47,12 @@ def family(name: str, samples: Iterable[Sample]) -> Family:
 
 
 def single(name: str, value: float | None) -> Family:
-    """Give one value without labels; none if it is not known."""
+    """Make a metric with one value, or none if it is not known."""
     return family(name, [] if value is None else [((), value)])
 
 
 def histogram(name: str, by_labels: Iterable[tuple[Sequence[str], Histogram]]) -> Family:
-    """Give histograms of the catalogue. What we count apart Prometheus wants added up."""
+    """Make a histogram of the catalogue. Prometheus wants cumulative counts."""
     metric = METRICS[name]
     filled = HistogramMetricFamily(name, metric.words, labels=metric.labels)
     for labels, values in by_labels:
@@ -65,7 +65,7 @@ def histogram(name: str, by_labels: Iterable[tuple[Sequence[str], Histogram]]) -
 
 
 class ServerCollector(Collector):
-    """All metrics of one server."""
+    """The metrics of one server."""
 
     def __init__(
         self, engine: Engine, subscriptions: Subscriptions, observer: Observer, lag: LoopLag, settings: Settings
@@ -78,7 +78,6 @@ class ServerCollector(Collector):
         self._disk = DiskUse(settings.storage, engine.faults)
 
     def collect(self) -> Iterator[Family]:
-        """Read everything."""
         engine = self._engine.inspect()
         yield family("everbrook_info", [((version("everbrook"), self._storage_mode), 1)])
         yield from _of_requests(self._observer.tallies.all())
@@ -171,7 +170,7 @@ def _of_checkpoints(engine: EngineStats) -> Iterator[Family]:
 
 
 class MetricsResource:
-    """Answers who asks for metrics."""
+    """The metrics, in the text format of Prometheus or as OpenMetrics."""
 
     def __init__(self, engine: Engine, subscriptions: Subscriptions, observer: Observer, settings: Settings) -> None:
         self._lag = LoopLag(asyncio.get_running_loop(), engine.faults)
@@ -181,7 +180,6 @@ class MetricsResource:
         self._lag.start()
 
     def read(self, request: Request, common: bytes) -> Response:
-        """Write all metrics as they are now."""
         if request.method not in READING:
             raise refuse_method(request.method, b"GET, HEAD")
         encode, content_type = _encoder_for(request.headers.get(b"accept", b"").decode("latin-1"))
@@ -189,20 +187,23 @@ class MetricsResource:
         return Response(200, lines, encode(self._registry))
 
     def stop(self) -> None:
-        """Measure no more."""
         self._lag.stop()
 
 
 def _encoder_for(accept: str) -> tuple[Callable[[Collector], bytes], str]:
-    """Choose a format. Who asks for a version that is no number gets what is given to who asks for nothing."""
+    """Choose a format. An invalid version in `Accept` gets the default."""
     try:
         return choose_encoder(accept)
-    except (TypeError, ValueError):  # it compares a word with a number
+    except (TypeError, ValueError):  # the library compares the version with a number
         return choose_encoder("")
 
 
 class DiskUse:
-    """The disk that the streams of a durable mode are on."""
+    """The disk that holds the streams, in a durable mode.
+
+    Its free space is asked of the file system at once. The used space is summed up in a thread, because a folder may
+    contain many files, and at most once a minute. With too many files it is unknown.
+    """
 
     def __init__(self, settings: StorageSettings, faults: Faults) -> None:
         self._faults = faults
@@ -212,7 +213,7 @@ class DiskUse:
         self.used_bytes: int | None = None
 
     def free_and_size(self) -> tuple[int, int] | None:
-        """Give the bytes that are left, and those that the disk has in all."""
+        """Give the free bytes and the size of the disk."""
         try:
             usage = shutil.disk_usage(self._folder) if self._folder else None
         except OSError:
@@ -220,7 +221,7 @@ class DiskUse:
         return (usage.free, usage.total) if usage else None
 
     def look(self) -> None:
-        """Sum up in a thread what is taken, unless that was done not long ago."""
+        """Sum up the used space in a thread, unless that was done recently."""
         if self._folder is None or self._summing or 0 < monotonic() - self._summed_at < MAX_AGE_SECS:
             return
         self._summing = asyncio.get_running_loop().run_in_executor(None, used_bytes_of, self._folder)
@@ -237,7 +238,7 @@ class DiskUse:
 
 
 def used_bytes_of(folder: Path) -> int | None:
-    """Sum up what the files below a folder take on the disk. None if they are too many."""
+    """Sum up the disk space of the files below a folder. None if they are too many."""
     total = files = 0
     for path, _, names in os.walk(folder):
         files += len(names)
@@ -249,7 +250,7 @@ def used_bytes_of(folder: Path) -> int | None:
 
 
 def _blocks_bytes(path: Path) -> int:
-    """Count what a file takes, which is less than its length where it has holes. One that is gone takes nothing."""
+    """Give the disk space of a file, which is less than its length if it has holes; 0 if it is gone."""
     try:
         return path.stat().st_blocks * 512
     except OSError:

@@ -118,7 +118,7 @@ class Bootstrap(Streamed):
         return multipart.parts(self._head.identity, self._message_head, page.start, ends, stored)
 
     def _set_pace(self, messages: int) -> None:
-        """Make small pieces of small messages, because each message becomes a part, and large ones of large messages."""
+        """Make small pieces of small messages, as each message becomes a part, and large ones of large messages."""
         if messages > MAX_PIECE_MESSAGES:
             self._piece_bytes = max(MIN_PIECE_BYTES, self._piece_bytes // 2)
         elif messages < MAX_PIECE_MESSAGES // 4:

@@ -35,7 +35,13 @@ Sign = Callable[[bytes], str]
 
 
 class Slots:
-    """A number of slots. Buckets that wait for one take turns."""
+    """A number of slots. Buckets that wait for one take turns.
+
+    A quarter of the slots is kept for buckets that hold none. For the others the rule is that of dynamic thresholds: a
+    bucket takes another slot only while it holds fewer than are free. One bucket gets at most half of them, the next
+    one half of the rest. So a few buckets that keep theirs for long leave some to others, and it takes many to hold
+    all.
+    """
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -45,7 +51,7 @@ class Slots:
 
     @asynccontextmanager
     async def of(self, bucket: str) -> AsyncIterator[None]:
-        """Hold a slot for a bucket, as soon as it is its turn."""
+        """Hold a slot for a bucket, as soon as it has its turn."""
         if not self._may_take(bucket):
             await self._wait(bucket)
         else:
@@ -70,7 +76,7 @@ class Slots:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                # It was given the slot just before.
+                # It got the slot just before it was cancelled.
                 self._release(bucket)
             raise
 
@@ -80,13 +86,13 @@ class Slots:
         if not self._held[bucket]:
             del self._held[bucket]
         if turns := self._waiting.pop(bucket, None):
-            # It has just had its turn.
+            # The bucket has just had its turn, so it goes behind the others.
             self._waiting[bucket] = turns
         while (next_bucket := next(filter(self._may_take, self._waiting), None)) is not None:
             self._give(next_bucket)
 
     def _give(self, bucket: str) -> None:
-        """Give the first who still waits a slot, and put the bucket behind the others."""
+        """Give a slot to the first delivery of a bucket that still waits, and put the bucket behind the others."""
         turns = self._waiting.pop(bucket)
         turn = turns.popleft()
         if turns:
@@ -97,7 +103,7 @@ class Slots:
 
 
 class DeliveryLimits(Struct, frozen=True, kw_only=True):
-    """What one delivery, and all of them together, may take."""
+    """The limits of one delivery, and of all together."""
 
     max_concurrent: int
     max_idle_connections: int
@@ -108,7 +114,7 @@ class DeliveryLimits(Struct, frozen=True, kw_only=True):
 
 
 class Delivery(Struct, frozen=True):
-    """How a delivery went: `error` is None if and only if the receiver took it (a status of 2xx)."""
+    """The outcome of a delivery: `error` is None if and only if the receiver accepted it, with a status of 2xx."""
 
     status: int | None
     done: bool = False
@@ -116,7 +122,6 @@ class Delivery(Struct, frozen=True):
 
     @property
     def accepted(self) -> bool:
-        """Whether the receiver took it."""
         return self.error is None
 
 
@@ -124,14 +129,14 @@ STOPPED = Delivery(None, error="the server is stopping")
 
 
 class _Answer(Struct):
-    """The body of an answer, as far as it matters (§7.1)."""
+    """The part of a receiver's response that matters (§7.1)."""
 
     done: bool = False
 
 
 @cache
 def system_tls() -> ssl.SSLContext:
-    """Trust the authorities of this machine. Reading them takes long: let a thread do so before the first use."""
+    """Trust the certificate authorities of this machine. Reading them takes long: a thread should do it first."""
     return ssl.create_default_context()
 
 
@@ -150,9 +155,10 @@ class WebhookClient:
         """Use the machine's resolver, trusted authorities and network, unless others are given."""
         self._limits = limits
         self._allow_loopback_http = allow_loopback_http
-        # A lookup may outlast its delivery: with twice as many, one bucket's slow names leave some to others.
+        # A lookup may last longer than its delivery. With twice as many lookups, the slow names of one bucket leave some
+        # to the others.
         tls, resolver = tls or system_tls(), resolver or SystemResolver(2 * limits.max_concurrent)
-        # A pool for each scheme, as the scheme says which addresses will do; what is not allowed has none.
+        # One pool per scheme, because the scheme decides which addresses are allowed.
         schemes = ("https", "http") if allow_loopback_http else ("https",)
         self._pools = {scheme: _pool(limits, GuardedNetwork(scheme, resolver, network), tls) for scheme in schemes}
         self._slots = Slots(limits.max_concurrent)
@@ -160,9 +166,9 @@ class WebhookClient:
         self._stopped = False
 
     async def post(self, url: str, body: bytes, sign: Sign, bucket: str = "") -> Delivery:
-        """Deliver one body of a bucket. It is signed when its turn has come: waiting does not age the signature.
+        """Deliver one body of a bucket. It is signed when its turn has come, so that the signature is fresh.
 
-        Receivers that keep their deliveries waiting hold up those of their own bucket only.
+        Slow receivers delay only the deliveries of their own bucket.
         """
         if self._stopped:
             return STOPPED
@@ -176,7 +182,7 @@ class WebhookClient:
         return STOPPED if task.cancelled() else task.result()
 
     async def aclose(self) -> None:
-        """Break off what is under way, which ends as STOPPED, and close every connection."""
+        """Cancel the deliveries that are under way, which end as STOPPED, and close every connection."""
         self._stopped = True
         for task in self._running:
             task.cancel()
@@ -185,11 +191,10 @@ class WebhookClient:
             await pool.aclose()
 
     async def __aenter__(self) -> Self:
-        """Deliver for as long as the context lasts."""
+        """Give the client, which the context closes."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop."""
         await self.aclose()
 
     async def _in_turn(self, url: str, body: bytes, sign: Sign, bucket: str) -> Delivery:
@@ -219,7 +224,7 @@ class WebhookClient:
             return Delivery(response.status, _parse_done(await self._read(response)))
 
     async def _read(self, response: Response) -> bytes:
-        """Read what a receiver says, as far as it may say anything; the connection of one that goes on is closed."""
+        """Read the response of a receiver. If it is too long, it is ignored and its connection closed."""
         read = bytearray()
         async for chunk in response.aiter_stream():
             read += chunk
@@ -251,7 +256,7 @@ def _headers(target: Target, body: bytes, signature: str) -> list[tuple[str, str
 
 
 def _parse_done(body: bytes) -> bool:
-    """Whether a receiver said that its work is done. What is no JSON object, or nested too deeply, says nothing."""
+    """Tell whether a receiver said that its work is done. Anything but a JSON object of bounded depth does not."""
     try:
         return msgspec.json.decode(body, type=_Answer).done and not too_deep(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -264,6 +269,6 @@ def _refusal(status: int) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Say what went wrong, in bounded and printable words: some of them may be the receiver's own."""
+    """Say what went wrong, in bounded and printable text: a part of it may come from the receiver."""
     words = (str(error) or type(error).__name__)[:MAX_REASON_CHARACTERS]
     return "the delivery failed: " + "".join(letter if letter.isprintable() else "?" for letter in words)

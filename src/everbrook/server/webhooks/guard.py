@@ -26,7 +26,7 @@ _SPECIAL_V4 = tuple(
         ("10.0.0.0/8", "private"),
         ("100.64.0.0/10", "shared by the customers of a carrier"),
         ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16/32", "the metadata service of a cloud"),  # public by its number, the host itself on Azure
+        ("168.63.129.16/32", "the metadata service of a cloud"),  # a public number, but the host itself on Azure
         ("169.254.0.0/16", "link-local"),
         ("172.16.0.0/12", "private"),
         ("192.0.0.0/24", "reserved"),
@@ -50,7 +50,7 @@ _SPECIAL_V6 = tuple(
         ("fe80::/10", "link-local"),
         ("fec0::/10", "private"),
         ("ff00::/8", "multicast"),
-        ("2001::/23", "reserved"),  # Teredo, benchmarking, identifiers that are no locations
+        ("2001::/23", "reserved"),  # Teredo, benchmarking, identifiers that can't be reached
         ("2001:db8::/32", "documentation"),
         ("3fff::/20", "documentation"),
     )
@@ -82,13 +82,13 @@ _MAX_NAME_BYTES = 253
 
 
 def parse_address(text: str) -> Address:
-    """Read an address as a resolver or a URL writes it; one that is IPv4 in the clothes of IPv6 becomes IPv4."""
+    """Read an address of a resolver or a URL. An IPv4-mapped IPv6 address becomes the IPv4 address."""
     address = ip_address(text)
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
 
 
 def special(address: Address) -> str | None:
-    """Say what makes an address other than public; None if nothing does."""
+    """Say why an address is not public; None if it is public."""
     if isinstance(address, IPv4Address):
         return next((kind for network, kind in _SPECIAL_V4 if address in network), None)
     inner = embedded(address)
@@ -99,7 +99,7 @@ def special(address: Address) -> str | None:
 
 
 def embedded(address: IPv6Address) -> IPv4Address | None:
-    """Give the IPv4 address to which packets for this one go in the end, where it is known to carry one."""
+    """Give the IPv4 address that an IPv6 address contains, and to which its packets are finally sent."""
     number = int(address)
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
@@ -111,7 +111,7 @@ def embedded(address: IPv6Address) -> IPv4Address | None:
 
 
 class Target(Struct, frozen=True):
-    """Where a webhook goes, once its URL has passed. `host` has no brackets; `address` is it, unless it is a name."""
+    """The target of a webhook whose URL was allowed. `host` has no brackets; `address` is None if it is a name."""
 
     scheme: str
     host: str
@@ -121,7 +121,7 @@ class Target(Struct, frozen=True):
 
     @property
     def local(self) -> bool:
-        """Whether it goes to this machine: only that may be `http`, and `https` never is."""
+        """Whether it is on this machine: only that may use `http`, and must not use `https`."""
         return self.scheme == "http"
 
     @property
@@ -137,7 +137,7 @@ class Target(Struct, frozen=True):
 
 
 def check_url(url: str, *, allow_loopback_http: bool) -> Target:
-    """Read a webhook's URL, or say why the server will not deliver to it. Nothing is looked up."""
+    """Read a webhook's URL, or refuse it. No name is resolved."""
     parts = _split(url)
     scheme = parts["scheme"].lower()
     if scheme not in DEFAULT_PORTS:
@@ -153,20 +153,20 @@ def check_url(url: str, *, allow_loopback_http: bool) -> Target:
 
 
 async def resolve(target: Target, resolver: Resolver) -> list[Address]:
-    """Give the addresses that may be connected to, at least one; a name with any other address is refused as a whole.
+    """Give the addresses to connect to, at least one. A name with any address that is not public is refused.
 
-    Raises WebhookUrlRejected, or OSError where the name has no address now.
+    Raises WebhookUrlRejected, or OSError if the name has no address now.
     """
     if target.address is not None:
         return [target.address]
     if target.local:
-        return [IPv4Address("127.0.0.1"), IPv6Address("::1")]  # RFC 6761: never a question for a name server
+        return [IPv4Address("127.0.0.1"), IPv6Address("::1")]  # RFC 6761: it is never resolved by a name server
     found = [parse_address(text) for text in await resolver(target.host, target.port)]
     if not found:
         raise socket.gaierror(socket.EAI_NONAME, f"{target.host} has no address")
     for address in found:
         kind = special(address)
-        if kind is not None:  # the address is not told: names inside a network are none of a subscriber's business
+        if kind is not None:  # the address is not shown: it may be of a private network
             _refuse(f"must lead to public addresses only; {target.host} has one that is {kind}")
     return list(dict.fromkeys(found))[:MAX_ADDRESSES]
 
@@ -214,7 +214,7 @@ def _parse_v6(text: str) -> Address:
 
 
 def _parse_name(name: str) -> Address | None:
-    """Check a name; give its address if it is one. A last label that is a number makes it one, in whatever notation."""
+    """Check a name. If its last label is a number in any notation, it is an address, which is given."""
     labels = name.split(".")
     if _NUMERIC_LABEL.fullmatch(labels[-1] or labels[-2:][0]):
         try:

@@ -28,7 +28,7 @@ class LookUp(Protocol):
 
 
 class SystemResolver:
-    """Looks names up as every program on this machine does, a bounded number at a time."""
+    """Resolves names as every program on this machine does, a bounded number at a time."""
 
     def __init__(self, max_concurrent: int, look_up: LookUp = socket.getaddrinfo) -> None:
         """Run at most `max_concurrent` lookups at a time. `look_up` may block: each runs in a thread."""
@@ -44,7 +44,7 @@ class SystemResolver:
         def take(found: Found) -> None:
             self._free.release()
             if answer.done():
-                return  # whoever asked has gone
+                return  # the delivery was cancelled
             if isinstance(found, OSError):
                 answer.set_exception(found)
             else:
@@ -63,16 +63,16 @@ class SystemResolver:
         except OSError as error:
             tell(error)
         except UnicodeError:
-            tell(socket.gaierror(socket.EAI_NONAME, f"{name} is no host name"))
+            tell(socket.gaierror(socket.EAI_NONAME, f"{name} is not a host name"))
         else:
             tell([str(address[0]) for *_, address in found])
 
 
 class GuardedNetwork(AsyncNetworkBackend):
-    """The network as deliveries of one scheme see it."""
+    """The network for deliveries of one scheme."""
 
     def __init__(self, scheme: str, resolver: Resolver, network: AsyncNetworkBackend | None = None) -> None:
-        """Connect through `network`, which is given addresses only."""
+        """Connect through `network`, which gets only addresses, never names."""
         self._scheme = scheme
         self._resolver = resolver
         self._network = network or AnyIOBackend()
@@ -85,7 +85,7 @@ class GuardedNetwork(AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> AsyncNetworkStream:
-        """Look a name up, judge its addresses, and connect to the first of them that answers."""
+        """Resolve a name, check its addresses, and connect to the first of them that answers."""
         try:
             async with asyncio.timeout(timeout):
                 addresses = await resolve(self._target(host, port), self._resolver)
@@ -94,7 +94,7 @@ class GuardedNetwork(AsyncNetworkBackend):
             raise ConnectTimeout(f"no connection within {timeout:g} s") from None
 
     def _target(self, host: str, port: int) -> Target:
-        """Judge the host once more: whatever asks for a connection, the guard is not passed by."""
+        """Check the host again, so that no connection can bypass the guard."""
         shown = f"[{host}]" if ":" in host else host
         return check_url(f"{self._scheme}://{shown}:{port}/", allow_loopback_http=True)
 
@@ -106,7 +106,7 @@ class GuardedNetwork(AsyncNetworkBackend):
         local_address: str | None,
         socket_options: Iterable[SOCKET_OPTION] | None,
     ) -> AsyncNetworkStream:
-        share = timeout and timeout / len(addresses)  # one that swallows everything leaves time for the others
+        share = timeout and timeout / len(addresses)  # an address that never answers leaves time for the others
         failure: ConnectError | ConnectTimeout | None = None
         for address in addresses:
             try:

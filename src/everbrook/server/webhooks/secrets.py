@@ -31,7 +31,7 @@ KEY_BYTES = 32
 ALGORITHM = "HS256"
 SECRET_BYTES = 32
 MAX_TOKEN_BYTES = 4096
-# The time is an argument here, so the library, which would ask the clock, is not to look at it.
+# The library would compare times with the clock of the machine. Here the time is an argument, so `check` does that.
 _SIGNATURE_ONLY: jwt.types.Options = {
     "verify_exp": False,
     "verify_nbf": False,
@@ -62,11 +62,11 @@ class JwkSet(Struct, frozen=True):
 
 
 class InvalidKeyRing(ValueError):
-    """What is stored is no ring of keys."""
+    """The stored key ring is damaged."""
 
 
 class SigningKey:
-    """A private key. It shows its public half only."""
+    """A private key, which shows only its public half."""
 
     def __init__(self, private: bytes) -> None:
         """Take the 32 secret bytes, from a source of randomness for secrets or from storage."""
@@ -76,29 +76,24 @@ class SigningKey:
         self._key = Ed25519PrivateKey.from_private_bytes(private)
 
     def __repr__(self) -> str:
-        """Name the key without giving it away."""
+        """Show the key's id, not the private half."""
         return f"SigningKey({self.kid})"
 
     def __eq__(self, other: object) -> bool:
-        """Whether it is the same key."""
         return isinstance(other, SigningKey) and other.private == self.private
 
     def __hash__(self) -> int:
-        """Hash by the public half."""
         return hash(self.public)
 
     @cached_property
     def public(self) -> bytes:
-        """The public half."""
         return self._key.public_key().public_bytes_raw()
 
     @cached_property
     def kid(self) -> str:
-        """The name of the key."""
         return format_kid(self.public)
 
     def jwk(self) -> Jwk:
-        """Give the public half as it is published."""
         return format_jwk(self.public)
 
     def sign(self, body: bytes, now_secs: int) -> str:
@@ -108,31 +103,31 @@ class SigningKey:
 
 
 class RetiredKey(Struct, frozen=True):
-    """The public half of a key that signs no more."""
+    """The public half of a key that has been replaced."""
 
     public: bytes
     published_until_secs: int
 
 
 class KeyRing(Struct, frozen=True):
-    """The key that signs, and those that signed before it, newest first."""
+    """The key that signs, and the retired ones, the newest first."""
 
     active: SigningKey
     retired: tuple[RetiredKey, ...] = ()
 
     def rotate(self, now_secs: int, private: bytes, keep_secs: int) -> "KeyRing":
-        """Sign with a new key from now on; keep the old one published for `keep_secs`, and drop what is past its time.
+        """Sign with a new key from now on. The old one stays published for `keep_secs`; expired ones are dropped.
 
-        `keep_secs` covers the replay window of receivers and the longest that a delivery may take.
+        `keep_secs` must cover the replay window of receivers and the longest time that a delivery may take.
         """
         new = SigningKey(private)
         if new.kid in {key.kid for key in self.jwks(now_secs).keys}:
-            raise ValueError(f"a rotation needs a new key, got {new.kid} again")
+            raise ValueError(f"a rotation needs a new key, got {new.kid}, which is in use already")
         old = RetiredKey(self.active.public, now_secs + keep_secs)
         return KeyRing(new, (old, *self._published(now_secs)))
 
     def jwks(self, now_secs: int) -> JwkSet:
-        """Give the keys that a receiver may need (§6.5), the one that signs first."""
+        """Give the keys that a receiver may need (§6.5), the one that signs now at the front."""
         return JwkSet([self.active.jwk(), *(format_jwk(key.public) for key in self._published(now_secs))])
 
     def _published(self, now_secs: int) -> tuple[RetiredKey, ...]:
@@ -151,7 +146,7 @@ class KeyRing(Struct, frozen=True):
                 Ed25519PublicKey.from_public_bytes(key.public)
             return cls(SigningKey(ring.active), ring.retired)
         except ValueError as error:
-            # Not the stored text itself: it holds a secret, and messages end up in logs.
+            # The stored text is not shown: it contains a secret, and messages are logged.
             raise InvalidKeyRing(f"the stored signing keys are damaged: {error}") from None
 
 
@@ -193,7 +188,7 @@ class _Claims(Struct, frozen=True):
 
 
 class Tokens:
-    """Issues and checks tokens under one secret."""
+    """Issues and checks tokens with one secret."""
 
     def __init__(self, secret: bytes) -> None:
         """Take at least 32 secret bytes, from a source of randomness for secrets or from storage."""
@@ -216,7 +211,7 @@ class Tokens:
         return grant
 
     def read(self, token: str) -> Grant:
-        """Give what a token was issued for at some time, or raise TokenInvalid."""
+        """Give what a token was issued for, expired or not, or raise TokenInvalid."""
         if len(token) > MAX_TOKEN_BYTES:
             raise TokenInvalid(f"a token has at most {MAX_TOKEN_BYTES} characters, got {len(token)}")
         try:
@@ -228,14 +223,14 @@ class Tokens:
 
 
 class Stored(Struct):
-    """The secrets as they are stored."""
+    """The secrets, as they are stored."""
 
     ring: msgspec.Raw
     token_secret: str
 
 
 class Secrets:
-    """Signs and issues. The last record of its stream is what holds."""
+    """The secrets of a server. The last record of their stream is valid."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -261,7 +256,7 @@ class Secrets:
         return msgspec.json.encode(Stored(msgspec.Raw(ring.encode()), b64encode(self._token_secret).decode()))
 
     def rotate(self, keep_secs: int) -> str:
-        """Sign with a new key as soon as it is durable. Gives its name."""
+        """Sign with a new key as soon as it is durable. Gives its id."""
         engine, now = self._engine, self._engine.clock.now()
         ring = self.ring.rotate(now // 1000, secrets.token_bytes(KEY_BYTES), keep_secs)
         engine.execute(Append(RECORD, now, JSON, self._encode(ring)))

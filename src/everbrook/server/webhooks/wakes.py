@@ -1,4 +1,4 @@
-"""Wakes as they are told: the bodies of webhooks, claims and descriptions, with tokens and signatures (§6.3, §7)."""
+"""Wakes as workers see them: the bodies of webhooks, claims and descriptions, with tokens and signatures (§6.3, §7)."""
 
 import asyncio
 import logging
@@ -30,10 +30,10 @@ from everbrook.settings import WebhookSettings
 
 logger = logging.getLogger(__name__)
 
-# A description tells of at most so many streams that a pattern may match, and looks at so many of them in one step.
+# How many streams that a pattern may match a description examines at most, and how many of them in one step.
 MAX_DESCRIBED_STREAMS = 10_000
 SLICE = 16
-# A token outlives its lease, which acks extend: it bounds how long one wake may be worked on.
+# A token is valid for longer than its lease, which acks extend. It bounds the time for the work of one wake.
 TOKEN_SECS = 7 * 24 * 3600
 MAX_IDLE_CONNECTIONS = 20
 IDLE_SECS = 15.0
@@ -41,7 +41,7 @@ MAX_RESPONSE_BYTES = 64 * 1024
 
 
 class LinkInfo(Struct):
-    """A stream of a subscription, as it is told of."""
+    """A stream of a subscription, as clients see it."""
 
     path: str
     link_type: str
@@ -51,7 +51,7 @@ class LinkInfo(Struct):
 
 
 class Signing(Struct):
-    """With which key a webhook is signed, and where to find it (§6.5)."""
+    """The key that signs webhooks, and where it is published (§6.5)."""
 
     kid: str
     jwks_url: str
@@ -59,7 +59,7 @@ class Signing(Struct):
 
 
 class ProblemInfo(Struct):
-    """Why a subscription can wake nobody at present."""
+    """The reason why a subscription can't wake its worker at present."""
 
     code: str
     message: str
@@ -73,7 +73,7 @@ class WebhookInfo(Struct):
 
 
 class Description(Struct):
-    """A subscription as it is told of (§6.3)."""
+    """A subscription, as clients see it (§6.3)."""
 
     id: str
     subscription_id: str
@@ -90,7 +90,7 @@ class Description(Struct):
 
 
 class WakeInfo(Struct):
-    """A wake as its worker is told of it (§7.1, §7.2)."""
+    """A wake, as its worker sees it (§7.1, §7.2)."""
 
     wake_id: str
     generation: int
@@ -103,7 +103,7 @@ class WakeInfo(Struct):
 
 
 class Wakes:
-    """Tells workers of wakes, and checks what they show."""
+    """Describes wakes to workers, delivers webhooks, and checks the tokens of reports."""
 
     def __init__(
         self,
@@ -113,7 +113,6 @@ class Wakes:
         locator: Locator,
         on_delivery: OnDelivery | None = None,
     ) -> None:
-        """Tell `on_delivery` of every webhook that was sent."""
         self._engine = engine
         self._secrets = secrets
         self._client = client
@@ -122,7 +121,7 @@ class Wakes:
         self._deliveries: set[asyncio.Task[None]] = set()
 
     def base_url(self, request: Request, root: bytes) -> str:
-        """Give the URL of a stream root, as the one who asks knows it."""
+        """Give the URL of a stream root, as the client knows it."""
         return self._locator.url(request, root.rstrip(b"/")).decode("latin-1")
 
     def _url(self, subscription: Subscription, below: str) -> str:
@@ -135,9 +134,7 @@ class Wakes:
     def describe(
         self, subscription: Subscription, streams: list[LinkInfo], trouble: Trouble | None = None
     ) -> Description:
-        """Describe a subscription (§6.3), with its streams as `links` gave them, and why it can't wake anybody if it
-        can't.
-        """
+        """Describe a subscription (§6.3). `streams` are those that `links` gave; `trouble` is why it can't wake."""
         config = subscription.config
         webhook: WebhookInfo | UnsetType = UNSET
         if config.webhook_url is not None:
@@ -159,7 +156,7 @@ class Wakes:
         )
 
     def links(self, subscription: Subscription) -> Iterator[dict[str, LinkInfo]]:
-        """Give the streams of a subscription, some at a time, those included that are linked and not there yet."""
+        """Give the streams of a subscription, some at a time, including linked ones that do not exist yet."""
         root = subscription.root.encode()
         explicit = sorted(subscription.explicit)
         for start in range(0, len(explicit), SLICE):
@@ -194,7 +191,7 @@ class Wakes:
     # Wakes
 
     def _streams(self, subscription: Subscription, wake: Wake) -> list[LinkInfo]:
-        """Tell of the streams of a wake. When it is sent again, some of the work may be done."""
+        """List the streams of a wake. When it is sent again, some of the work may be done already."""
         infos: list[LinkInfo] = []
         for path, link in wake.tails.items():
             acked = subscription.acked(path, link.incarnation)
@@ -204,7 +201,7 @@ class Wakes:
         return infos
 
     def claimed(self, subscription: Subscription) -> WakeInfo:
-        """Tell a worker what it has claimed (§7.2)."""
+        """Describe a wake to the worker that has claimed it (§7.2)."""
         wake = subscription.wake
         assert wake is not None  # noqa: S101 - it was just claimed
         return WakeInfo(
@@ -220,25 +217,25 @@ class Wakes:
         return self._secrets.tokens.issue(_subject(subscription), subscription.generation, wake.wake_id, expires_at)
 
     def require_named(self, token: str, root: bytes, subscription_id: str) -> None:
-        """Refuse a token that was not issued for a subscription of this name, whether there is one now or not."""
+        """Refuse a token that was not issued for a subscription of this name, whether that exists or not."""
         name, _, _created_at = self._secrets.tokens.read(token).subscription.rpartition("@")
         if name != f"{root.decode()}{subscription_id}":
             raise TokenInvalid("the token is for another subscription")
 
     def check(self, token: str, subscription: Subscription, generation: int, wake_id: str) -> None:
-        """Refuse a token that is not of this subscription, or of another wake than the request says (§7.3)."""
+        """Refuse a token of another subscription, or of another wake than the request names (§7.3)."""
         grant = self._secrets.tokens.check(token, _subject(subscription), self._engine.clock.now() // 1000)
         if (grant.generation, grant.wake_id) != (generation, wake_id):
             raise Fenced("the token is of another wake")
 
     def jwks(self) -> JwkSet:
-        """Give the keys that receivers verify with (§6.5)."""
+        """Give the public keys for receivers (§6.5)."""
         return self._secrets.ring.jwks(self._engine.clock.now() // 1000)
 
     # Webhooks
 
     def deliver(self, subscriptions: Subscriptions, subscription: Subscription, wake: Wake) -> None:
-        """Send a wake to its webhook, and tell what became of it (§7.1)."""
+        """Send a wake to its webhook, and report the outcome to the engine (§7.1)."""
         info = WakeInfo(
             wake.wake_id,
             subscription.generation,
@@ -274,17 +271,17 @@ class Wakes:
         return self._secrets.ring.active.sign(body, self._engine.clock.now() // 1000)
 
     def rotate_keys(self, overlap_secs: int) -> str:
-        """Sign with a new key from now on. Gives its name."""
+        """Sign with a new key from now on. Gives its id."""
         return self._secrets.rotate(overlap_secs)
 
     async def close(self) -> None:
-        """Break off what is being sent."""
+        """Cancel the deliveries that are under way."""
         await self._client.aclose()
 
 
 def webhook_client(settings: WebhookSettings) -> WebhookClient:
-    """Make the client that the settings mean, on the running loop."""
-    # It is imported with the first connection otherwise, while everybody waits.
+    """Make the client of the settings, on the running loop."""
+    # A thread imports it now. Otherwise the first connection would import it, in the event loop.
     asyncio.get_running_loop().run_in_executor(None, import_module, "anyio._backends._asyncio")
     limits = DeliveryLimits(
         max_concurrent=settings.max_concurrent,
@@ -298,10 +295,10 @@ def webhook_client(settings: WebhookSettings) -> WebhookClient:
 
 
 def status_of(subscription: Subscription, trouble: Trouble | None) -> str:
-    """Say in one word how a subscription stands (§6.3)."""
+    """Give the status of a subscription (§6.3)."""
     return "failed" if subscription.failures or trouble else "active"
 
 
 def _subject(subscription: Subscription) -> str:
-    """Name a subscription so that one that is created again under its id is another."""
+    """Name a subscription so that a later one with the same id has another name."""
     return f"{subscription.root}{subscription.id}@{subscription.created_at}"
