@@ -181,7 +181,7 @@ def _of_systemd(environment: MutableMapping[str, str]) -> list[socket.socket]:
 def _take(descriptor: int) -> socket.socket:
     taken = socket.socket(fileno=descriptor)
     taken.set_inheritable(False)
-    taken.setblocking(False)  # noqa: FBT003 - it knows no name
+    taken.settimeout(0)
     return taken
 
 

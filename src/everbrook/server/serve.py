@@ -253,10 +253,12 @@ async def _proved(application: Application, command: Sequence[str] | None, repor
     try:
         await prove(application.settings, command, application.tuning.restart)
     except RestartFailed as error:
-        logger.error("no restart: %s", error)  # noqa: TRY400 - the message says everything
-        reporter.tell("failed", str(error))
-        return False
-    return True
+        problem = str(error)
+    else:
+        return True
+    logger.error("no restart: %s", problem)
+    reporter.tell("failed", problem)
+    return False
 
 
 async def _hand_over(server: Server, signals: Signals, reporter: Reporter) -> NoReturn:
@@ -323,19 +325,19 @@ def allot_descriptors(settings: Settings, tuning: ListenerTuning) -> int:
 def rotate_keys(application: Application) -> None:
     """Sign webhooks with a new key, and report it when it is durable."""
     engine = application.engine
-    try:
-        kid = application.control.rotate_keys()
-    except ProtocolError as error:
-        logger.error("the signing key was not rotated: %s", error)  # noqa: TRY400 - the message says everything
-        return
 
-    def settle(failure: ProtocolError | None) -> None:
+    def settle(kid: str, failure: ProtocolError | None) -> None:
         if failure:
             logger.error("the signing key was not rotated: %s", failure)
         else:
             tell(f"everbrook signs webhooks with {kid} from now on")
 
-    engine.when_durable(engine.last_change, settle)
+    try:
+        kid = application.control.rotate_keys()
+    except ProtocolError as error:
+        settle("", error)
+    else:
+        engine.when_durable(engine.last_change, partial(settle, kid))
 
 
 def reload(application: Application) -> None:
@@ -347,7 +349,8 @@ def reload(application: Application) -> None:
             hook()
         except Exception as error:  # noqa: BLE001 - a failure of one must not prevent the others
             problems.append(str(error))
-            logger.error("a file was not reloaded, and its old content stays valid: %s", error)  # noqa: TRY400
+    for problem in problems:
+        logger.error("a file was not reloaded, and its old content stays valid: %s", problem)
     application.observer.reloaded("; ".join(problems))
     notify(READY)
     but = ", except for the files that the log names" if problems else ""

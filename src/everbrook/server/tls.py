@@ -74,11 +74,17 @@ class Certificates:
         """Reload files that have changed, once they were the same in two checks: a renewal may still be writing."""
         stamps = self._stamps()
         if stamps == self._seen != self._settled:
-            try:
-                self.reload()
-            except CertificateUnusable as error:
-                logger.error("the certificate was not changed: %s", error)  # noqa: TRY400 - the message says everything
+            self._try_reload()
         self._seen = stamps
+
+    def _try_reload(self) -> None:
+        try:
+            self.reload()
+        except CertificateUnusable as error:
+            problem = str(error)
+        else:
+            return
+        logger.error("the certificate was not changed: %s", problem)
 
     def _stamps(self) -> tuple[Stamp, ...]:
         return tuple(map(_stamp, _paths(self._settings)))

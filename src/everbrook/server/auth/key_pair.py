@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -85,10 +85,11 @@ def save_pair(pair: KeyPair, folder: Path) -> None:
 
 def load_pair(folder: Path) -> KeyPair:
     """Read both halves; ValueError if they are damaged, OSError if they can't be read."""
-    private = load_pem_private_key((folder / PRIVATE_FILE).read_bytes(), None)
+    # The file is ours, so the key has one of the types that `make_pair` makes.
+    private = cast("PrivateKey", load_pem_private_key((folder / PRIVATE_FILE).read_bytes(), None))
     try:
         (jwk,) = json.loads((folder / PUBLIC_FILE).read_bytes())["keys"]
-        return KeyPair(str(jwk["alg"]), private, jwk)  # type: ignore[arg-type]  # the file is ours
+        return KeyPair(str(jwk["alg"]), private, jwk)
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{folder / PUBLIC_FILE} must hold one key with its alg") from None
 

@@ -91,7 +91,7 @@ class _Claims(Struct, frozen=True):
     sub: str
     exp: int | float
     iss: str
-    aud: str | list[str] = ()  # type: ignore[assignment]
+    aud: str | list[str] = []
     nbf: int | float = 0
 
 

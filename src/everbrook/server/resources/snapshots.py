@@ -144,8 +144,7 @@ class Publication(Deferred):
 
 
 def _published_lines(head: Head, incarnation: bytes) -> bytes:
-    snapshot = head.kept.snapshot
-    assert snapshot is not None  # noqa: S101 - it was just published
+    snapshot = find_snapshot(head, None)
     return (
         b"%bStream-Incarnation: %b\r\nStream-Snapshot-Offset: %016d\r\nStream-Earliest-Offset: %016d\r\n"
         b"Content-Digest: %b\r\nETag: %b\r\n"

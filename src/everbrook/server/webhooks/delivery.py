@@ -30,6 +30,7 @@ from everbrook.server.webhooks.guard import Resolver, Target, check_url
 from everbrook.server.webhooks.network import GuardedNetwork, SystemResolver
 
 MAX_REASON_CHARACTERS = 300
+SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 Sign = Callable[[bytes], str]
 """Gives the value of `Webhook-Signature` for a body, at the time of the call."""
 
@@ -155,8 +156,8 @@ class WebhookClient:
         """Use the machine's resolver, trusted authorities and network, unless others are given."""
         self._limits = limits
         self._allow_loopback_http = allow_loopback_http
-        # A lookup may last longer than its delivery. With twice as many lookups, the slow names of one bucket leave some
-        # to the others.
+        # A lookup may last longer than its delivery. Because there may be twice as many lookups, the slow names of one
+        # bucket leave some to the others.
         tls, resolver = tls or system_tls(), resolver or SystemResolver(2 * limits.max_concurrent)
         # One pool per scheme, because the scheme decides which addresses are allowed.
         schemes = ("https", "http") if allow_loopback_http else ("https",)
@@ -219,7 +220,7 @@ class WebhookClient:
             extensions={"timeout": {"connect": self._limits.connect_timeout_secs}},
         )
         async with request as response:
-            if not 200 <= response.status < 300:  # noqa: PLR2004 - the success class of HTTP
+            if response.status not in SUCCESSES:
                 return Delivery(response.status, error=_refusal(response.status))
             return Delivery(response.status, _parse_done(await self._read(response)))
 
@@ -264,7 +265,7 @@ def _parse_done(body: bytes) -> bool:
 
 
 def _refusal(status: int) -> str:
-    redirected = "; redirects are not followed" if 300 <= status < 400 else ""  # noqa: PLR2004 - the class of redirects
+    redirected = "; redirects are not followed" if status in REDIRECTS else ""
     return f"the receiver answered {status}{redirected}"
 
 
