@@ -6,9 +6,9 @@ import pytest
 
 from everbrook.engine import Stream
 from everbrook.engine.records import SUBSCRIPTION_RECORDS
-from everbrook.engine.registry import Registry
 from everbrook.protocol import REGISTRY, STREAM_ROOT, Append, Create, Delete, ForkFrom, Sentinel
 from everbrook.protocol.errors import StreamDamaged, StreamNotFound, SubscriptionNotFound
+from everbrook.server.resources.registry import Registry
 from everbrook.storage import Damaged, DamageMark, Record
 from tests.engine.fakes import LastingStorage
 from tests.engine.rig import TEXT, Rig

@@ -6,11 +6,11 @@ import pytest
 
 from everbrook.engine.limits import Limits
 from everbrook.engine.quotas import Quota
-from everbrook.engine.registry import Registry
 from everbrook.engine.tuning import DEFAULT_TUNING
 from everbrook.engine.usage import EVERYTHING
 from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import StoreFull, StreamFull, TooManySubscriptions
+from everbrook.server.resources.registry import Registry
 from tests.engine.rig import Rig, change_limits, held
 from tests.engine.subscribing import LEASE_MS, SubscribingRig
 

@@ -5,12 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from everbrook.engine import EngineTuning
 from everbrook.engine.limits import Limits
-from everbrook.engine.registry import Registry, require_writable
-from everbrook.engine.tuning import RegistryTuning
 from everbrook.protocol import REGISTRY, STREAM_ROOT
 from everbrook.protocol.errors import MethodNotAllowed
+from everbrook.server.resources.registry import Registry, require_writable
+from everbrook.server.tuning import RegistryTuning
 from everbrook.storage import StorageFull
 from tests.engine.rig import DelayedRig, Rig, change_limits
 
@@ -99,8 +98,8 @@ def test_after_a_restart_only_what_changed_meanwhile_is_said(rig: Rig) -> None:
 
 
 def test_it_begins_anew_when_most_of_it_is_past() -> None:
-    rig = Rig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=4)))
-    Registry(rig.engine).wake()
+    rig = Rig()
+    Registry(rig.engine, RegistryTuning(max_past_messages=4)).wake()
     rig.create(named(b"kept"))
     for _ in range(4):
         rig.create(named(b"a"))
@@ -181,8 +180,8 @@ def test_readers_wait_for_nothing_that_can_not_be_said(rig: Rig) -> None:
 
 
 def test_readers_wait_while_it_begins_anew() -> None:
-    delayed = DelayedRig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=1)))
-    registry, readers = Registry(delayed.engine), list[object]()
+    delayed = DelayedRig()
+    registry, readers = Registry(delayed.engine, RegistryTuning(max_past_messages=1)), list[object]()
     delayed.let_everything_arrive()
     registry.wake()
     for change in (delayed.create, delayed.delete):
@@ -197,8 +196,8 @@ def test_readers_wait_while_it_begins_anew() -> None:
 
 
 def test_readers_wait_on_when_it_begins_anew_before_it_was_durable() -> None:
-    delayed = DelayedRig(tuning=EngineTuning(registry=RegistryTuning(max_past_messages=0)))
-    registry, readers = Registry(delayed.engine), list[object]()
+    delayed = DelayedRig()
+    registry, readers = Registry(delayed.engine, RegistryTuning(max_past_messages=0)), list[object]()
     delayed.create(named(b"a"))
     delayed.let_everything_arrive()
     delayed.delete(named(b"a"))

@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from everbrook.engine.registry import Registry
-from everbrook.engine.tuning import DEFAULT_TUNING, RegistryTuning, SubscriptionsTuning
+from everbrook.engine.tuning import DEFAULT_TUNING, SubscriptionsTuning
 from everbrook.protocol import REGISTRY, STREAM_ROOT, PublishSnapshot
 from everbrook.protocol.errors import StreamNotFound, TokenGone
+from everbrook.server.resources.registry import Registry
+from everbrook.server.tuning import RegistryTuning
 from everbrook.storage import MemoryStorage
 from tests.engine.fakes import LastingStorage
 from tests.engine.rig import TEXT, Rig

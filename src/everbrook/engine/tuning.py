@@ -74,16 +74,6 @@ class UploadTuning(Struct, frozen=True, kw_only=True):
     pause_secs: float = 0.005
 
 
-class RegistryTuning(Struct, frozen=True, kw_only=True):
-    """How the registry stream follows the streams: in batches, and compacted now and then."""
-
-    slice_streams: int = 256
-    flush_secs: float = 0.05
-    retry_secs: float = 1.0
-    max_past_messages: int = 10_000
-    """How many outdated messages the registry keeps, besides one for each stream, before it is written anew."""
-
-
 class SubscriptionsTuning(Struct, frozen=True, kw_only=True):
     """How subscriptions are loaded at the start, how they wake workers, are retried and are compacted."""
 
@@ -127,7 +117,6 @@ class EngineTuning(Struct, frozen=True, kw_only=True):
     expiry: ExpiryTuning = ExpiryTuning()
     recent_changes: RecentChangesTuning = RecentChangesTuning()
     uploads: UploadTuning = UploadTuning()
-    registry: RegistryTuning = RegistryTuning()
     subscriptions: SubscriptionsTuning = SubscriptionsTuning()
     ownership: OwnershipTuning = OwnershipTuning()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.registry import require_writable
 from everbrook.protocol.errors import PayloadTooLarge, ProtocolError, TooManyRequests, Unavailable, quoted
 from everbrook.protocol.path import CONTROL_SEGMENT, STREAM_ROOT
 from everbrook.server.auth.credentials import Authenticator
@@ -44,6 +43,7 @@ from everbrook.server.resources.bootstrap import BootstrapResource
 from everbrook.server.resources.buckets import BucketResource, QuotaResource
 from everbrook.server.resources.control import Control, Handler
 from everbrook.server.resources.listing import ListingResource
+from everbrook.server.resources.registry import require_writable
 from everbrook.server.resources.snapshots import Publication, SnapshotResource
 from everbrook.server.resources.streams import ProducerResource, StreamResource
 from everbrook.server.routes import (
@@ -108,7 +108,7 @@ class Application:
         )
         self.roots = StreamRoots(settings.server)
         locator = Locator(settings.server.public_url, self.roots)
-        streams = StreamResource(engine, settings, locator, self.roots)
+        streams = StreamResource(engine, settings, locator, self.roots, tuning)
         self._streams = handlers_of(streams, Resource.STREAM)
         self._snapshots = SnapshotResource(engine, settings, locator.url)
         self.control = Control(engine, settings.webhooks, locator, self.observer.delivered)

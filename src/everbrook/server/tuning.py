@@ -180,6 +180,16 @@ class RestartTuning(Struct, frozen=True, kw_only=True):
     """How much of the output of a failed check the error shows: its end, which says why."""
 
 
+class RegistryTuning(Struct, frozen=True, kw_only=True):
+    """How the registry stream follows the streams: in batches, and compacted now and then."""
+
+    slice_streams: int = 256
+    flush_secs: float = 0.05
+    retry_secs: float = 1.0
+    max_past_messages: int = 10_000
+    """How many outdated messages the registry keeps, besides one for each stream, before it is written anew."""
+
+
 class ServerTuning(Struct, frozen=True, kw_only=True):
     """The tuning of what `assemble` makes, and of the transports, which take theirs from the application."""
 
@@ -188,6 +198,7 @@ class ServerTuning(Struct, frozen=True, kw_only=True):
     exchange: ExchangeTuning = ExchangeTuning()
     auth: AuthTuning = AuthTuning()
     overload: OverloadTuning = OverloadTuning()
+    registry: RegistryTuning = RegistryTuning()
     restart: RestartTuning = RestartTuning()
 
 

@@ -8,7 +8,6 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from everbrook.engine.engine import Engine
-from everbrook.engine.registry import Registry, require_writable
 from everbrook.protocol.append import parse_expected_tail, parse_stream_seq
 from everbrook.protocol.commands import Append, Appended, Create, Delete, Existing, ForkFrom
 from everbrook.protocol.create import parse_sub_offset
@@ -43,7 +42,9 @@ from everbrook.server.resources.headers import (
     with_incarnation,
 )
 from everbrook.server.resources.reads import Reads
+from everbrook.server.resources.registry import Registry, require_writable
 from everbrook.server.routes import Route
+from everbrook.server.tuning import ServerTuning
 from everbrook.settings import Settings, TtlRule
 
 UNSPLIT = Split()
@@ -61,13 +62,15 @@ MAX_LISTED_PRODUCERS = 1000
 class StreamResource:
     """A stream: its changes and its metadata. `Reads` answers its reads."""
 
-    def __init__(self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, locator: Locator, roots: StreamRoots, tuning: ServerTuning
+    ) -> None:
         self._engine = engine
         self._readers = engine.readers
         self._fixed_ttl = settings.server.ttl is TtlRule.FIXED
         self._locator = locator
         self._roots = roots
-        self._registry = Registry(engine)
+        self._registry = Registry(engine, tuning.registry)
         self._large_changes = LargeChanges(engine)
         self._reads = Reads(engine, settings)
 
