@@ -2,8 +2,8 @@
 
 from everbrook.engine import Engine
 from everbrook.server.assembly import limits_of
+from everbrook.server.deferred import Steps, answer_in_slices
 from everbrook.server.exchange import Response, problem_response
-from everbrook.server.pending import Steps, answer_in_slices
 from everbrook.settings import Settings
 from everbrook.storage import MemoryStorage
 from tests.engine.fakes import FakeClock, FakeScheduler, HandWorker

@@ -132,7 +132,7 @@ def test_a_server_of_api_keys_takes_no_tokens(every_way: AuthSettings) -> None:
 
 def test_a_file_that_is_missing_is_said_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(
-        SettingsError, match=r"auth\.api_keys_path: .*No such file.*; `everbrook apikey create` makes it"
+        SettingsError, match=r"auth\.api_keys_path: .*No such file.*; `everbrook apikey create` creates it"
     ):
         Authenticator(AuthSettings(api_keys_path=str(tmp_path / "missing")))
 

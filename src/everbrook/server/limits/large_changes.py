@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from everbrook.engine.engine import Engine
 from everbrook.engine.faults import Callback
 from everbrook.protocol.path import bucket_of
-from everbrook.server.pending import Wait
+from everbrook.server.deferred import Wait
 
 SHARE_BYTES = 4 * 1024 * 1024
 """About what a slow disk writes in a tenth of a second. A larger change is alone."""

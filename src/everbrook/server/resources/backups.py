@@ -27,9 +27,9 @@ from everbrook.protocol.errors import (
 )
 from everbrook.server.auth.proxies import is_forwarded
 from everbrook.server.cors import ORIGIN
+from everbrook.server.deferred import Threaded
 from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
 from everbrook.server.methods import refuse_method
-from everbrook.server.pending import Threaded
 from everbrook.server.resources.headers import json_response, no_content
 from everbrook.server.routes import BACKUPS
 from everbrook.settings.loopback import host_of, is_loopback

@@ -10,8 +10,8 @@ from everbrook.protocol.errors import InvalidQuery, StreamDamaged, StreamNotFoun
 from everbrook.protocol.query import parse_parameters
 from everbrook.protocol.read import NO_STORE, page_from
 from everbrook.protocol.state import Head, Snapshot
+from everbrook.server.deferred import Streamed
 from everbrook.server.exchange import Exchange, Reply, Request, Response
-from everbrook.server.pending import Streamed
 from everbrook.server.resources.headers import CLOSED, with_incarnation
 from everbrook.server.routes import Route
 from everbrook.storage.api import BlobReader

@@ -18,10 +18,10 @@ from everbrook.protocol.path import BUCKET_RECORDS, BUCKET_ROOT, BUCKETS, bucket
 from everbrook.protocol.retention import format_retention, parse_retention
 from everbrook.protocol.state import Head
 from everbrook.server.auth.scopes import below
+from everbrook.server.deferred import settle
 from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
 from everbrook.server.limits.concurrency import ConcurrencyLimits
 from everbrook.server.location import Locator
-from everbrook.server.pending import settle
 from everbrook.server.resources.headers import json_response, no_content
 from everbrook.server.resources.listing import parse_window
 from everbrook.server.routes import Route

@@ -14,8 +14,8 @@ from typing import Protocol
 from everbrook.engine.faults import Faults
 from everbrook.protocol.memo import remember
 from everbrook.protocol.read import Page
+from everbrook.server.deferred import Threaded
 from everbrook.server.exchange import Reply, Response
-from everbrook.server.pending import Threaded
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from everbrook.engine.engine import Engine
 from everbrook.engine.subscriptions.service import Subscriptions
 from everbrook.protocol.subscriptions.subscription import Subscription, Wake
+from everbrook.server.deferred import Awaited
 from everbrook.server.exchange import OnDelivery, Reply, Request
 from everbrook.server.location import Locator
 from everbrook.server.methods import TABLE
-from everbrook.server.pending import Awaited
 from everbrook.server.routes import Resource, Route
 from everbrook.settings import WebhookSettings
 

@@ -13,8 +13,8 @@ from everbrook.protocol.path import REGISTRY, STREAM_ROOT, bucket_prefix
 from everbrook.protocol.query import parse_count, parse_parameters, require_utf8
 from everbrook.protocol.state import Head
 from everbrook.server.auth.scopes import Verb, below
+from everbrook.server.deferred import Steps, answer_in_slices
 from everbrook.server.exchange import Reply, Request, Response, problem_response
-from everbrook.server.pending import Steps, answer_in_slices
 from everbrook.server.resources.headers import json_response
 from everbrook.server.routes import Route
 

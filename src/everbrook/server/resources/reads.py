@@ -22,8 +22,8 @@ from everbrook.protocol.messages import unpack, unpack_part, unpacked_bytes
 from everbrook.protocol.offset import Sentinel, next_cursor, parse_offset
 from everbrook.protocol.query import Live, ReadQuery, parse_read_query
 from everbrook.protocol.read import NO_STORE, Page, cache_control, format_etag, matches
+from everbrook.server.deferred import Streamed
 from everbrook.server.exchange import Exchange, Reply, Request, Response
-from everbrook.server.pending import Streamed
 from everbrook.server.resources.compression import CODERS, Coder, Compressor, choose_coding, encoded_lines
 from everbrook.server.resources.headers import (
     page_lines,

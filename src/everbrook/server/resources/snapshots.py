@@ -40,9 +40,9 @@ from everbrook.protocol.retention import (
 )
 from everbrook.protocol.state import Head, Snapshot
 from everbrook.server.auth.signed_urls import carried
+from everbrook.server.deferred import settle
 from everbrook.server.exchange import Deferred, Exchange, Reply, Request, Response, problem_response
 from everbrook.server.methods import require_unpacked
-from everbrook.server.pending import settle
 from everbrook.server.resources.headers import NO_STORE_LINE, UP_TO_DATE, no_content, with_incarnation
 from everbrook.server.routes import Route
 from everbrook.settings import Settings

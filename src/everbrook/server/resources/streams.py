@@ -27,11 +27,11 @@ from everbrook.protocol.query import parse_lookup, parse_read_query
 from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.retention import parse_retention
 from everbrook.protocol.state import Producer
+from everbrook.server.deferred import Awaited, Steps, answer_in_slices
 from everbrook.server.exchange import Reply, Request, Response, problem_response
 from everbrook.server.limits.large_changes import LargeChanges
 from everbrook.server.location import Locator, StreamRoots
 from everbrook.server.methods import require_unpacked
-from everbrook.server.pending import Awaited, Steps, answer_in_slices
 from everbrook.server.resources.headers import (
     CLOSED,
     NO_STORE_LINE,

@@ -15,9 +15,9 @@ from everbrook.protocol.query import parse_parameters, require_utf8
 from everbrook.protocol.read import NO_STORE
 from everbrook.protocol.subscriptions.config import Config, parse_config, parse_path, parse_paths, parse_subscription_id
 from everbrook.protocol.subscriptions.subscription import Subscription, format_position
+from everbrook.server.deferred import Steps, answer_in_slices
 from everbrook.server.exchange import Reply, Request, Response
 from everbrook.server.methods import REPORTS
-from everbrook.server.pending import Steps, answer_in_slices
 from everbrook.server.resources.headers import no_content
 from everbrook.server.routes import Resource, Route
 from everbrook.server.webhooks.guard import check_url
