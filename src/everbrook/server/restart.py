@@ -110,7 +110,7 @@ async def prove(settings: Settings, command: Sequence[str] | None, tuning: "Rest
 
 async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -> None:
     try:
-        told, _ = await asyncio.wait_for(process.communicate(), tuning.check_secs)
+        output, _ = await asyncio.wait_for(process.communicate(), tuning.check_secs)
     except TimeoutError:
         raise RestartFailed(f"a check of the next image took longer than {tuning.check_secs:g} s") from None
     finally:
@@ -118,7 +118,7 @@ async def _judge(process: asyncio.subprocess.Process, tuning: "RestartTuning") -
             process.kill()
             await process.wait()
     if process.returncode:
-        words = told[-tuning.max_output_bytes :].decode(errors="replace").strip()
+        words = output[-tuning.max_output_bytes :].decode(errors="replace").strip()
         raise RestartFailed(f"the next image would not start: {words or f'it ended with {process.returncode}'}")
 
 

@@ -1,7 +1,7 @@
 """Tuning of a whole server: timers and sizes that are not settings, one struct per component, which holds the defaults.
 
-Users choose settings; only tests choose another tuning. It mirrors the construction: whoever makes a component gives it
-its part. This module imports nothing heavy, because every server loads it.
+Users choose settings; only tests choose another tuning. It mirrors the construction: each component gets its part
+from the one that makes it. This module imports nothing heavy, because every server loads it.
 """
 
 from msgspec import Struct
@@ -81,7 +81,7 @@ class ConnectionTuning(Struct, frozen=True, kw_only=True):
     """Bounds of one connection."""
 
     linger_secs: float = 5.0
-    """How long a refused client may go on to send before the connection is aborted."""
+    """How long a refused client may continue to send before the connection is aborted."""
 
     max_outstanding: int = 128
     """Requests that may wait for their answer before no more is read."""
@@ -137,7 +137,7 @@ class ListenerTuning(Struct, frozen=True, kw_only=True):
     """How long aborted connections may take to release what they hold, and handshakes to end before a restart."""
 
     still_secs: float = 2.0
-    """How long at most nobody is served before a restart, for the sake of requests that have begun meanwhile."""
+    """The longest pause of the service before a restart, in which requests that have begun are completed."""
 
     certificate_secs: float = 2.0
     """How often the files of the certificate are looked at."""
@@ -187,7 +187,7 @@ class RegistryTuning(Struct, frozen=True, kw_only=True):
     flush_secs: float = 0.05
     retry_secs: float = 1.0
     max_past_messages: int = 10_000
-    """How many outdated messages the registry keeps, besides one for each stream, before it is written anew."""
+    """How many outdated messages the registry keeps, besides one for each stream, before it is replaced."""
 
 
 class ServerTuning(Struct, frozen=True, kw_only=True):

@@ -55,7 +55,7 @@ def test_that_everybody_may_write_everything_is_said() -> None:
 
 
 def test_that_nobody_can_write_is_said() -> None:
-    assert "no client may write" in _said(auth__public_read="/v1/stream/news")
+    assert "none may write" in _said(auth__public_read="/v1/stream/news")
 
 
 def test_a_server_that_anybody_reaches_says_so_as_it_starts(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ class RightsCheck:
         self._schedule(rights.lasts_secs(request))
 
     def _schedule(self, secs: float) -> None:
-        # If the check itself fails, the request ends: nobody knows whether it may go on.
+        # If the check itself fails, the request ends, because its rights are unknown.
         self._timer = self._faults.later(Callback.RIGHTS, max(0.0, secs), self._check, failed=self._end)
 
     def _check(self) -> None:
@@ -222,4 +222,4 @@ def _of_policy(auth: AuthSettings) -> Iterator[str]:
         if grant.verbs & _WRITING and any(below(grant.prefix, surface) for surface in _SURFACES):
             yield f"auth.default_scopes let every identity write below {grant.prefix.decode() or '/'!r}"
     if not (auth.jwks or auth.api_keys_path or auth.trusted_proxies or auth.url_keys_path or auth.default_scopes):
-        yield "only auth.public_read is set: no client can prove an identity, so no client may write"
+        yield "only auth.public_read is set: no client can prove an identity, and none may write"

@@ -32,7 +32,7 @@ OPEN, LEAVING, STOPPING, REFUSED, LINGERING, ENDED = State
 
 
 class ConnectionInspection(Struct, frozen=True, kw_only=True):
-    """A connection at a moment. It is put together on demand, so that connections pay nothing for it."""
+    """A connection at a moment. It is made on demand, so that it costs connections nothing."""
 
     reading: bool
     """Whether bytes are read from the client, rather than left in the kernel."""

@@ -119,6 +119,6 @@ def printable(text: bytes) -> str:
     """Give bytes of a client as one line of text, of bounded length, without anything like a token."""
     if b"%" in text and holds_token(text):
         text = unquote_to_bytes(text)
-    told = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")
-    told = "".join(letter if letter.isprintable() else "?" for letter in told)
-    return told if len(told) <= MAX_CHARACTERS else told[:MAX_CHARACTERS] + REDACTED.decode()
+    shown = _TOKEN.sub(REDACTED, text)[: MAX_CHARACTERS + 1].decode("ascii", "backslashreplace")
+    shown = "".join(letter if letter.isprintable() else "?" for letter in shown)
+    return shown if len(shown) <= MAX_CHARACTERS else shown[:MAX_CHARACTERS] + REDACTED.decode()

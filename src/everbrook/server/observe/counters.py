@@ -23,15 +23,13 @@ COUNTED = {
     "slow_ended": Counted(
         "kind",
         ("sender", "reader", "dropped_for_room"),
-        "Connections that were closed because the client was too slow, by kind.",
+        "Connections that were ended because the client was too slow, by kind.",
     ),
-    "connections_refused": Counted(
-        "reason", ("unavailable", "too_many_requests"), "Connections that were refused, by reason."
-    ),
+    "connections_refused": Counted("reason", ("unavailable", "too_many_requests"), "Refused connections, by reason."),
     "long_turns": Counted(
         "operation",
         (*OPERATIONS, BACKGROUND),
-        "Turns of the event loop with more than 50 ms of work, by operation; the log names callbacks.",
+        "Turns of the event loop with more than 50 ms of work, by operation. The log names callbacks.",
     ),
     "reloads": Counted("outcome", ("ok", "failed"), "Reloads of certificates, keys and policy, by outcome."),
 }

@@ -252,8 +252,8 @@ def require_administrator(request: Request) -> None:
         return
     if not is_loopback(request.peer.address) or not _is_direct(request):
         raise Forbidden(
-            "backups are given to programs on the same machine, or to who may administer the server: "
-            "no way to prove that is configured, see auth in the settings"
+            "a backup needs the right to administer the server, or a program on the same machine: this server has no "
+            "policy, see auth in the settings"
         )
 
 

@@ -111,11 +111,11 @@ class BucketResource:
         window = parse_window(request.query)
         prefix, after = BUCKET_RECORDS + window.prefix, BUCKET_RECORDS + window.after
         found = self._found(request, prefix, after, window.limit + 1)
-        told = found[: window.limit]
+        listed = found[: window.limit]
         more = len(found) > window.limit
         # The cursor is taken from the names, because nothing else is known of a damaged bucket.
-        cursor = told[-1][0][len(BUCKET_RECORDS) :].decode() if more else None
-        page = Buckets([_bucket(head) for _, head in told if head], cursor, more)
+        cursor = listed[-1][0][len(BUCKET_RECORDS) :].decode() if more else None
+        page = Buckets([_bucket(head) for _, head in listed if head], cursor, more)
         return json_response(200, common, msgspec.json.encode(page))
 
     def _found(self, request: Request, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, Head | None]]:

@@ -211,10 +211,10 @@ class ListingResource:
         return entry
 
     def _page(self, common: bytes, page: Listing, root: bytes, window: Window, found: Found) -> Response:
-        told = [(name, head) for name, head in found if name != REGISTRY]
-        page.streams = [self._entry(name, head, root) for name, head in told[: window.limit]]
+        listed = [(name, head) for name, head in found if name != REGISTRY]
+        page.streams = [self._entry(name, head, root) for name, head in listed[: window.limit]]
         page.stream_count = len(page.streams)
-        if len(told) > window.limit:
+        if len(listed) > window.limit:
             page.has_more, page.next_cursor = True, page.streams[-1].stream_id
         return _respond(common, page)
 

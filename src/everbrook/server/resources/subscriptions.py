@@ -194,8 +194,8 @@ class SubscriptionResource:
             found = self._subscriptions.below(route.root)
         else:
             found = self._subscriptions.woken_by(route.root + stream)
-        told = [self._summary(subscription, stream) for subscription in found[:MAX_LISTED]]
-        return _json(200, common, {"subscription_count": len(found), "subscriptions": told}, self._engine.last_change)
+        listed = [self._summary(subscription, stream) for subscription in found[:MAX_LISTED]]
+        return _json(200, common, {"subscription_count": len(found), "subscriptions": listed}, self._engine.last_change)
 
     def _summary(self, subscription: Subscription, stream: bytes | None) -> Summary:
         link = subscription.links.get(stream.decode()) if stream is not None else None
