@@ -35,7 +35,7 @@ class Peer(Struct, frozen=True, gc=False):
     told: bool = False
 
 
-NOBODY = Peer()
+UNKNOWN_PEER = Peer()
 
 
 class Rights(Protocol):
@@ -74,7 +74,7 @@ class Request(Struct, gc=False):
     body: bytes
     scheme: bytes = b"http"
     root: bytes = b""
-    peer: Peer = NOBODY
+    peer: Peer = UNKNOWN_PEER
     received: float = 0.0
     identity: Identity | None = None
     rights: Rights | None = None

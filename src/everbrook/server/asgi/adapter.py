@@ -19,8 +19,8 @@ from everbrook.server.auth.policy import require_rights
 from everbrook.server.auth.proxies import NAMING
 from everbrook.server.exchange import (
     JUDGED_BYTES,
-    NOBODY,
     STREAMED_PATH,
+    UNKNOWN_PEER,
     Deferred,
     Peer,
     Reply,
@@ -212,7 +212,7 @@ def _read_peer(scope: Scope, headers: dict[bytes, bytes]) -> Peer:
     a header may have been chosen by the client.
     """
     if not scope.get("client"):
-        return NOBODY
+        return UNKNOWN_PEER
     address: str = scope["client"][0]
     told = any(address.encode() in headers[name] for name in NAMING if name in headers)
     return Peer(address, told=told)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 from everbrook.protocol.errors import Overloaded, ProtocolError
-from everbrook.server.exchange import NOBODY, Peer
+from everbrook.server.exchange import UNKNOWN_PEER, Peer
 from everbrook.server.http1.admission import AdmissionControl
 from everbrook.server.http1.dispatcher import Dispatcher
 from everbrook.server.http1.parser import RequestParser
@@ -37,7 +37,7 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer:
     name = transport.get_extra_info("peername")
     certificate = subject_of(transport.get_extra_info("peercert"))
     if not isinstance(name, tuple):
-        return NOBODY
+        return UNKNOWN_PEER
     address = name[0].removeprefix(MAPPED) if "." in name[0] else name[0]
     return Peer(address, certificate)
 

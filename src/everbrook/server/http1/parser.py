@@ -19,7 +19,7 @@ from everbrook.protocol.errors import (
     quoted,
 )
 from everbrook.protocol.memo import remember
-from everbrook.server.exchange import NOBODY, STREAMED_PATH, Peer, may_be_large
+from everbrook.server.exchange import STREAMED_PATH, UNKNOWN_PEER, Peer, may_be_large
 from everbrook.server.http1.body import KEPT, KEPT_1_0, Http1Request, IncomingBody, StreamedRequest
 from everbrook.server.http1.wire import render_without_upgrade
 from everbrook.server.location import require_host
@@ -76,7 +76,7 @@ class RequestParser:
         self.headers: dict[bytes, bytes] = {}
         self.receiving = False
         self.body_bytes = 0
-        self.peer: Peer = NOBODY
+        self.peer: Peer = UNKNOWN_PEER
         self.scheme = b"http"
         self.heard_at = 0.0
 

@@ -139,14 +139,14 @@ def _bucket(head: Head, streams: int | UnsetType = UNSET) -> Bucket:
     return Bucket(bucket_id, identity.created_at, streams, retention)
 
 
-class Wanted(Struct, frozen=True, forbid_unknown_fields=True):
+class QuotaRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A quota as clients send it. For bounds that are left out, the settings apply."""
 
     max_bytes: Bound | None = None
     max_streams: Bound | None = None
 
 
-_wanted = msgspec.json.Decoder(Wanted)
+_request_decoder = msgspec.json.Decoder(QuotaRequest)
 
 
 class QuotaResource:
@@ -162,7 +162,7 @@ class QuotaResource:
     def set(self, request: Request, common: bytes, route: Route) -> Response:
         """PUT: replaces the quota."""
         try:
-            wanted = _wanted.decode(request.body)
+            wanted = _request_decoder.decode(request.body)
         except msgspec.DecodeError as error:
             raise InvalidRequest(
                 f"a quota must be a JSON object with max_bytes, max_streams or both: {error}"
