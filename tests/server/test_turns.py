@@ -15,6 +15,7 @@ from everbrook.protocol import STREAM_ROOT, Change, Create, ForkFrom, Head
 from everbrook.server.application import Application
 from everbrook.server.assembly import limits_of
 from everbrook.server.exchange import Reply, Request, Response
+from everbrook.server.tuning import RegistryTuning
 from everbrook.settings import Settings
 from everbrook.settings.sections.limits import LimitSettings
 from everbrook.settings.sections.storage import StorageMode, StorageSettings
@@ -198,7 +199,7 @@ def test_streams_expire_in_slices(server: Server) -> None:
 def test_the_registry_is_filled_in_slices(server: Server) -> None:
     assert server.ask(b"HEAD", b"/v1/stream/__registry__").status == 200
     server.run()
-    assert 0 < server.most <= 2 * server.engine.tuning.registry.slice_streams
+    assert 0 < server.most <= 2 * RegistryTuning().slice_streams
 
 
 def test_a_chain_of_forks_is_bounded(server: Server) -> None:
