@@ -45,7 +45,7 @@ def open_storage(settings: Settings) -> Storage:
     if not settings.storage.mode.durable:
         return MemoryStorage()
     # Imported here, because memory mode needs neither LMDB nor file locks.
-    import lmdb  # noqa: PLC0415
+    import lmdb
 
     from everbrook.storage.check import WalkedOpening
     from everbrook.storage.disk import OsDisk, boot_id
@@ -74,7 +74,7 @@ def open_storage(settings: Settings) -> Storage:
 
 def storage_tuning(max_memory_bytes: int | None) -> "StorageTuning":
     """Give the sizes of a durable storage whose recent changes take at most a quarter of the allowed memory."""
-    from everbrook.storage.tuning import DEFAULT_TUNING  # noqa: PLC0415
+    from everbrook.storage.tuning import DEFAULT_TUNING
 
     if max_memory_bytes is None:
         return DEFAULT_TUNING
@@ -101,7 +101,7 @@ def require_no_unused_store(settings: StorageSettings) -> None:
 
 def find_store(settings: Settings) -> None:
     """Check that the existing store, if there is one, can be opened by this version with these settings."""
-    from everbrook.storage.disk import OsDisk  # noqa: PLC0415
+    from everbrook.storage.disk import OsDisk
 
     require_no_unused_store(settings.storage)
     mode, folder = settings.storage.mode, settings.storage.store_dir

@@ -131,7 +131,7 @@ def _no_passphrase() -> str:
 
 def _check_certificate(path: str) -> None:
     """Refuse a file without certificates. Warn if the first one is not valid now: only clients would notice."""
-    from cryptography import x509  # noqa: PLC0415 - a server without TLS does not need it
+    from cryptography import x509
 
     try:
         certificate = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]

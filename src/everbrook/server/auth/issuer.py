@@ -203,7 +203,7 @@ class FetchedKeys:
 async def fetch(url: str) -> bytes:
     """Fetch a key set: redirects are not followed, and its size is limited."""
     # Imported here, because keys in a file do not need it.
-    import httpcore2  # noqa: PLC0415
+    import httpcore2
 
     parts, size = [], 0
     async with (
