@@ -15,7 +15,7 @@ from everbrook.server.auth.scopes import Identity, Verb
 
 STREAMED_PATH = b"/snapshot/"
 """The path of a PUT whose body may be taken while it arrives contains this. Others are not asked about."""
-FAULT = "the server failed to answer; its log says why"
+FAULT = "the server failed to respond; its log has the reason"
 """What a client is told of an exception that is a fault of the server."""
 JUDGED_BYTES = 16 * 1024
 """The largest body that is taken before its sender is authenticated, if there is a policy."""

@@ -72,7 +72,7 @@ def parse_key_set(text: bytes, algorithms: Iterable[str]) -> KeySet:
     unusable: list[str] = []
     for document in _keys_of(text):
         if "d" in document:
-            _refuse(document, "holds its private half, which only the issuer may have")
+            _refuse(document, "contains the private key, which only the issuer may have")
         try:
             found = _keys_in(document, algorithms) | found
         except ValueError as error:
