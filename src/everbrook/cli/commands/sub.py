@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from everbrook.client.leases import Batch
     from everbrook.client.models import SubscriptionInfo
 
+Decorator = Callable[[Command], Command]
+STREAMS = click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
+
 
 class Configuration(TypedDict):
     """What a subscription is to be."""
@@ -28,9 +31,16 @@ class Configuration(TypedDict):
     description: str | None
 
 
-def of_subscription(command: Command) -> Command:
-    """Give a command the argument ID and the options that all commands of subscriptions share."""
-    return click.argument("id_", metavar="ID")(bucket_option(json_option(server_options(command))))
+def of_subscription(*arguments: Decorator) -> Decorator:
+    """Give a command the argument ID, these `arguments`, and the options that all commands of subscriptions share."""
+
+    def decorate(command: Command) -> Command:
+        command = bucket_option(json_option(server_options(command)))
+        for argument in reversed((click.argument("id_", metavar="ID"), *arguments)):
+            command = argument(command)
+        return command
+
+    return decorate
 
 
 @click.group()
@@ -69,7 +79,7 @@ def create(id_: str, bucket: str | None, *, as_json: bool, **configuration: Unpa
 
 
 @sub.command(name="show")
-@of_subscription
+@of_subscription()
 def show_subscription(id_: str, bucket: str | None, *, as_json: bool) -> None:
     """Print the subscription ID, its streams, and how far each was acked."""
     with open_client() as client:
@@ -100,7 +110,7 @@ def _facts(found: "SubscriptionInfo") -> dict[str, object]:
 
 
 @sub.command()
-@of_subscription
+@of_subscription()
 def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
     """Delete the subscription ID. What its workers say afterwards is refused."""
     with open_client() as client:
@@ -110,8 +120,7 @@ def rm(id_: str, bucket: str | None, *, as_json: bool) -> None:
 
 
 @sub.command()
-@of_subscription
-@click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
+@of_subscription(STREAMS)
 def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Link each STREAM to the subscription ID, from its tail on."""
     with open_client() as client:
@@ -121,8 +130,7 @@ def add(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool
 
 
 @sub.command()
-@of_subscription
-@click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
+@of_subscription(STREAMS)
 def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Take each STREAM back from the subscription ID."""
     with open_client() as client:
@@ -132,8 +140,7 @@ def remove(id_: str, streams: tuple[str, ...], bucket: str | None, *, as_json: b
 
 
 @sub.command(context_settings={"ignore_unknown_options": True})
-@of_subscription
-@click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@of_subscription(click.argument("command", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED))
 def work(id_: str, command: tuple[str, ...], bucket: str | None, *, as_json: bool) -> None:
     """Run COMMAND for each batch of news of the subscription ID, until SIGINT or SIGTERM.
 
