@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from everbrook.client.leases import Batch
     from everbrook.client.models import SubscriptionInfo
 
-Decorator = Callable[[Command], Command]
+Decorator = Callable[[Any], Any]
 STREAMS = click.argument("streams", metavar="STREAM...", nargs=-1, required=True)
 
 
